@@ -1,0 +1,88 @@
+"""COUNT: how many rows of each slot are in the window, or how many of them have a value.
+
+Created by the factory for COUNT(*) (no argument) and for COUNT(x) (one argument of any type, of which only the
+validity matters).
+
+Invariant: `_counts[s]` is the number of rows of slot s now in the window whose argument is not NULL.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.jit import kernel
+
+_ALL_VALID: Bools = np.zeros(0, dtype=np.bool_)
+
+
+class CountState(AggregateState):
+    """COUNT(*) or COUNT(x) per slot."""
+
+    def __init__(self) -> None:
+        self._counts: Int64s = np.zeros(0, dtype=np.int64)
+
+    def ensure(self, slots: int) -> None:
+        if slots > len(self._counts):
+            grown = np.zeros(max(16, slots, 2 * len(self._counts)), dtype=np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+
+    def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        out = np.empty(len(schedule.emit_slots), dtype=np.int64)
+        add_valid, add_masked = _validity(added)
+        remove_valid, remove_masked = _validity(removed)
+        _play(
+            self._counts, added.slots, add_valid, add_masked, removed.slots, remove_valid, remove_masked, *schedule, out
+        )
+        return (Emitted(out, None),)
+
+    def reset(self, slots: Slots) -> None:
+        self._counts[slots] = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._counts.nbytes
+
+    def snapshot(self) -> Snapshot:
+        return {"counts": self._counts}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._counts = np.array(snapshot["counts"], dtype=np.int64)
+
+
+def _validity(rows: Rows) -> tuple[Bools, bool]:
+    valid = rows.arguments[0].valid if rows.arguments else None
+    return (_ALL_VALID, False) if valid is None else (valid, True)
+
+
+@kernel
+def _play(
+    counts: Int64s,
+    add_slots: Slots,
+    add_valid: Bools,
+    add_masked: bool,
+    remove_slots: Slots,
+    remove_valid: Bools,
+    remove_masked: bool,
+    add_upto: Int64s,
+    remove_upto: Int64s,
+    emit_upto: Int64s,
+    emit_slots: Slots,
+    out: Int64s,
+) -> None:
+    entered = left = emitted = 0
+    for step in range(len(add_upto)):
+        for row in range(entered, add_upto[step]):
+            slot = add_slots[row]
+            if slot >= 0 and (not add_masked or add_valid[row]):
+                counts[slot] += 1
+        entered = add_upto[step]
+        for row in range(left, remove_upto[step]):
+            slot = remove_slots[row]
+            if slot >= 0 and (not remove_masked or remove_valid[row]):
+                counts[slot] -= 1
+        left = remove_upto[step]
+        for index in range(emitted, emit_upto[step]):
+            out[index] = counts[emit_slots[index]]
+        emitted = emit_upto[step]
