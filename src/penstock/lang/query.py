@@ -1,0 +1,127 @@
+"""The typed query: what the binder makes of the text and what the planner reads. No syntax is left in it.
+
+Invariants:
+1. Every expression is typed and refers to columns that exist, by their exact name.
+2. In an aggregating `Select`, `outputs`, `having` and `order_by` see only the group keys, as columns named
+   `#0`, `#1`, ... and the aggregates, as columns named `$0`, `$1`, ... In any other `Select` they see the input.
+3. `group_by` and the arguments and filters of aggregates see the input's columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.aggregates.signatures import AggregateCall
+from penstock.errors import Place
+from penstock.expressions.tree import Expression
+from penstock.types import Schema
+from penstock.windows.spec import WindowSpec
+
+
+class Emit(Enum):
+    """Which rows of an evaluation are results (contract, rule 4)."""
+
+    RSTREAM = "RSTREAM"
+    ISTREAM = "ISTREAM"
+    DSTREAM = "DSTREAM"
+    EVENT_GROUP = "EVENT GROUP"
+    """The default of per-event windows: the row of the arriving event's group."""
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Order:
+    expression: Expression
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class StreamRef:
+    """A declared or derived stream, read by name."""
+
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Union:
+    """UNION ALL of several inputs with equal column types; the order is (time, position, sequence)."""
+
+    inputs: tuple[Source, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Select:
+    """One SELECT. Without a window it is a projection of the stream, event by event, and cannot aggregate."""
+
+    source: Source
+    window: WindowSpec | None
+    where: Expression | None
+    group_by: tuple[Expression, ...]
+    aggregates: tuple[AggregateCall, ...]
+    outputs: tuple[Output, ...]
+    having: Expression | None
+    distinct: bool
+    order_by: tuple[Order, ...]
+    limit: int | None
+    emit: Emit
+    aggregating: bool
+    drain: bool
+    schema: Schema
+    """The columns that come out, without the window columns that every windowed row carries."""
+
+
+Source = StreamRef | Union | Select
+
+
+@dataclass(frozen=True)
+class StreamDef:
+    """A declared stream. `time_unit` is the number of microseconds in one unit of a BIGINT event time."""
+
+    name: str
+    schema: Schema
+    event_time: str
+    time_unit: int = 1
+    lateness: int = 0
+    sequence: str | None = None
+    uri: str | None = None
+    idle_after: int | None = None
+    late_into: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class SinkDef:
+    name: str
+    uri: str
+    options: tuple[tuple[str, str], ...] = ()
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A named continuous query. `into` is a sink, a derived stream of that name, or None: read by the program."""
+
+    name: str
+    body: Select | Union
+    into: str | None
+    text: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything an application text declares, in order."""
+
+    streams: tuple[StreamDef, ...]
+    sinks: tuple[SinkDef, ...]
+    queries: tuple[Query, ...]
+    explain: bool = False

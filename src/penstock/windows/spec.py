@@ -1,0 +1,103 @@
+"""What a window is: its extent, its slide and its modifiers. All durations and times are microseconds.
+
+    [RANGE r SLIDE s]          Range(r),   TimeSlide(s)     at every multiple b of s: times in [b-r, b)
+    [RANGE r]                  Range(r),   EveryEvent()     at every event e: (e.t-r, e.t]
+    [NOW]                      Range(1),   EveryEvent()     events with e's own time
+    [ROWS n SLIDE m]           Rows(n),    CountSlide(m)    at every m-th event: the last n
+    [ROWS n]                   Rows(n),    EveryEvent()
+    [RANGE r SLIDE m ROWS]     Range(r),   CountSlide(m)
+    [ROWS n SLIDE 10 SECONDS]  Rows(n),    TimeSlide(10 s)  at b: the last n with t < b
+    [PARTITION BY k ROWS n ..] ..., partition_by=("k",)     as if each k had a stream of its own
+    [SINCE t SLIDE s]          Since(t),   TimeSlide(s)     at b: times in [t, b)
+    [SESSION gap]              Session(gap), AtClose()      when the watermark passes the last event + gap
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Range:
+    micros: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    count: int
+
+
+@dataclass(frozen=True)
+class Since:
+    time: int
+
+
+@dataclass(frozen=True)
+class Session:
+    gap: int
+
+
+Extent = Range | Rows | Since | Session
+
+
+@dataclass(frozen=True)
+class TimeSlide:
+    """Boundaries are the multiples of `micros` since the epoch, plus `offset` (0 <= offset < micros)."""
+
+    micros: int
+    offset: int = 0
+    wall_clock: bool = False
+
+
+@dataclass(frozen=True)
+class CountSlide:
+    count: int
+
+
+@dataclass(frozen=True)
+class EveryEvent:
+    """An evaluation at each event; the default result is the row of the event's own group."""
+
+
+@dataclass(frozen=True)
+class AtClose:
+    """An evaluation when a session closes."""
+
+
+Slide = TimeSlide | CountSlide | EveryEvent | AtClose
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    extent: Extent
+    slide: Slide
+    partition_by: tuple[str, ...] = ()
+    when_full: bool = False
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Range windows whose slide equals their extent: every event is in exactly one evaluation."""
+        return (
+            isinstance(self.extent, Range)
+            and isinstance(self.slide, TimeSlide)
+            and self.extent.micros == self.slide.micros
+        )
+
+    @property
+    def counts_before_where(self) -> bool:
+        """Whether events that fail WHERE still take part in counting (contract, rule 4)."""
+        return isinstance(self.extent, Rows) or isinstance(self.slide, CountSlide)
+
+
+def first_boundary_after(time: int, slide: TimeSlide) -> int:
+    """The least boundary b with b > time: the first evaluation that can see an event at `time`.
+
+    >>> first_boundary_after(9, TimeSlide(10)), first_boundary_after(10, TimeSlide(10))
+    (10, 20)
+    """
+    return (time - slide.offset) // slide.micros * slide.micros + slide.micros + slide.offset
+
+
+def last_boundary_upto(time: int, slide: TimeSlide) -> int:
+    """The greatest boundary b with b <= time."""
+    return (time - slide.offset) // slide.micros * slide.micros + slide.offset
