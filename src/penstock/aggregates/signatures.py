@@ -36,6 +36,14 @@ class AggregateCall:
 
 
 @dataclass(frozen=True)
+class Want:
+    """A result asked of a state: an aggregate function and its parameter (the fraction of a percentile)."""
+
+    function: str
+    parameter: float | None = None
+
+
+@dataclass(frozen=True)
 class Signature:
     family: Family
     arity: int

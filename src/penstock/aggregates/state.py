@@ -21,11 +21,12 @@ Results depend only on the rows now in the window, never on how the calls were c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from penstock.aggregates.signatures import Want as Want
 
 Int64s = NDArray[np.int64]
 Slots = NDArray[np.int32]
@@ -51,7 +52,7 @@ class Rows(NamedTuple):
     arguments: tuple[Argument, ...]
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return len(self.slots)
 
 
@@ -99,11 +100,3 @@ class AggregateState(ABC):
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
         """The inverse of `snapshot` on a state made with the same parameters."""
-
-
-@dataclass(frozen=True)
-class Want:
-    """A result asked of a state: an aggregate function and its parameter (the fraction of a percentile)."""
-
-    function: str
-    parameter: float | None = None
