@@ -27,21 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.aggregates.signatures import Want as Want
+from penstock.columns import Argument as Argument
+from penstock.columns import Bools as Bools
+from penstock.columns import Values as Values
 
 Int64s = NDArray[np.int64]
 Slots = NDArray[np.int32]
-Bools = NDArray[np.bool_]
-Values = NDArray[Any]
 
 Snapshot = dict[str, Any]
 """A tree of str, int, float, bool, None, bytes, numpy arrays, lists and dicts with str keys (see store.state)."""
-
-
-class Argument(NamedTuple):
-    """One argument column: `values` has the numpy dtype of its storage type; `valid` None means no NULL."""
-
-    values: Values
-    valid: Bools | None
 
 
 class Rows(NamedTuple):

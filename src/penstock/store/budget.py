@@ -1,0 +1,125 @@
+"""The memory budget of an app: who holds how many bytes, and a refusal before the machine runs out.
+
+Invariants:
+1. `used` is the sum of all accounts and never exceeds `total`.
+2. A refused `resize` changes nothing.
+
+Every state, store and buffer of an app holds one account and resizes it about once per batch.
+
+>>> budget = Budget(parse_size("1MB"))
+>>> groups = budget.account("groups of q1")
+>>> groups.resize(600_000)
+>>> budget.free
+400000
+>>> budget.account("reorder").resize(500_000)
+Traceback (most recent call last):
+    ...
+penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the memory budget's 1,000,000 bytes are free
+  in use: groups of q1 600,000
+  hint: the least budget that would have worked here is 1,100,000 bytes
+"""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import BudgetError
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "TB": 1000**4,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+    "TIB": 1 << 40,
+}
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes in a size as people write it; KB is 1,000 bytes and KiB is 1,024.
+
+    >>> parse_size("64MB"), parse_size("1.5 KiB"), parse_size(4096)
+    (64000000, 1536, 4096)
+    """
+    if isinstance(text, int):
+        size = text
+    else:
+        match = _SIZE.fullmatch(text)
+        unit = _UNITS.get(match[2].upper()) if match else None
+        if match is None or unit is None:
+            raise BudgetError(f"{text!r} is not a size; write a number of bytes or, for example, 64MB or 512KiB")
+        size = int(match[1]) * unit if "." not in match[1] else round(float(match[1]) * unit)
+    if size <= 0:
+        raise BudgetError(f"a size must be greater than zero, not {text!r}; write for example 64MB")
+    return size
+
+
+class Account:
+    """What one holder has taken from the budget."""
+
+    __slots__ = ("_budget", "name", "nbytes")
+
+    def __init__(self, budget: Budget, name: str) -> None:
+        self._budget = budget
+        self.name = name
+        self.nbytes = 0
+
+    def resize(self, nbytes: int) -> None:
+        """From now on this account holds `nbytes`; `BudgetError` and no change if they are not there."""
+        budget = self._budget
+        used = budget.used - self.nbytes + nbytes
+        if used > budget.total and nbytes > self.nbytes:
+            raise BudgetError(budget.refusal(self, nbytes))
+        self.nbytes = nbytes
+        budget.used = used
+        if used > budget.peak:
+            budget.peak = used
+
+    def close(self) -> None:
+        """Gives everything back and leaves the budget's list."""
+        self.resize(0)
+        self._budget.forget(self)
+
+
+class Budget:
+    """`total` bytes for all accounts together; `peak` is the most that was ever in use."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total = total_bytes
+        self.used = 0
+        self.peak = 0
+        self._accounts: list[Account] = []
+
+    def account(self, name: str) -> Account:
+        account = Account(self, name)
+        self._accounts.append(account)
+        return account
+
+    def forget(self, account: Account) -> None:
+        if account in self._accounts:
+            self._accounts.remove(account)
+
+    @property
+    def free(self) -> int:
+        return self.total - self.used
+
+    def describe(self) -> dict[str, int]:
+        """Bytes held per account name, the largest first."""
+        held: dict[str, int] = {}
+        for account in self._accounts:
+            held[account.name] = held.get(account.name, 0) + account.nbytes
+        return dict(sorted(held.items(), key=lambda item: -item[1]))
+
+    def refusal(self, account: Account, nbytes: int) -> str:
+        others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
+        return (
+            f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
+            f"but only {self.free:,} of the memory budget's {self.total:,} bytes are free\n"
+            f"  in use: {others}\n"
+            f"  hint: the least budget that would have worked here is {self.used - account.nbytes + nbytes:,} bytes"
+        )
