@@ -14,9 +14,9 @@ Every state, store and buffer of an app holds one account and resizes it about o
 >>> budget.account("reorder").resize(500_000)
 Traceback (most recent call last):
     ...
-penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the memory budget's 1,000,000 bytes are free
+penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
-  hint: the least budget that would have worked here is 1,100,000 bytes
+  hint: the least memory budget that would have worked is 1,100,000 bytes
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Budget:
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
             f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
-            f"but only {self.free:,} of the memory budget's {self.total:,} bytes are free\n"
+            f"but only {self.free:,} of the {self.total:,} in the budget are free\n"
             f"  in use: {others}\n"
-            f"  hint: the least budget that would have worked here is {self.used - account.nbytes + nbytes:,} bytes"
+            f"  hint: the least memory budget that would have worked is {self.used - account.nbytes + nbytes:,} bytes"
         )

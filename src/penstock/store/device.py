@@ -2,7 +2,8 @@
 
 Invariants:
 1. A block is written once under an address the device chose, and never changed until it is freed.
-2. A freed address is not reused before the next `commit()`: the last committed checkpoint may still name it.
+2. An address that a snapshot names is not reused before a later snapshot, which does not name it, is committed:
+   the last committed checkpoint can always be restored. An address that no snapshot names is reused at once.
 3. `read` returns exactly the bytes that were written or raises `StorageError`; it never returns wrong bytes.
 """
 
@@ -13,9 +14,14 @@ from typing import Any
 
 
 class BlockDevice(ABC):
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """The most bytes that one block can hold."""
+
     @abstractmethod
     def write(self, payload: bytes | memoryview) -> int:
-        """Stores a block of at most the device's block size; returns its address."""
+        """Stores a block of at most `capacity` bytes; returns its address. The caller never changes `payload` again."""
 
     @abstractmethod
     def read(self, address: int) -> memoryview:
@@ -23,7 +29,7 @@ class BlockDevice(ABC):
 
     @abstractmethod
     def free(self, address: int) -> None:
-        """Gives an address back, for reuse after the next commit."""
+        """Gives an address back."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -31,15 +37,15 @@ class BlockDevice(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """The addresses freed before this call are no longer named by any checkpoint: they may be reused."""
+        """The last snapshot is durable: what was freed before it was taken may be reused."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
-        """What `restore` needs to continue from here: the addresses in use."""
+        """What `restore` needs to continue from here: the addresses in use. They are protected by invariant 2."""
 
     @abstractmethod
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Takes over the blocks that a snapshot names; all others are free."""
+        """Takes over the blocks that a committed snapshot names; all others are free."""
 
     @abstractmethod
     def close(self) -> None: ...

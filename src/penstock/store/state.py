@@ -92,7 +92,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> 
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise StorageError(f"{target} cannot be written: {error.strerror or error}; what it held before is kept") from error
+        reason = error.strerror or str(error)
+        raise StorageError(f"{target} cannot be written: {reason}; what it held before is kept") from error
 
 
 def _aligned(length: int) -> int:

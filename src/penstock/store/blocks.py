@@ -1,0 +1,137 @@
+"""The layout of a block: columns one after the other, then a bitmap of validity for each column that may be NULL.
+
+    | column 0 | column 1 | ... | valid bits of the first nullable column | ... |
+
+Each part starts at a multiple of 8 bytes. The number of rows that fit (the *block factor*) follows from the columns
+and the size alone, so a block says where it lies in the stream by its number and needs no index of its own.
+In memory, validity is unpacked to one bool per row, and is absent while a column of the block has no NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from penstock.columns import Argument, Bools, Values
+from penstock.errors import StorageError
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A column of a store: `dtype` has a fixed width."""
+
+    name: str
+    dtype: np.dtype[Any]
+    nullable: bool
+
+
+class Frame:
+    """A block in memory. Rows `[0, count)` never change; rows behind them are not yet written."""
+
+    __slots__ = ("count", "nbytes", "payload", "valid", "values")
+
+    def __init__(self, payload: Values, values: tuple[Values, ...], valid: list[Bools | None], nbytes: int) -> None:
+        self.payload = payload
+        self.values = values
+        self.valid = valid
+        self.nbytes = nbytes
+        self.count = 0
+
+    def slice(self, start: int, stop: int) -> tuple[Argument, ...]:
+        return tuple(
+            [
+                Argument(values[start:stop], None if valid is None else valid[start:stop])
+                for values, valid in zip(self.values, self.valid, strict=True)
+            ]
+        )
+
+    def write(self, columns: Sequence[Argument], start: int, stop: int) -> None:
+        """Appends rows `[start, stop)` of the columns; there is room for them."""
+        first = self.count
+        last = first + stop - start
+        for index, (values, valid) in enumerate(columns):
+            self.values[index][first:last] = values[start:stop]
+            known = self.valid[index]
+            if valid is not None:
+                if known is None:
+                    if valid[start:stop].all():
+                        continue
+                    known = self.valid[index] = np.ones(len(self.values[index]), np.bool_)
+                known[first:last] = valid[start:stop]
+            elif known is not None:
+                known[first:last] = True
+        self.count = last
+
+
+class BlockLayout:
+    """Where the columns lie in a block of at most `size` bytes."""
+
+    def __init__(self, columns: Sequence[ColumnSpec], size: int) -> None:
+        self.columns = tuple(columns)
+        self.size = size
+        nullable = sum(column.nullable for column in columns)
+        row_bits = 8 * sum(column.dtype.itemsize for column in columns) + nullable
+        rows = size * 8 // row_bits
+        while rows > 0 and self._place(rows)[2] > size:
+            rows -= 1
+        if rows == 0:
+            raise StorageError(f"a row of {row_bits // 8} bytes does not fit a block of {size}; use larger blocks")
+        self.rows = rows
+        self.value_offsets, self.valid_offsets, self.nbytes = self._place(rows)
+
+    def _place(self, rows: int) -> tuple[list[int], list[int | None], int]:
+        """Offsets of the values and of the validity bits of each column, and the end of the last."""
+        end = 0
+        value_offsets: list[int] = []
+        valid_offsets: list[int | None] = []
+        for column in self.columns:
+            value_offsets.append(end)
+            end += (rows * column.dtype.itemsize + 7) & ~7
+        for column in self.columns:
+            valid_offsets.append(end if column.nullable else None)
+            end += ((rows + 63) // 64) * 8 if column.nullable else 0
+        return value_offsets, valid_offsets, end
+
+    @cached_property
+    def frame_bytes(self) -> int:
+        """Memory that a frame takes at most: the block and its unpacked validity."""
+        return self.nbytes + self.rows * sum(column.nullable for column in self.columns)
+
+    def new_frame(self) -> Frame:
+        return self._frame(np.empty(self.nbytes, np.uint8))
+
+    def seal(self, frame: Frame) -> memoryview:
+        """The bytes of a full frame."""
+        assert frame.count == self.rows
+        for offset, valid in zip(self.valid_offsets, frame.valid, strict=True):
+            if offset is not None:
+                packed = (self.rows + 7) // 8
+                bits = frame.payload[offset : offset + packed]
+                bits[:] = 255 if valid is None else np.packbits(valid, bitorder="little")
+        return frame.payload.data
+
+    def open(self, payload: memoryview) -> Frame:
+        """A full frame from its bytes."""
+        if len(payload) != self.nbytes:
+            raise StorageError(f"a block of {len(payload):,} bytes is there where {self.nbytes:,} were expected")
+        frame = self._frame(np.frombuffer(payload, np.uint8))
+        frame.count = self.rows
+        for index, offset in enumerate(self.valid_offsets):
+            if offset is not None:
+                bits = frame.payload[offset : offset + (self.rows + 7) // 8]
+                valid = np.unpackbits(bits, count=self.rows, bitorder="little").view(np.bool_)
+                frame.valid[index] = None if valid.all() else valid
+        return frame
+
+    def _frame(self, payload: Values) -> Frame:
+        values = tuple(
+            [
+                np.ndarray((self.rows,), column.dtype, payload, offset)
+                for column, offset in zip(self.columns, self.value_offsets, strict=True)
+            ]
+        )
+        return Frame(payload, values, [None] * len(values), self.frame_bytes)

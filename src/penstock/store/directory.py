@@ -1,0 +1,90 @@
+"""The directory of a FIFO store: which block holds a position, and where each block is on the device.
+
+Blocks are numbered from zero in the order they were begun. All blocks of an *era* have one layout and are full but
+the last of all, so a block's position follows from its number; a new era begins when a store is restored with another
+block size. Eight bytes per block.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.store.blocks import BlockLayout
+
+NOT_WRITTEN = -1
+
+
+class Era(NamedTuple):
+    first_block: int
+    first_position: int
+    layout: BlockLayout
+
+
+class Directory:
+    """Blocks `[base, end)` exist."""
+
+    def __init__(self) -> None:
+        self.eras: list[Era] = []
+        self.base = 0
+        self._addresses = array("q")
+        self._gone = 0
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self._addresses) - self._gone
+
+    def begin(self, position: int, layout: BlockLayout) -> int:
+        """A new last block, whose first row has this position; returns its number."""
+        block = self.end
+        if not self.eras or self.eras[-1].layout is not layout:
+            self.eras.append(Era(block, position, layout))
+        self._addresses.append(NOT_WRITTEN)
+        return block
+
+    def drop_last(self) -> None:
+        self._addresses.pop()
+
+    def era(self, block: int) -> Era:
+        eras = self.eras
+        if block >= eras[-1].first_block:
+            return eras[-1]
+        return next(era for era in reversed(eras) if era.first_block <= block)
+
+    def locate(self, position: int) -> int:
+        """The number of the block that holds a position, or the one after the last."""
+        for era in reversed(self.eras):
+            if position >= era.first_position:
+                return era.first_block + (position - era.first_position) // era.layout.rows
+        return self.base
+
+    def first_position(self, block: int) -> int:
+        era = self.era(block)
+        return era.first_position + (block - era.first_block) * era.layout.rows
+
+    def address(self, block: int) -> int:
+        return self._addresses[block - self.base + self._gone]
+
+    def set_address(self, block: int, address: int) -> None:
+        self._addresses[block - self.base + self._gone] = address
+
+    def drop_first(self) -> None:
+        self.base += 1
+        self._gone += 1
+        if self._gone > 64 and self._gone > len(self._addresses) // 2:
+            del self._addresses[: self._gone]
+            self._gone = 0
+        while len(self.eras) > 1 and self.eras[1].first_block <= self.base:
+            del self.eras[0]
+
+    def spans(self, end: int) -> Iterator[tuple[int, int, BlockLayout]]:
+        """First position, number of blocks and layout of each era, up to block `end`."""
+        for index, era in enumerate(self.eras):
+            first = max(era.first_block, self.base)
+            stop = self.eras[index + 1].first_block if index + 1 < len(self.eras) else end
+            if stop > first:
+                yield self.first_position(first), stop - first, era.layout
+
+    def addresses(self) -> Iterator[int]:
+        return iter(self._addresses[self._gone :])

@@ -1,0 +1,363 @@
+"""The FIFO repository: rows enter at the tail, cursors read them in order, the head lets them go.
+
+Rows live in columnar blocks (`blocks`). The block being filled and those that readers need next are in a buffer pool
+(`slidem`); all others are on a block device, written once. One thread at a time uses a store.
+
+Invariants:
+1. Positions are int64 and rise by one per row since the stream began; `head <= cursor.position <= tail`.
+2. A row that a view has shown never changes, not even after its release: a view keeps its memory alive.
+3. `append` takes all its rows or, if it raises, none; after any `StorageError` the store can be used as before.
+4. All blocks but the last are full.
+5. A block is written to the device at most once. One that is there and in the pool is *clean*: it is dropped for free.
+
+Called by the window operators, through the stores that `manager` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.columns import Argument
+from penstock.errors import CheckpointError, StorageError
+from penstock.store.blocks import BlockLayout, ColumnSpec, Frame
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.store.directory import NOT_WRITTEN, Directory, Era
+from penstock.store.slidem import BufferPool
+
+
+@dataclass(slots=True)
+class View:
+    """`count` rows from position `first` on."""
+
+    first: int
+    count: int
+    columns: tuple[Argument, ...]
+
+
+@dataclass
+class StoreMetrics:
+    """Transfers to and from the device, and how often a reader found its next block in the pool."""
+
+    blocks_written: int = 0
+    blocks_read: int = 0
+    bytes_written: int = 0
+    bytes_read: int = 0
+    pool_hits: int = 0
+    pool_misses: int = 0
+
+    def add(self, other: StoreMetrics) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+class FifoStore:
+    """A store over `columns` with a pool of `pool_blocks` frames.
+
+    >>> from penstock.store.budget import Budget
+    >>> from penstock.store.memory_device import MemoryDevice
+    >>> prices = ColumnSpec("price", np.dtype(np.float64), nullable=False)
+    >>> store = FifoStore([prices], MemoryDevice(), Budget(1 << 20).account("window"))
+    >>> store.append([Argument(np.array([1.5, 2.5, 3.5]), None)])
+    0
+    >>> oldest = store.cursor()
+    >>> oldest.view(2).columns[0].values
+    array([1.5, 2.5])
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[ColumnSpec],
+        device: BlockDevice,
+        account: Account,
+        *,
+        block_size: int = 65536,
+        pool_blocks: int = 2,
+    ) -> None:
+        assert columns, "a store has at least one column"
+        self.columns = tuple(columns)
+        self.device = device
+        self.metrics = StoreMetrics()
+        self.head = 0
+        self.tail = 0
+        self._account = account
+        self._layout = BlockLayout(self.columns, min(block_size, device.capacity))
+        self._directory = Directory()
+        self._pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill)
+        self._cursors: list[Cursor] = []
+        self._open: Frame | None = None
+        self._on_device = 0
+
+    @property
+    def block_rows(self) -> int:
+        """The block factor: rows in a block."""
+        return self._layout.rows
+
+    @property
+    def nbytes_total(self) -> int:
+        """Bytes of the blocks in memory and on the device; a clean block counts twice."""
+        return self._pool.nbytes + self._on_device
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, columns: Sequence[Argument]) -> int:
+        """Adds a batch, one argument per column with exactly its dtype; returns the position of its first row."""
+        assert len(columns) == len(self.columns)
+        assert all(argument.values.dtype == spec.dtype for argument, spec in zip(columns, self.columns, strict=True))
+        first = self.tail
+        count = len(columns[0].values)
+        frame = self._open
+        if frame is not None and frame.count + count <= self._layout.rows:
+            frame.write(columns, 0, count)
+            self.tail = first + count
+        elif count:
+            self._append_across_blocks(columns, count)
+        return first
+
+    def _append_across_blocks(self, columns: Sequence[Argument], count: int) -> None:
+        origin, filled, blocks = self._open, self._open.count if self._open else 0, self._directory.end
+        rows = self._layout.rows
+        done = 0
+        try:
+            while done < count:
+                frame = self._open
+                if frame is None or frame.count == rows:
+                    frame = self._begin_block(self.tail + done)
+                step = min(rows - frame.count, count - done)
+                frame.write(columns, done, done + step)
+                done += step
+        except Exception:
+            self._take_back(origin, filled, blocks)
+            raise
+        self.tail += count
+
+    def _begin_block(self, position: int) -> Frame:
+        """Procedure 1 of SlideM: the recent block is full; a frame is made free and a new recent block begins."""
+        if self._open is not None:
+            self._pool.close(self._directory.end - 1)
+            self._open = None
+        self._pool.make_room(self._layout.frame_bytes, self._readers())
+        frame = self._open = self._layout.new_frame()
+        self._pool.open(self._directory.begin(position, self._layout), frame)
+        return frame
+
+    def _take_back(self, origin: Frame | None, filled: int, blocks: int) -> None:
+        """Undoes a failed append: `origin` is the open block again, with `filled` rows, and the last of `blocks`."""
+        directory = self._directory
+        while directory.end > blocks:
+            self._forget(directory.end - 1)
+            directory.drop_last()
+        if origin is not None:
+            self._forget(blocks - 1)
+            origin.count = filled
+            directory.set_address(blocks - 1, NOT_WRITTEN)
+            self._pool.make_room(origin.nbytes, self._readers())
+            self._pool.open(blocks - 1, origin)
+        self._open = origin
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def cursor(self, position: int | None = None) -> Cursor:
+        """A reader from `position` on, by default the head. The pool is managed for the cursors there are."""
+        cursor = Cursor(self, self.head if position is None else position)
+        self._cursors.append(cursor)
+        return cursor
+
+    def scan(self, start: int, stop: int) -> Iterator[View]:
+        """Views of rows [start, stop), reading blocks past the pool: one block at a time is in memory for it."""
+        assert self.head <= start <= stop <= self.tail
+        while start < stop:
+            block = self._directory.locate(start)
+            frame = self._pool.frames.get(block)
+            if frame is None:
+                frame = self._read(block)
+            first = self._directory.first_position(block)
+            upto = min(stop, first + frame.count)
+            yield View(start, upto - start, frame.slice(start - first, upto - first))
+            start = upto
+
+    def release(self, position: int) -> None:
+        """Rows before `position` are gone. Cheap when no block ends there: call it whenever the window slides."""
+        assert self.head <= position <= self.tail
+        self.head = position
+        directory = self._directory
+        while directory.base < directory.end:
+            block = directory.base
+            end = directory.first_position(block) + directory.era(block).layout.rows
+            if end > position:
+                return
+            self._forget(block)
+            directory.drop_first()
+        self._open = None
+
+    def frame(self, block: int) -> Frame:
+        """The block for a cursor that enters it, from the pool or, in the place of a victim, from the device."""
+        frame = self._pool.frames.get(block)
+        if frame is not None:
+            self.metrics.pool_hits += 1
+            return frame
+        self.metrics.pool_misses += 1
+        layout = self._directory.era(block).layout
+        self._pool.make_room(layout.frame_bytes, self._readers())
+        frame = self._read(block)
+        self._pool.add(block, frame)
+        return frame
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything but the closed blocks, which it puts on the device. Then, in this order: `device.sync()`, write
+        the snapshot durably, `device.commit()`."""
+        for block in self._pool.closed:
+            self._spill(block, self._pool.frames[block])
+        directory = self._directory
+        rows = self._open.slice(0, self._open.count) if self._open is not None else ()
+        closed = directory.end - (self._open is not None)
+        eras = [
+            {"first": first, "blocks": blocks, "size": layout.size} for first, blocks, layout in directory.spans(closed)
+        ]
+        addresses = np.fromiter(directory.addresses(), np.int64)[: closed - directory.base]
+        return {
+            "columns": [[column.name, column.dtype.str, column.nullable] for column in self.columns],
+            "head": self.head,
+            "tail": self.tail,
+            "eras": eras,
+            "addresses": addresses,
+            "open": [[values, valid] for values, valid in rows],
+            "device": self.device.snapshot(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Continues from a snapshot of a store with the same columns, whatever its block and pool size.
+
+        Cursors that exist are put to the head; their owners move them with `seek`.
+        """
+        if snapshot["columns"] != [[column.name, column.dtype.str, column.nullable] for column in self.columns]:
+            raise CheckpointError(
+                f"the saved window has the columns {[name for name, *_ in snapshot['columns']]} and this one "
+                f"has {[column.name for column in self.columns]}, or their types differ: it belongs to another query"
+            )
+        self._pool.clear()
+        self.device.restore(snapshot["device"])
+        self._directory = directory = Directory()
+        addresses = iter(snapshot["addresses"].tolist())
+        self._on_device = 0
+        position = snapshot["head"]
+        for era in snapshot["eras"]:
+            layout = self._layout if era["size"] == self._layout.size else BlockLayout(self.columns, era["size"])
+            for index in range(era["blocks"]):
+                block = directory.begin(era["first"] + index * layout.rows, layout)
+                directory.set_address(block, next(addresses))
+                self._on_device += layout.nbytes
+            position = era["first"] + era["blocks"] * layout.rows
+        self._open = None
+        opened = [Argument(values, valid) for values, valid in snapshot["open"]]
+        self.head = snapshot["head"]
+        self.tail = snapshot["tail"] - (len(opened[0].values) if opened else 0)
+        assert not snapshot["eras"] or position == self.tail
+        for cursor in self._cursors:
+            cursor.seek(self.head)
+        if opened:
+            self.append(opened)
+        self.release(self.head)
+
+    def close(self) -> None:
+        """Gives the memory back; what is on the device stays there."""
+        self._pool.clear()
+        self._open = None
+        self._account.close()
+
+    # --- transfers ---------------------------------------------------------------------------------------------------
+
+    def block_bounds(self, position: int) -> tuple[int, int, int]:
+        """The block that holds a position, its first position and the one after its last row."""
+        block = self._directory.locate(position)
+        era: Era = self._directory.era(block)
+        first = era.first_position + (block - era.first_block) * era.layout.rows
+        return block, first, first + era.layout.rows
+
+    def resident(self, block: int) -> Frame | None:
+        return self._pool.frames.get(block)
+
+    def detach(self, cursor: Cursor) -> None:
+        self._cursors.remove(cursor)
+
+    def _readers(self) -> list[int]:
+        return sorted([self._directory.locate(cursor.position) for cursor in self._cursors])
+
+    def _spill(self, block: int, frame: Frame) -> None:
+        if self._directory.address(block) == NOT_WRITTEN:
+            payload = self._directory.era(block).layout.seal(frame)
+            self._directory.set_address(block, self.device.write(payload))
+            self._on_device += len(payload)
+            self.metrics.blocks_written += 1
+            self.metrics.bytes_written += len(payload)
+
+    def _read(self, block: int) -> Frame:
+        layout = self._directory.era(block).layout
+        try:
+            frame = layout.open(self.device.read(self._directory.address(block)))
+        except StorageError as error:
+            first = self._directory.first_position(block)
+            rows = f"rows {first:,} to {first + layout.rows - 1:,}"
+            raise StorageError(f"{error}\n  it holds the window's {rows}") from error
+        self.metrics.blocks_read += 1
+        self.metrics.bytes_read += layout.nbytes
+        return frame
+
+    def _forget(self, block: int) -> None:
+        """Neither the pool nor the device keeps the block."""
+        self._pool.drop(block)
+        address = self._directory.address(block)
+        if address != NOT_WRITTEN:
+            self.device.free(address)
+            self._on_device -= self._directory.era(block).layout.nbytes
+
+
+class Cursor:
+    """Reads a store in order. `position` is the next row it will show."""
+
+    __slots__ = ("_block", "_end", "_first", "_store", "position")
+
+    def __init__(self, store: FifoStore, position: int) -> None:
+        self._store = store
+        self.position = position
+        self._block = self._first = self._end = 0
+        self.seek(position)
+
+    def view(self, stop: int) -> View:
+        """The longest run of rows from here up to `stop` (exclusive) that lies in one block; empty at the tail."""
+        position = self.position
+        store = self._store
+        if stop > store.tail:
+            stop = store.tail
+        if position >= stop:
+            return View(position, 0, tuple([Argument(np.empty(0, spec.dtype), None) for spec in store.columns]))
+        if self._first <= position < self._end:
+            frame = store.resident(self._block) or store.frame(self._block)
+        else:
+            assert position >= store.head, "the rows at this cursor were released"
+            self._block, self._first, self._end = store.block_bounds(position)
+            frame = store.frame(self._block)
+        if stop > self._end:
+            stop = self._end
+        return View(position, stop - position, frame.slice(position - self._first, stop - self._first))
+
+    def advance(self, count: int) -> None:
+        """Steps over `count` rows, read or not."""
+        assert 0 <= count <= self._store.tail - self.position
+        self.position += count
+
+    def seek(self, position: int) -> None:
+        """Goes to any position the store still has."""
+        assert self._store.head <= position <= self._store.tail
+        self.position = position
+        self._block = self._first = self._end = 0
+
+    def close(self) -> None:
+        """The pool no longer keeps blocks for this reader."""
+        self._store.detach(self)

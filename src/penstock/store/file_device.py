@@ -1,0 +1,166 @@
+"""Blocks in one local file of fixed-size slots. Invariants: see `device`; `slots` decides which slot is used next.
+
+A slot starts with a header of 32 bytes:
+
+    magic, codec, bytes stored, bytes of the block, the block's sequence number, checksum
+
+The checksum (xxh3) covers the stored bytes and, through its seed, the header and the identity of the file. So a
+flipped bit, a block at another slot's place, an older block of the same slot and a block of another file are all
+told from the block that was written here, and end in `StorageError`.
+
+Restoring under another block size keeps the old slots where they are, as a *region* of the file that is only read
+and released; new blocks go behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+from array import array
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+
+from penstock.errors import CheckpointError, StorageError
+from penstock.store.compression import BlockCodec
+from penstock.store.device import BlockDevice
+from penstock.store.slots import SlotMap
+
+HEADER_SIZE = 32
+_FIELDS = struct.Struct("<4sIIIQ")  # magic, codec, bytes stored, bytes of the block, sequence number
+_CHECKSUM = struct.Struct("<Q")
+_MAGIC = b"PSBK"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Region(NamedTuple):
+    """Slots from number `first` on, each of `slot_size` bytes, start at `offset` in the file."""
+
+    first: int
+    offset: int
+    slot_size: int
+
+
+class FileDevice(BlockDevice):
+    """`path` is made if need be. Until `restore`, nothing in an existing file is taken as ours."""
+
+    def __init__(self, path: str | os.PathLike[str], block_size: int = 65536, compression: str | None = None) -> None:
+        if block_size <= HEADER_SIZE:
+            raise StorageError(f"a block of {block_size} bytes cannot hold its header; use at least 256 bytes")
+        self.path = Path(path)
+        self._block_size = block_size
+        self._codec = BlockCodec(compression)
+        self._identity = int.from_bytes(os.urandom(8), "little")
+        self._regions = [Region(0, 0, block_size)]
+        self._slots = SlotMap()
+        self._stored = array("I")
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be opened for blocks: {error.strerror}") from error
+
+    @property
+    def capacity(self) -> int:
+        return self._block_size - HEADER_SIZE
+
+    def write(self, payload: bytes | memoryview) -> int:
+        size = len(payload)
+        assert size <= self.capacity
+        codec, stored = self._codec.compress(payload)
+        slot, sequence = self._slots.take()
+        header = self._header(codec, len(stored), size, sequence, stored)
+        try:
+            if slot == 0 and sequence == 0:
+                os.ftruncate(self._file, 0)  # whatever a process before us left there
+            self._write_all([header, stored], self._offset(slot))
+        except OSError as error:
+            self._slots.undo_take(slot)
+            if error.errno in _DISK_FULL:
+                reason = "the disk is full; make room there, or point the directory for blocks to another disk"
+            else:
+                reason = os.strerror(error.errno or errno.EIO)
+            raise StorageError(f"{self.path}: block {slot} cannot be written: {reason}") from error
+        while len(self._stored) <= slot:
+            self._stored.append(0)
+        self._stored[slot] = len(stored)
+        return slot
+
+    def read(self, address: int) -> memoryview:
+        sequence = self._slots.sequence(address)
+        expected = self._stored[address]
+        header = bytearray(HEADER_SIZE)
+        stored = np.empty(expected, np.uint8)  # not zeroed, unlike a bytearray
+        try:
+            length = os.preadv(self._file, [header, stored.data], self._offset(address))
+        except OSError as error:
+            raise StorageError(f"{self.path}: block {address} cannot be read: {error.strerror}") from error
+        if length < HEADER_SIZE + expected:
+            raise StorageError(f"{self.path}: the file is truncated: block {address} ends after {length:,} bytes")
+        magic, codec, stored_size, size, found = _FIELDS.unpack_from(header)
+        intact = self._header(codec, stored_size, size, found, stored) == header
+        if not intact or magic != _MAGIC or stored_size != expected:
+            raise StorageError(f"{self.path}: block {address} is damaged: its checksum does not fit")
+        if found != sequence:
+            raise StorageError(f"{self.path}: block {address} holds another block ({found} instead of {sequence})")
+        return self._codec.decompress(codec, stored, size)
+
+    def free(self, address: int) -> None:
+        self._slots.release(address)
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be made durable: {error.strerror}") from error
+
+    def commit(self) -> None:
+        self._slots.commit()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "kind": "file",
+            "identity": self._identity,
+            "regions": [list(region) for region in self._regions],
+            "slots": self._slots.snapshot(),
+            "stored": np.array(self._stored, np.uint32),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        if snapshot["kind"] != "file":
+            raise CheckpointError("the saved state has its blocks in memory; restore it without a directory for blocks")
+        self._identity = snapshot["identity"]
+        self._regions = [Region(*region) for region in snapshot["regions"]]
+        self._stored = array("I", snapshot["stored"].tobytes())
+        slots = snapshot["slots"]
+        if self._regions[-1].slot_size != self._block_size:
+            count = len(slots["sequences"])
+            end = -(-self._offset(count) // self._block_size) * self._block_size
+            self._regions.append(Region(count, end, self._block_size))
+        self._slots.restore(slots, reusable_from=self._regions[-1].first)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._file)
+
+    def _offset(self, slot: int) -> int:
+        region = self._regions[-1]
+        if slot < region.first:
+            region = next(older for older in reversed(self._regions) if older.first <= slot)
+        return region.offset + (slot - region.first) * region.slot_size
+
+    def _header(self, codec: int, stored_size: int, size: int, sequence: int, stored: Any) -> bytes:
+        fields = _FIELDS.pack(_MAGIC, codec, stored_size, size, sequence)
+        seed = xxhash.xxh3_64_intdigest(fields, self._identity)
+        return fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(stored, seed))
+
+    def _write_all(self, parts: list[bytes | memoryview], offset: int) -> None:
+        total = sum(len(part) for part in parts)
+        written = os.pwritev(self._file, parts, offset)
+        if written < total:  # rare: a nearly full disk or a signal
+            rest = b"".join(parts)
+            while written < total:
+                written += os.pwrite(self._file, memoryview(rest)[written:], offset + written)

@@ -1,0 +1,232 @@
+"""The FIFO store against a plain list, with pools and blocks so small that every path is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.columns import Argument
+from penstock.errors import BudgetError, StorageError
+from penstock.store.blocks import ColumnSpec
+from penstock.store.budget import Budget
+from penstock.store.device import BlockDevice
+from penstock.store.fifo import Cursor, FifoStore, View
+from penstock.store.file_device import FileDevice
+from penstock.store.memory_device import MemoryDevice
+
+COLUMNS = [
+    ColumnSpec("time", np.dtype(np.int64), nullable=False),
+    ColumnSpec("price", np.dtype(np.float64), nullable=True),
+    ColumnSpec("symbol", np.dtype(np.int32), nullable=False),
+    ColumnSpec("flag", np.dtype(np.int8), nullable=True),
+]
+Row = tuple[int, float | None, int, int | None]
+
+
+def row(position: int) -> Row:
+    """Every row differs from its neighbours; NULLs come in stretches, so some blocks have none."""
+    null = (position // 40) % 3 == 1 and position % 5 == 0
+    return position * 7, None if null else position / 3, -position, None if position % 90 > 80 else position % 100
+
+
+def batch(first: int, count: int) -> list[Argument]:
+    rows = [row(position) for position in range(first, first + count)]
+    columns = []
+    for index, spec in enumerate(COLUMNS):
+        cells = [values[index] for values in rows]
+        valid = np.array([cell is not None for cell in cells], np.bool_)
+        values = np.array([0 if cell is None else cell for cell in cells], spec.dtype)
+        columns.append(Argument(values, valid if spec.nullable and not valid.all() else None))
+    return columns
+
+
+def rows_of(view: View) -> list[Row]:
+    cells = []
+    for values, valid in view.columns:
+        assert len(values) == view.count
+        listed = values.tolist()
+        cells.append(listed if valid is None else [v if ok else None for v, ok in zip(listed, valid, strict=True)])
+    return list(zip(*cells, strict=True))
+
+
+def make_store(device: BlockDevice, pool_blocks: int = 2, block_size: int = 256, budget: int = 1 << 20) -> FifoStore:
+    return FifoStore(COLUMNS, device, Budget(budget).account("window"), block_size=block_size, pool_blocks=pool_blocks)
+
+
+def read_all(cursor: Cursor, stop: int) -> list[Row]:
+    rows: list[Row] = []
+    while cursor.position < stop:
+        view = cursor.view(stop)
+        assert view.first == cursor.position
+        assert view.count > 0
+        rows += rows_of(view)
+        cursor.advance(view.count)
+    return rows
+
+
+def expected(start: int, stop: int) -> list[Row]:
+    return [row(position) for position in range(start, stop)]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 60)),
+        st.tuples(st.just("read"), st.integers(0, 2), st.integers(1, 40)),
+        st.tuples(st.just("release"), st.just(0)),
+        st.tuples(st.just("scan"), st.integers(0, 100), st.integers(0, 100)),
+        st.tuples(st.just("snapshot"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=STEPS,
+    pool_blocks=st.integers(2, 5),
+    cursors=st.integers(1, 3),
+    on_disk=st.booleans(),
+    compression=st.sampled_from([None, "lz4", "zstd"]),
+)
+def test_behaves_like_a_list(
+    steps: list[tuple[str, int, int]],
+    pool_blocks: int,
+    cursors: int,
+    on_disk: bool,
+    compression: str | None,
+    tmp_path: Path,
+) -> None:
+    device = FileDevice(tmp_path / "blocks", 256, compression) if on_disk else MemoryDevice(256)
+    budget = Budget(1 << 20)
+    store = FifoStore(COLUMNS, device, budget.account("window"), block_size=256, pool_blocks=pool_blocks)
+    readers = [store.cursor() for _ in range(cursors)]
+    head = tail = 0
+    for action, *numbers in steps:
+        if action == "append":
+            assert store.append(batch(tail, numbers[0])) == tail
+            tail += numbers[0]
+        elif action == "read":
+            reader = readers[numbers[0] % cursors]
+            start = reader.position
+            stop = min(tail, start + numbers[1])
+            assert read_all(reader, stop) == expected(start, stop)
+        elif action == "release":
+            head = min(reader.position for reader in readers)
+            store.release(head)
+        elif action == "scan":
+            low, high = sorted(head + (tail - head) * number // 100 for number in numbers)
+            assert [r for view in store.scan(low, high) for r in rows_of(view)] == expected(low, high)
+        else:
+            store.snapshot()
+            device.commit()
+        assert (store.head, store.tail) == (head, tail)
+        assert budget.used <= pool_blocks * (256 + 2 * store.block_rows)
+    for reader in readers:
+        start = reader.position
+        assert read_all(reader, tail) == expected(start, tail)
+    device.close()
+
+
+def test_a_view_keeps_its_rows_whatever_happens_to_the_store(tmp_path: Path) -> None:
+    store = make_store(FileDevice(tmp_path / "blocks", 256))
+    store.append(batch(0, 5))
+    cursor = store.cursor()
+    seen = [cursor.view(5)]
+    position = 5
+    while position < 200:
+        store.append(batch(position, 3))
+        position += 3
+        cursor.advance(seen[-1].count)
+        store.release(cursor.position)
+        seen.append(cursor.view(position))
+    for view in seen:
+        assert rows_of(view) == expected(view.first, view.first + view.count)
+
+
+def test_views_are_writable_contiguous_arrays_from_memory_and_from_disk(tmp_path: Path) -> None:
+    """Kernels are compiled once per kind of array, so there must be only one kind."""
+    for compression in (None, "zstd"):
+        store = make_store(FileDevice(tmp_path / f"{compression}", 256, compression))
+        store.append(batch(0, 100))
+        cursor = store.cursor()
+        while cursor.position < 100:
+            view = cursor.view(100)
+            for values, _ in view.columns:
+                assert values.flags.writeable
+                assert values.flags.c_contiguous
+                assert values.flags.aligned
+            cursor.advance(view.count)
+
+
+def test_a_view_at_the_tail_is_empty() -> None:
+    store = make_store(MemoryDevice(256))
+    cursor = store.cursor()
+    assert cursor.view(10).count == 0
+    assert [argument.values.dtype for argument in cursor.view(10).columns] == [spec.dtype for spec in COLUMNS]
+    store.append(batch(0, store.block_rows))
+    assert cursor.view(10**9).count == store.block_rows
+    cursor.advance(store.block_rows)
+    assert cursor.view(10**9).count == 0
+
+
+def test_a_column_without_nulls_has_no_validity(tmp_path: Path) -> None:
+    store = make_store(FileDevice(tmp_path / "blocks", 256))
+    rows = store.block_rows
+    data = [Argument(np.zeros(rows * 4, spec.dtype), np.ones(rows * 4, np.bool_)) for spec in COLUMNS]
+    data[0] = Argument(data[0].values, None)
+    data[2] = Argument(data[2].values, None)
+    store.append(data)
+    assert all(argument.valid is None for view in store.scan(0, rows * 4) for argument in view.columns)
+
+
+def test_released_slots_are_used_again(tmp_path: Path) -> None:
+    store = make_store(FileDevice(tmp_path / "blocks", 256))
+    cursor = store.cursor()
+    window = 20 * store.block_rows
+    for first in range(0, 100 * window, store.block_rows):
+        store.append(batch(first, store.block_rows))
+        read_all(cursor, store.tail - window)
+        store.release(cursor.position)
+    assert (tmp_path / "blocks").stat().st_size <= 22 * 256
+    assert store.nbytes_total <= 24 * 256
+
+
+def test_everything_can_leave_and_come_again() -> None:
+    store = make_store(MemoryDevice(256))
+    cursor = store.cursor()
+    for first in range(0, 1000, 50):
+        store.append(batch(first, 50))
+        assert read_all(cursor, first + 50) == expected(first, first + 50)
+        store.release(store.tail)
+    assert store.head == store.tail == 1000
+
+
+def test_too_small_a_budget_is_refused_at_once() -> None:
+    with pytest.raises(BudgetError, match=r"window needs 5.. bytes, but only 300"):
+        make_store(MemoryDevice(256), budget=300)
+
+
+def test_a_pool_stays_small_when_the_budget_has_no_more() -> None:
+    budget = Budget(256 * 4)
+    store = FifoStore(COLUMNS, MemoryDevice(256), budget.account("window"), block_size=256, pool_blocks=100)
+    cursor = store.cursor()
+    store.append(batch(0, 500))
+    assert budget.used <= budget.total
+    assert read_all(cursor, 500) == expected(0, 500)
+
+
+def test_a_row_larger_than_a_block_is_refused() -> None:
+    with pytest.raises(StorageError, match="use larger blocks"):
+        make_store(MemoryDevice(16))
+
+
+def test_closing_gives_the_memory_back() -> None:
+    budget = Budget(1 << 20)
+    store = FifoStore(COLUMNS, MemoryDevice(256), budget.account("window"), block_size=256)
+    store.append(batch(0, 100))
+    store.close()
+    assert budget.used == 0
