@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, plain
 from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
 from penstock.jit import kernel
-
-_ALL_VALID: Bools = np.zeros(0, dtype=np.bool_)
 
 
 class CountState(AggregateState):
@@ -33,7 +32,15 @@ class CountState(AggregateState):
         add_valid, add_masked = _validity(added)
         remove_valid, remove_masked = _validity(removed)
         _play(
-            self._counts, added.slots, add_valid, add_masked, removed.slots, remove_valid, remove_masked, *schedule, out
+            self._counts,
+            plain(added.slots, INT32),
+            add_valid,
+            add_masked,
+            plain(removed.slots, INT32),
+            remove_valid,
+            remove_masked,
+            *schedule,
+            out,
         )
         return (Emitted(out, None),)
 
@@ -53,7 +60,7 @@ class CountState(AggregateState):
 
 def _validity(rows: Rows) -> tuple[Bools, bool]:
     valid = rows.arguments[0].valid if rows.arguments else None
-    return (_ALL_VALID, False) if valid is None else (valid, True)
+    return (ALL_VALID, False) if valid is None else (plain(valid, BOOL), True)
 
 
 @kernel

@@ -1,0 +1,236 @@
+"""The hot loops of exact sums: each plays a whole schedule in one call.
+
+A float is an integer of 53 bits times a power of two. The narrow accumulator of a slot is a two's complement integer
+of three 64-bit words in units of 2**(base - 1075): adding a float is a shift and an addition with carry, removing it
+the opposite, so the accumulator holds the exact sum of what is in the window. A value goes there when its exponent
+lies in base .. base + 97; it then has at most 150 bits, and 2**41 of them cannot overflow. Anything else goes to
+`wide`. Which way depends on the value and the base alone, so a value leaves the way it came.
+
+Words per slot: [count, low, middle, high] for floats, [count, low, high] for integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.aggregates.rounding import EXPONENT_BIAS, U0, U1, round_three_words
+from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.aggregates.wide import USED, Words, change_wide, wide_total
+from penstock.jit import inline, kernel
+
+Floats = NDArray[np.float64]
+
+NULLS, FAILURES, NO_ROOM = 1, 2, 4
+"""What a call of `play_*` met, as bits: some result is NULL, some overflowed; it stopped for want of a wide row."""
+
+_SPAN = np.uint64(97)
+_GREATEST_BASE = 2046 - 97  # so that NaN and the infinities, whose biased exponent is 2047, never fit
+_FLOAT_WORDS = np.uint64(4)
+_INTEGER_WORDS = np.uint64(3)
+_U52 = np.uint64(52)
+_U63 = np.uint64(63)
+_EXPONENT_MASK = np.uint64(0x7FF)
+_FRACTION_MASK = np.uint64((1 << 52) - 1)
+_U2 = np.uint64(2)
+_U3 = np.uint64(3)
+
+
+@kernel
+def choose_base(slots: Slots, values: Floats, valid: Bools, masked: bool) -> int:
+    """A base with the exponents of these values in the middle of its span; 0 if there is no finite value but zero."""
+    bits = values.view(np.uint64)
+    least, greatest = 2047, 0
+    for row in range(len(slots)):
+        if slots[row] < 0 or (masked and not valid[row]) or values[row] == 0.0:
+            continue
+        biased = np.int64((bits[row] >> _U52) & _EXPONENT_MASK)
+        if biased < 2047:
+            least = min(least, biased)
+            greatest = max(greatest, biased)
+    if least > greatest:
+        return 0
+    return min(max((least + greatest - np.int64(_SPAN)) // 2, 1), _GREATEST_BASE)
+
+
+@kernel
+def split(bits: np.uint64, base: np.uint64) -> tuple[np.uint64, np.uint64, bool]:
+    """A double as mantissa · 2**shift units, and whether the narrow accumulator takes it (zero always fits)."""
+    biased = (bits >> _U52) & _EXPONENT_MASK
+    normal = np.uint64(biased != U0)
+    mantissa = (bits & _FRACTION_MASK) | (normal << _U52)
+    shift = biased + (U1 - normal) - base
+    return mantissa, shift, shift <= _SPAN or mantissa == U0
+
+
+@inline
+def change_narrow(words: Words, at: np.uint64, mantissa: np.uint64, shift: np.uint64, negative: np.uint64) -> None:
+    """The three words at `at` += ±mantissa · 2**shift, for shift ≤ 97, without a branch."""
+    bit = shift & _U63
+    upper = shift > _U63
+    flip = U0 - negative
+    signed = (mantissa ^ flip) - flip
+    part = signed << bit
+    following = np.uint64((np.int64(signed) >> 1) >> np.int64(_U63 - bit))
+    addend = U0 if upper else part
+    low = words[at] + addend
+    carry = np.uint64(low < addend)
+    words[at] = low
+    addend = part if upper else following
+    partial = words[at + U1] + addend
+    overflow = np.uint64(partial < addend)
+    middle = partial + carry
+    words[at + U1] = middle
+    words[at + _U2] += (following if upper else np.uint64(np.int64(signed) >> 63)) + (
+        overflow | np.uint64(middle < carry)
+    )
+
+
+@kernel
+def play_floats(
+    words: Words,
+    base: int,
+    table: Words,
+    row_of: Slots,
+    links: Int64s,
+    add_slots: Slots,
+    add_values: Floats,
+    add_valid: Bools,
+    add_masked: bool,
+    remove_slots: Slots,
+    remove_values: Floats,
+    remove_valid: Bools,
+    remove_masked: bool,
+    add_upto: Int64s,
+    remove_upto: Int64s,
+    emit_upto: Int64s,
+    emit_slots: Slots,
+    cursor: Int64s,
+    sums: Floats,
+    averages: Floats,
+    counts: Int64s,
+    present: Bools,
+) -> int:
+    """Floats. `cursor` is where a call that found no wide row stopped; the caller makes room and calls again."""
+    add_bits = add_values.view(np.uint64)
+    remove_bits = remove_values.view(np.uint64)
+    unsigned_base = np.uint64(base)
+    exponent = base - EXPONENT_BIAS
+    wants_average = len(averages) > 0
+    wants_count = len(counts) > 0
+    met = 0
+    entered, left, emitted = cursor[1], cursor[2], cursor[3]
+    for step in range(cursor[0], len(add_upto)):
+        while entered < add_upto[step]:
+            slot = add_slots[entered]
+            if slot >= 0 and (not add_masked or add_valid[entered]):
+                bits = add_bits[entered]
+                mantissa, shift, narrow = split(bits, unsigned_base)
+                at = np.uint64(slot) * _FLOAT_WORDS
+                if narrow:
+                    change_narrow(words, at + U1, mantissa, shift, bits >> _U63)
+                elif not change_wide(table, row_of, links, slot, bits, False):
+                    cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
+                    return NO_ROOM | met
+                words[at] += U1
+            entered += 1
+        while left < remove_upto[step]:
+            slot = remove_slots[left]
+            if slot >= 0 and (not remove_masked or remove_valid[left]):
+                bits = remove_bits[left]
+                mantissa, shift, narrow = split(bits, unsigned_base)
+                at = np.uint64(slot) * _FLOAT_WORDS
+                if narrow:
+                    change_narrow(words, at + U1, mantissa, shift, (bits >> _U63) ^ U1)
+                else:
+                    change_wide(table, row_of, links, slot, bits, True)
+                words[at] -= U1
+            left += 1
+        while emitted < emit_upto[step]:
+            slot = emit_slots[emitted]
+            at = np.uint64(slot) * _FLOAT_WORDS
+            count = np.int64(words[at])
+            low, middle, high = words[at + U1], words[at + _U2], words[at + _U3]
+            if links[USED] == 0 or row_of[slot] == 0:
+                total = round_three_words(high, middle, low, exponent)
+            else:
+                total = wide_total(table[row_of[slot] - 1], low, middle, high, unsigned_base - U1)
+            sums[emitted] = total
+            present[emitted] = count > 0
+            met |= np.int64(count == 0)
+            if wants_average:
+                averages[emitted] = total / count
+            if wants_count:
+                counts[emitted] = count
+            emitted += 1
+    cursor[:] = 0
+    return met
+
+
+@kernel
+def play_integers(
+    words: Words,
+    add_slots: Slots,
+    add_values: Int64s,
+    add_valid: Bools,
+    add_masked: bool,
+    remove_slots: Slots,
+    remove_values: Int64s,
+    remove_valid: Bools,
+    remove_masked: bool,
+    add_upto: Int64s,
+    remove_upto: Int64s,
+    emit_upto: Int64s,
+    emit_slots: Slots,
+    sums: Int64s,
+    averages: Floats,
+    counts: Int64s,
+    present: Bools,
+    failed: Bools,
+) -> int:
+    """Integers: 128-bit sums; `failed` marks those that do not fit 64 bits."""
+    wants_average = len(averages) > 0
+    wants_count = len(counts) > 0
+    met = 0
+    entered = left = emitted = 0
+    for step in range(len(add_upto)):
+        while entered < add_upto[step]:
+            slot = add_slots[entered]
+            if slot >= 0 and (not add_masked or add_valid[entered]):
+                at = np.uint64(slot) * _INTEGER_WORDS
+                value = add_values[entered]
+                addend = np.uint64(value)
+                low = words[at + U1] + addend
+                words[at] += U1
+                words[at + U1] = low
+                words[at + _U2] += np.uint64(value >> 63) + np.uint64(low < addend)
+            entered += 1
+        while left < remove_upto[step]:
+            slot = remove_slots[left]
+            if slot >= 0 and (not remove_masked or remove_valid[left]):
+                at = np.uint64(slot) * _INTEGER_WORDS
+                value = remove_values[left]
+                low = words[at + U1]
+                words[at] -= U1
+                words[at + U1] = low - np.uint64(value)
+                words[at + _U2] -= np.uint64(value >> 63) + np.uint64(low < np.uint64(value))
+            left += 1
+        while emitted < emit_upto[step]:
+            at = np.uint64(emit_slots[emitted]) * _INTEGER_WORDS
+            count = np.int64(words[at])
+            low, high = words[at + U1], words[at + _U2]
+            total = np.int64(low)
+            fits = high == np.uint64(total >> 63)
+            sums[emitted] = total
+            failed[emitted] = not fits
+            present[emitted] = count > 0
+            met |= np.int64(count == 0) | (FAILURES * np.int64(not fits))
+            if wants_average:
+                if fits:
+                    averages[emitted] = np.float64(total) / count
+                else:
+                    averages[emitted] = round_three_words(np.uint64(np.int64(high) >> 63), high, low, 0) / count
+            if wants_count:
+                counts[emitted] = count
+            emitted += 1
+    return met

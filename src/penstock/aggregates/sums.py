@@ -1,0 +1,158 @@
+"""SUM, AVG and COUNT of one argument, exact whatever has passed through the window.
+
+Created by the factory; driven by the aggregate operator. Integers are summed in 128 bits: the SUM of the rows now in
+the window is exact, and marked as failed where it does not fit a BIGINT. Floats are summed as integers too: see
+`exact_sum` for the narrow accumulator and `wide` for what does not fit it. SUM of floats is, to the bit, what
+`math.fsum` gives for the values now in the window, except that a sum beyond the range of a double is an infinity
+where `fsum` raises. AVG is the correctly rounded sum divided by the count.
+
+Invariants:
+1. The words of slot s are [count, low, middle, high] for floats, [count, low, high] for integers, and depend only on
+   the rows of s now in the window (and, for floats, on the base exponent).
+2. `_base` is chosen once, from the first call that adds a finite value other than zero, and kept for good, because
+   a value must leave the accumulator it entered. Results do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.aggregates.columns import FLOAT64, INT32, INT64, NO_FLOATS, NO_INTEGERS, column, plain
+from penstock.aggregates.exact_sum import FAILURES, NO_ROOM, NULLS, choose_base, play_floats, play_integers
+from penstock.aggregates.state import AggregateState, Emitted, Rows, Schedule, Slots, Snapshot, Want
+from penstock.aggregates.wide import WideSums, Words
+
+_FLOAT_WORDS = 4
+_INTEGER_WORDS = 3
+
+
+class SumState(AggregateState):
+    """Serves any of SUM, AVG and COUNT of one argument, in the order wanted.
+
+    >>> from penstock.aggregates.state import Argument
+    >>> state = SumState(integer=False, wants=[Want("SUM")])
+    >>> state.ensure(1)
+    >>> values = np.array([1e16, 1.0, 1e-16, -1e16, -1.0])
+    >>> rows = Rows(np.arange(5), np.zeros(5, dtype=np.int32), (Argument(values, None),))
+    >>> none = Rows(np.arange(0), np.zeros(0, dtype=np.int32), (Argument(values[:0], None),))
+    >>> once = Schedule(np.array([5]), np.array([0]), np.array([1]), np.zeros(1, dtype=np.int32))
+    >>> state.advance(rows, none, once)[0].values
+    array([1.e-16])
+    """
+
+    def __init__(self, integer: bool, wants: Sequence[Want]) -> None:
+        self._integer = integer
+        self._functions = tuple(want.function for want in wants)
+        self._wants_average = "AVG" in self._functions
+        self._wants_count = "COUNT" in self._functions
+        self._width = _INTEGER_WORDS if integer else _FLOAT_WORDS
+        self._slots = 0
+        self._words: Words = np.zeros(0, dtype=np.uint64)
+        self._base = 0
+        self._wide = WideSums()
+        self._cursor = np.zeros(4, dtype=np.int64)
+
+    def ensure(self, slots: int) -> None:
+        if slots > self._slots:
+            self._slots = max(16, slots, 2 * self._slots)
+            grown = np.zeros(self._slots * self._width, dtype=np.uint64)
+            grown[: len(self._words)] = self._words
+            self._words = grown
+            if not self._integer:
+                self._wide.ensure(self._slots)
+
+    def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        return (self._advance_integers if self._integer else self._advance_floats)(added, removed, schedule)
+
+    def _advance_integers(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        count = len(schedule.emit_slots)
+        sums = np.empty(count, dtype=np.int64)
+        averages = np.empty(count, dtype=np.float64) if self._wants_average else NO_FLOATS
+        counts = np.empty(count, dtype=np.int64) if self._wants_count else NO_INTEGERS
+        present, failed = np.empty((2, count), dtype=np.bool_)
+        met = play_integers(
+            self._words,
+            plain(added.slots, INT32),
+            *column(added, 0, INT64),
+            plain(removed.slots, INT32),
+            *column(removed, 0, INT64),
+            schedule.add_upto,
+            schedule.remove_upto,
+            schedule.emit_upto,
+            schedule.emit_slots,
+            sums,
+            averages,
+            counts,
+            present,
+            failed,
+        )
+        valid = present if met & NULLS else None
+        served = {
+            "SUM": Emitted(sums, valid, failed if met & FAILURES else None),
+            "AVG": Emitted(averages, valid),
+            "COUNT": Emitted(counts, None),
+        }
+        return tuple(served[function] for function in self._functions)
+
+    def _advance_floats(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        count = len(schedule.emit_slots)
+        sums = np.empty(count, dtype=np.float64)
+        averages = np.empty(count, dtype=np.float64) if self._wants_average else NO_FLOATS
+        counts = np.empty(count, dtype=np.int64) if self._wants_count else NO_INTEGERS
+        present = np.empty(count, dtype=np.bool_)
+        add_slots, remove_slots = plain(added.slots, INT32), plain(removed.slots, INT32)
+        add_column, remove_column = column(added, 0, FLOAT64), column(removed, 0, FLOAT64)
+        if self._base == 0:
+            self._base = choose_base(add_slots, *add_column)
+        met = 0
+        stopped = NO_ROOM
+        while stopped:
+            found = play_floats(
+                self._words,
+                self._base or 1,
+                self._wide.table,
+                self._wide.row_of,
+                self._wide.links,
+                add_slots,
+                *add_column,
+                remove_slots,
+                *remove_column,
+                schedule.add_upto,
+                schedule.remove_upto,
+                schedule.emit_upto,
+                schedule.emit_slots,
+                self._cursor,
+                sums,
+                averages,
+                counts,
+                present,
+            )
+            met |= found
+            stopped = found & NO_ROOM
+            if stopped:
+                self._wide.add_rows()
+        if len(self._wide.table):
+            self._wide.trim()
+        valid = present if met & NULLS else None
+        served = {"SUM": Emitted(sums, valid), "AVG": Emitted(averages, valid), "COUNT": Emitted(counts, None)}
+        return tuple(served[function] for function in self._functions)
+
+    def reset(self, slots: Slots) -> None:
+        self._words.reshape(-1, self._width)[slots] = 0
+        if not self._integer:
+            self._wide.reset(slots)
+
+    @property
+    def nbytes(self) -> int:
+        return self._words.nbytes + self._cursor.nbytes + self._wide.nbytes
+
+    def snapshot(self) -> Snapshot:
+        return {"words": self._words, "base": self._base, "wide": self._wide.snapshot()}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._words = np.array(snapshot["words"], dtype=np.uint64)
+        self._slots = len(self._words) // self._width
+        self._base = snapshot["base"]
+        self._wide.restore(snapshot["wide"])
