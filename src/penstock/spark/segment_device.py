@@ -1,0 +1,211 @@
+"""Closed blocks in segment files beside the checkpoint, on whatever file system that is (`pyarrow.fs`).
+
+A segment is an immutable file of blocks, each with a small header: length, checksum. One bucket writes its own.
+
+Invariants:
+1. A segment has a name of its own that no other attempt uses, so a failed or speculative attempt can do no harm.
+2. Only a closed segment is named by a snapshot; `snapshot` closes the open one.
+3. A segment without live blocks is *retired* in the micro-batch that freed its last block, and its file is deleted
+   once Spark can no longer roll back to a state that names it: `retain` micro-batches later.
+4. A file that the restored state does not name is an orphan of a failed attempt. It is deleted when it is older than
+   `ORPHAN_AGE`, since a speculative attempt might still be writing a young one.
+
+An address is the segment's number in the upper bits and the block's offset in the lower.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import xxhash
+
+from penstock.errors import StorageError
+from penstock.store.device import BlockDevice
+
+SEGMENT_BYTES = 32 << 20
+"""A segment is closed at this size; a smaller one frees its space sooner, a larger one makes fewer files."""
+
+ORPHAN_AGE = 3600.0
+
+_HEADER = struct.Struct("<IQ")  # length, checksum of the payload
+_OFFSET_BITS = 32
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+
+
+@dataclass
+class _Segment:
+    name: str
+    live: int = 0
+    """Blocks written and not freed."""
+
+
+class SegmentDevice(BlockDevice):
+    """The blocks of one bucket. `uri` is a directory, as a path or as any URI that `pyarrow.fs` knows."""
+
+    def __init__(self, uri: str, bucket: int, *, block_bytes: int = 64 << 10, retain: int = 100) -> None:
+        try:
+            self._files, base = pafs.FileSystem.from_uri(os.path.abspath(uri) if "://" not in uri else uri)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise StorageError(f"segments cannot be kept at {uri!r}: {error}") from error
+        self._directory = f"{base.rstrip('/')}/bucket-{bucket}"
+        self._capacity = block_bytes
+        self._retain = retain
+        self._batch = 0
+        self._segments: dict[int, _Segment] = {}
+        self._next = 0
+        self._retired: list[tuple[str, int]] = []
+        self._open: pa.NativeFile | None = None
+        self._readers: dict[int, pa.NativeFile] = {}
+        self.bytes_written = 0
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    def begin(self, batch: int) -> None:
+        """A micro-batch begins. Files that Spark can no longer roll back to are deleted."""
+        self._batch = batch
+        expired = [name for name, retired in self._retired if retired + self._retain < batch]
+        self._retired = [(name, retired) for name, retired in self._retired if name not in expired]
+        for name in expired:
+            self._delete(name)
+
+    def write(self, payload: bytes | memoryview) -> int:
+        try:
+            if self._open is None:
+                self._open = self._new_segment()
+            offset: int = self._open.tell()
+            self._open.write(_HEADER.pack(len(payload), xxhash.xxh3_64_intdigest(payload)))
+            self._open.write(payload)
+        except OSError as error:
+            raise StorageError(f"a block cannot be written under {self._directory}: {error}") from error
+        number = self._next - 1
+        self._segments[number].live += 1
+        self.bytes_written += _HEADER.size + len(payload)
+        if offset + _HEADER.size + len(payload) >= SEGMENT_BYTES:
+            self.sync()
+        return number << _OFFSET_BITS | offset
+
+    def read(self, address: int) -> memoryview:
+        number, offset = address >> _OFFSET_BITS, address & _OFFSET_MASK
+        if self._open is not None and number == self._next - 1:
+            # Not every file system can read what is still being written.
+            self.sync()
+        segment = self._segments.get(number)
+        if segment is None:
+            raise StorageError(f"block {address} is in no segment under {self._directory}")
+        path = f"{self._directory}/{segment.name}"
+        try:
+            reader = self._readers.get(number)
+            if reader is None:
+                reader = self._readers[number] = self._files.open_input_file(path)
+            data = memoryview(reader.read_at(_HEADER.size + self._capacity, offset))
+        except OSError as error:
+            raise StorageError(f"segment {path} cannot be read: {error}") from error
+        if len(data) < _HEADER.size:
+            raise StorageError(f"segment {path} is truncated at {offset}")
+        length, checksum = _HEADER.unpack_from(data)
+        payload = data[_HEADER.size : _HEADER.size + length]
+        if len(payload) != length or xxhash.xxh3_64_intdigest(payload) != checksum:
+            raise StorageError(f"segment {path} is corrupt at {offset}")
+        return payload
+
+    def free(self, address: int) -> None:
+        number = address >> _OFFSET_BITS
+        segment = self._segments[number]
+        segment.live -= 1
+        if segment.live == 0 and not (self._open is not None and number == self._next - 1):
+            self._retire(number)
+
+    def sync(self) -> None:
+        if self._open is None:
+            return
+        number = self._next - 1
+        path = f"{self._directory}/{self._segments[number].name}"
+        try:
+            self._open.close()
+            if isinstance(self._files, pafs.LocalFileSystem):
+                _flush_to_disk(path)
+        except OSError as error:
+            raise StorageError(f"segment {path} cannot be closed: {error}") from error
+        finally:
+            self._open = None
+        if self._segments[number].live == 0:
+            self._retire(number)
+
+    def commit(self) -> None:
+        """Nothing to do: the space of freed blocks comes back with their whole segment, see invariant 3."""
+
+    def snapshot(self) -> dict[str, Any]:
+        self.sync()
+        return {
+            "kind": "segments",
+            "next": self._next,
+            "segments": [[number, segment.name, segment.live] for number, segment in self._segments.items()],
+            "retired": [[name, batch] for name, batch in self._retired],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        if snapshot["kind"] != "segments":
+            raise StorageError(
+                "the saved state has no segment files; restore it with the kind of blocks it was made with"
+            )
+        self.close()
+        self._next = snapshot["next"]
+        self._segments = {number: _Segment(name, live) for number, name, live in snapshot["segments"]}
+        self._retired = [(name, batch) for name, batch in snapshot["retired"]]
+        self._sweep_orphans()
+
+    def close(self) -> None:
+        for file in [*self._readers.values(), *([self._open] if self._open else [])]:
+            file.close()
+        self._readers.clear()
+        self._open = None
+
+    def _new_segment(self) -> pa.NativeFile:
+        self._files.create_dir(self._directory, recursive=True)
+        name = f"{uuid.uuid4().hex}.segment"
+        stream = self._files.open_output_stream(f"{self._directory}/{name}")
+        self._segments[self._next] = _Segment(name)
+        self._next += 1
+        return stream
+
+    def _retire(self, number: int) -> None:
+        segment = self._segments.pop(number)
+        reader = self._readers.pop(number, None)
+        if reader is not None:
+            reader.close()
+        self._retired.append((segment.name, self._batch))
+
+    def _sweep_orphans(self) -> None:
+        known = {segment.name for segment in self._segments.values()} | {name for name, _ in self._retired}
+        selector = pafs.FileSelector(self._directory, allow_not_found=True)
+        for info in self._files.get_file_info(selector):
+            if info.base_name not in known and info.mtime is not None and info.mtime.timestamp() < _orphan_limit():
+                self._delete(info.base_name)
+
+    def _delete(self, name: str) -> None:
+        try:
+            self._files.delete_file(f"{self._directory}/{name}")
+        except FileNotFoundError:
+            # An attempt that failed after deleting it: its successor deletes it again.
+            return
+
+
+def _orphan_limit() -> float:
+    return time.time() - ORPHAN_AGE
+
+
+def _flush_to_disk(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""A Spark session with the settings that the runtime needs; any other session works if it has `REQUIRED` too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.java import java_home
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+REQUIRED: dict[str, str] = {
+    # Spark keeps the state of `transformWithState` nowhere else.
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    # Timestamps cross between Spark and Arrow as UTC instants.
+    "spark.sql.session.timeZone": "UTC",
+}
+
+DEFAULTS: dict[str, str] = {
+    **REQUIRED,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.python.worker.reuse": "true",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ansi.enabled": "true",
+}
+
+
+def session(
+    app_name: str = "penstock", master: str = "local[*]", conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts Spark, or returns the session that runs already with our settings applied to it.
+
+    `conf` is passed on and wins over our defaults. The stateful operator runs in `spark.sql.shuffle.partitions`
+    tasks: one for each core in local mode, unless `conf` says otherwise.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    # Otherwise Spark takes the first python3 on the PATH, which need not have our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if master.startswith("local"):
+        # A laptop's name may resolve to an address of a network that is gone.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {**DEFAULTS, "spark.sql.shuffle.partitions": str(_local_cores(master)), **(conf or {})}
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _local_cores(master: str) -> int:
+    """The tasks that `local`, `local[n]`, `local[*]` or `local[n, failures]` run at once; 8 for a cluster."""
+    if not master.startswith("local"):
+        return 8
+    inside = master.removeprefix("local").strip("[]").split(",")[0].strip()
+    if inside == "*":
+        return os.cpu_count() or 1
+    return int(inside) if inside.isdigit() else 1
