@@ -23,7 +23,8 @@ import numpy as np
 
 from penstock.columns import Argument
 from penstock.errors import CheckpointError, StorageError
-from penstock.store.blocks import BlockLayout, ColumnSpec, Frame
+from penstock.store.blocks import BlockLayout, Frame
+from penstock.store.blocks import ColumnSpec as ColumnSpec
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.directory import NOT_WRITTEN, Directory, Era

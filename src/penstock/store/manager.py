@@ -1,0 +1,180 @@
+"""The storage manager of an app: one memory budget, one directory of block files, and the stores over them.
+
+    directory/
+      .lock                held by the process that owns the directory
+      <store name>.blocks  one file per store
+
+Invariants:
+1. One process at a time owns a directory.
+2. A file that the last committed checkpoint may name is not removed or shortened; one that it cannot name is removed
+   at the next commit, or at close if there never was a checkpoint.
+
+Checkpoint, in this order: `snapshot()`, `sync()`, write the snapshot durably, `commit()`. Without a directory the
+blocks are in memory and travel inside the snapshot. Called by the runtimes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from penstock.errors import CheckpointError, StorageError
+from penstock.store.blocks import ColumnSpec
+from penstock.store.budget import Budget
+from penstock.store.device import BlockDevice
+from penstock.store.fifo import FifoStore, StoreMetrics
+from penstock.store.file_device import FileDevice
+from penstock.store.memory_device import MemoryDevice
+from penstock.store.runs import RunStore
+
+_SUFFIX = ".blocks"
+_POOL_SHARE = 16  # a pool of unstated size takes at most this part of what is free, and at most _POOL_BLOCKS
+_POOL_BLOCKS = 32
+
+
+class StoreManager:
+    """Makes stores and takes them through checkpoints together. `compression` is None, "lz4" or "zstd".
+
+    >>> import numpy as np
+    >>> manager = StoreManager(Budget(1 << 20), None)
+    >>> window = manager.create_fifo("trades", [ColumnSpec("price", np.dtype(np.float64), nullable=False)])
+    >>> manager.metrics.blocks_written
+    0
+    """
+
+    def __init__(
+        self, budget: Budget, directory: Path | None, block_size: int = 65536, compression: str | None = None
+    ) -> None:
+        self.budget = budget
+        self._directory = directory
+        self._block_size = block_size
+        self._compression = compression
+        self._stores: dict[str, FifoStore | RunStore] = {}
+        self._has_checkpoint = False
+        self._lock = None if directory is None else _lock(directory)
+
+    def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
+        """A window's store. Its name is unique in the app and the same in every run."""
+        if pool_blocks is None:
+            affordable = self.budget.free // _POOL_SHARE // self._block_size
+            pool_blocks = max(2, min(_POOL_BLOCKS, affordable))
+        account = self.budget.account(name)
+        try:
+            store = FifoStore(
+                columns, self._device(name), account, block_size=self._block_size, pool_blocks=pool_blocks
+            )
+        except Exception:
+            account.close()
+            raise
+        self._stores[name] = store
+        return store
+
+    def create_runs(self, name: str, time_column: str) -> RunStore:
+        """A store of sorted runs for a reorder buffer."""
+        store = RunStore(self._device(name), self.budget.account(name), time_column)
+        self._stores[name] = store
+        return store
+
+    def drop(self, name: str) -> None:
+        """The store is no longer needed."""
+        store = self._stores.pop(name)
+        store.close()
+        store.device.close()
+        if not self._has_checkpoint:
+            self._sweep()
+
+    @property
+    def metrics(self) -> StoreMetrics:
+        """Summed over all stores there are now."""
+        total = StoreMetrics()
+        for store in self._stores.values():
+            total.add(store.metrics)
+        return total
+
+    @property
+    def nbytes_total(self) -> int:
+        """Bytes of all stores, in memory and on disk."""
+        return sum(store.nbytes_total for store in self._stores.values())
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: store.snapshot() for name, store in self._stores.items()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Stores that the snapshot names continue from it, others start empty; files it does not name are removed."""
+        self._has_checkpoint = True
+        for name, store in self._stores.items():
+            if name in snapshot:
+                store.restore(snapshot[name])
+        self._sweep(keep=snapshot)
+
+    def sync(self) -> None:
+        for store in self._stores.values():
+            store.device.sync()
+        if self._directory is not None:
+            descriptor = os.open(self._directory, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)  # the files' names must be durable too
+            finally:
+                os.close(descriptor)
+
+    def commit(self) -> None:
+        """The last snapshot is durable."""
+        self._has_checkpoint = True
+        for store in self._stores.values():
+            store.device.commit()
+        self._sweep()
+
+    def close(self) -> None:
+        """Gives memory and files back; blocks that a checkpoint names stay for the next process."""
+        for store in self._stores.values():
+            store.close()
+            store.device.close()
+        self._stores.clear()
+        if not self._has_checkpoint:
+            self._sweep()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _device(self, name: str) -> BlockDevice:
+        assert name not in self._stores
+        if self._directory is None:
+            return MemoryDevice(self._block_size)
+        return FileDevice(self._directory / _file_name(name), self._block_size, self._compression)
+
+    def _sweep(self, keep: Sequence[str] | dict[str, Any] = ()) -> None:
+        """Removes block files that belong to no store, except those of the names to keep."""
+        if self._directory is None:
+            return
+        known = {_file_name(name) for name in (*self._stores, *keep)}
+        for path in self._directory.glob(f"*{_SUFFIX}"):
+            if path.name not in known:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+def _file_name(name: str) -> str:
+    return quote(name, safe=" ()[],=") + _SUFFIX
+
+
+def _lock(directory: Path) -> int:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageError(
+            f"{directory} cannot be used for blocks: {error.strerror}; choose a writable place"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise CheckpointError(
+            f"{directory} is in use by another process; stop it or choose another directory"
+        ) from error
+    return descriptor

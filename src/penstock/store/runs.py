@@ -1,0 +1,250 @@
+"""Sorted runs for the reorder buffer: batches ordered by time, in memory while there is room and else on a device.
+
+A run gives up its rows from the front, as the watermark passes them. A spilled run is cut into pieces of about a
+block, each an Arrow IPC stream, so that only the piece at its front is ever read.
+
+Invariants:
+1. Within a run, times never fall. Runs are taken in the order they were added, so a stable merge of what `take_upto`
+   returns keeps the order of arrival among equal times.
+2. The account holds the bytes of all runs in memory. When the budget is full, the run needed last is spilled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.errors import BudgetError, StorageError
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.store.fifo import StoreMetrics
+
+
+class Piece(NamedTuple):
+    """A part of a spilled run."""
+
+    address: int
+    first_time: int
+    rows: int
+    nbytes: int
+
+
+def times_of(batch: pa.RecordBatch, time_column: str) -> NDArray[np.int64]:
+    """The event times of a batch; a TIMESTAMP is int64 microseconds underneath."""
+    times: NDArray[np.int64] = batch.column(time_column).view(pa.int64()).to_numpy()
+    return times
+
+
+class MemoryRun:
+    """A run in memory."""
+
+    def __init__(self, batch: pa.RecordBatch, time_column: str) -> None:
+        self.batch = batch
+        self._time_column = time_column
+
+    @property
+    def first_time(self) -> int:
+        return int(times_of(self.batch, self._time_column)[0])
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.batch.nbytes)
+
+    def take_upto(self, time: int) -> list[pa.RecordBatch]:
+        """The rows with times up to `time`, which leave the run."""
+        count = int(np.searchsorted(times_of(self.batch, self._time_column), time, side="right"))
+        taken = self.batch.slice(0, count)
+        self.batch = self.batch.slice(count)
+        return [taken] if count else []
+
+
+class SpilledRun:
+    """A run on a device. `skip` rows of its first piece are gone already."""
+
+    def __init__(self, pieces: deque[Piece], skip: int, first_time: int, device: BlockDevice, time_column: str) -> None:
+        self._pieces = pieces
+        self._skip = skip
+        self._device = device
+        self._time_column = time_column
+        self.first_time = first_time
+
+    @classmethod
+    def write(cls, batch: pa.RecordBatch, device: BlockDevice, time_column: str) -> SpilledRun:
+        """Puts a sorted batch on the device; if that fails, nothing of it stays there."""
+        pieces: deque[Piece] = deque()
+        try:
+            for part, payload in _cut(batch, device.capacity):
+                first_time = int(times_of(part, time_column)[0])
+                pieces.append(Piece(device.write(payload), first_time, part.num_rows, len(payload)))
+        except StorageError:
+            for piece in pieces:
+                device.free(piece.address)
+            raise
+        return cls(pieces, 0, pieces[0].first_time, device, time_column)
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self._pieces) - self._skip
+
+    @property
+    def nbytes(self) -> int:
+        return sum(piece.nbytes for piece in self._pieces)
+
+    def take_upto(self, time: int) -> list[pa.RecordBatch]:
+        """The rows with times up to `time`, which leave the run."""
+        taken: list[pa.RecordBatch] = []
+        freed: list[int] = []
+        pieces, skip, first_time = self._pieces.copy(), self._skip, self.first_time
+        while pieces and first_time <= time:
+            batch = _read(self._device, pieces[0])
+            times = times_of(batch, self._time_column)
+            upto = int(np.searchsorted(times, time, side="right"))
+            if upto > skip:
+                taken.append(batch.slice(skip, upto - skip))
+            if upto < len(times):
+                skip, first_time = upto, int(times[upto])
+                break
+            freed.append(pieces.popleft().address)
+            skip = 0
+            if pieces:
+                first_time = pieces[0].first_time
+        self._pieces, self._skip, self.first_time = pieces, skip, first_time
+        for address in freed:
+            self._device.free(address)
+        return taken
+
+    def snapshot(self) -> dict[str, Any]:
+        pieces = np.array(self._pieces, np.int64).reshape(-1, len(Piece._fields))
+        return {"pieces": pieces, "skip": self._skip, "first_time": self.first_time}
+
+    @classmethod
+    def restore(cls, snapshot: dict[str, Any], device: BlockDevice, time_column: str) -> SpilledRun:
+        pieces = deque(Piece(*piece) for piece in snapshot["pieces"].tolist())
+        return cls(pieces, snapshot["skip"], snapshot["first_time"], device, time_column)
+
+
+class RunStore:
+    """All runs of a reorder buffer. One thread at a time uses it."""
+
+    def __init__(self, device: BlockDevice, account: Account, time_column: str) -> None:
+        self.device = device
+        self.metrics = StoreMetrics()
+        self._account = account
+        self._time_column = time_column
+        self._runs: list[MemoryRun | SpilledRun] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(run.rows for run in self._runs)
+
+    @property
+    def nbytes_total(self) -> int:
+        return sum(run.nbytes for run in self._runs)
+
+    @property
+    def first_time(self) -> int | None:
+        """The least time of all rows held."""
+        return min((run.first_time for run in self._runs), default=None)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keeps a batch that is sorted by time."""
+        if batch.num_rows == 0:
+            return
+        run = MemoryRun(batch, self._time_column)
+        self._runs.append(run)
+        try:
+            self._fit()
+        except StorageError:
+            self._runs.remove(run)
+            self._account.resize(self._in_memory())
+            raise
+
+    def take_upto(self, time: int) -> list[pa.RecordBatch]:
+        """All rows with times up to `time`: sorted batches, in the order in which their runs were added."""
+        taken = [batch for run in self._runs if run.first_time <= time for batch in run.take_upto(time)]
+        self._runs = [run for run in self._runs if run.rows]
+        self._account.resize(self._in_memory())
+        return taken
+
+    def snapshot(self) -> dict[str, Any]:
+        """Runs in memory travel inside the snapshot, unlike the spilled ones."""
+        runs = [
+            {"spilled": run.snapshot()} if isinstance(run, SpilledRun) else {"batch": _serialize(run.batch)}
+            for run in self._runs
+        ]
+        return {"runs": runs, "device": self.device.snapshot()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.device.restore(snapshot["device"])
+        self._runs = []
+        self._account.resize(0)
+        for run in snapshot["runs"]:
+            if "spilled" in run:
+                self._runs.append(SpilledRun.restore(run["spilled"], self.device, self._time_column))
+            else:
+                self.add(_deserialize(run["batch"]))
+
+    def close(self) -> None:
+        self._runs.clear()
+        self._account.close()
+
+    def _in_memory(self) -> int:
+        return sum(run.nbytes for run in self._runs if isinstance(run, MemoryRun))
+
+    def _fit(self) -> None:
+        """Spills runs, the one needed last first, until the others are within the budget."""
+        while True:
+            try:
+                return self._account.resize(self._in_memory())
+            except BudgetError:
+                candidates = [(run.first_time, i) for i, run in enumerate(self._runs) if isinstance(run, MemoryRun)]
+                _, index = max(candidates)
+                victim = self._runs[index]
+                assert isinstance(victim, MemoryRun)
+                spilled = SpilledRun.write(victim.batch, self.device, self._time_column)
+                self._runs[index] = spilled
+                self.metrics.blocks_written += len(spilled._pieces)
+                self.metrics.bytes_written += spilled.nbytes
+
+
+def _serialize(batch: pa.RecordBatch) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def _deserialize(payload: bytes | memoryview) -> pa.RecordBatch:
+    with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+        return reader.read_next_batch()
+
+
+def _read(device: BlockDevice, piece: Piece) -> pa.RecordBatch:
+    return _deserialize(device.read(piece.address))
+
+
+def _cut(batch: pa.RecordBatch, capacity: int) -> Iterator[tuple[pa.RecordBatch, memoryview]]:
+    """Parts of the batch that fit a block once serialised, in order."""
+    rest = [batch]
+    while rest:
+        part = rest.pop()
+        if part.nbytes <= 2 * capacity or part.num_rows == 1:
+            payload = _serialize(part)
+            if len(payload) <= capacity:
+                yield part, payload
+                continue
+        if part.num_rows == 1:
+            raise StorageError(
+                f"a row of {len(payload):,} bytes does not fit a block of {capacity:,}; use larger blocks"
+            )
+        half = part.num_rows // 2
+        rest += [part.slice(half), part.slice(0, half)]
