@@ -104,30 +104,30 @@ def test_behaves_like_a_list(
     budget = Budget(1 << 20)
     store = FifoStore(COLUMNS, device, budget.account("window"), block_size=256, pool_blocks=pool_blocks)
     readers = [store.cursor() for _ in range(cursors)]
-    head = tail = 0
+    tail = head = 0
     for action, *numbers in steps:
         if action == "append":
-            assert store.append(batch(tail, numbers[0])) == tail
-            tail += numbers[0]
+            assert store.append(batch(head, numbers[0])) == head
+            head += numbers[0]
         elif action == "read":
             reader = readers[numbers[0] % cursors]
             start = reader.position
-            stop = min(tail, start + numbers[1])
+            stop = min(head, start + numbers[1])
             assert read_all(reader, stop) == expected(start, stop)
         elif action == "release":
-            head = min(reader.position for reader in readers)
-            store.release(head)
+            tail = min(reader.position for reader in readers)
+            store.release(tail)
         elif action == "scan":
-            low, high = sorted(head + (tail - head) * number // 100 for number in numbers)
+            low, high = sorted(tail + (head - tail) * number // 100 for number in numbers)
             assert [r for view in store.scan(low, high) for r in rows_of(view)] == expected(low, high)
         else:
             store.snapshot()
             device.commit()
-        assert (store.head, store.tail) == (head, tail)
+        assert (store.tail, store.head) == (tail, head)
         assert budget.used <= pool_blocks * (256 + 2 * store.block_rows)
     for reader in readers:
         start = reader.position
-        assert read_all(reader, tail) == expected(start, tail)
+        assert read_all(reader, head) == expected(start, head)
     device.close()
 
 
@@ -162,7 +162,7 @@ def test_views_are_writable_contiguous_arrays_from_memory_and_from_disk(tmp_path
             cursor.advance(view.count)
 
 
-def test_a_view_at_the_tail_is_empty() -> None:
+def test_a_view_at_the_head_is_empty() -> None:
     store = make_store(MemoryDevice(256))
     cursor = store.cursor()
     assert cursor.view(10).count == 0
@@ -189,7 +189,7 @@ def test_released_slots_are_used_again(tmp_path: Path) -> None:
     window = 20 * store.block_rows
     for first in range(0, 100 * window, store.block_rows):
         store.append(batch(first, store.block_rows))
-        read_all(cursor, store.tail - window)
+        read_all(cursor, store.head - window)
         store.release(cursor.position)
     assert (tmp_path / "blocks").stat().st_size <= 22 * 256
     assert store.nbytes_total <= 24 * 256
@@ -201,8 +201,8 @@ def test_everything_can_leave_and_come_again() -> None:
     for first in range(0, 1000, 50):
         store.append(batch(first, 50))
         assert read_all(cursor, first + 50) == expected(first, first + 50)
-        store.release(store.tail)
-    assert store.head == store.tail == 1000
+        store.release(store.head)
+    assert store.tail == store.head == 1000
 
 
 def test_too_small_a_budget_is_refused_at_once() -> None:

@@ -118,7 +118,8 @@ class BlockLayout:
         """A full frame from its bytes."""
         if len(payload) != self.nbytes:
             raise StorageError(f"a block of {len(payload):,} bytes is there where {self.nbytes:,} were expected")
-        frame = self._frame(np.frombuffer(payload, np.uint8))
+        block = np.frombuffer(payload, np.uint8)
+        frame = self._frame(block.copy() if payload.readonly else block)  # kernels are compiled for writable arrays
         frame.count = self.rows
         for index, offset in enumerate(self.valid_offsets):
             if offset is not None:

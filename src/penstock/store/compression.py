@@ -5,7 +5,6 @@ The codec of each block is written with it, so blocks of both kinds live side by
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.columns import Values
@@ -41,8 +40,7 @@ class BlockCodec:
         return (self._number, packed) if self._pays else (0, payload)
 
     def decompress(self, number: int, stored: Values, size: int) -> memoryview:
-        """The block in writable memory: kernels are compiled for writable arrays."""
+        """The block; `size` is its length."""
         if number == 0:
             return stored.data
-        block = pa.decompress(stored.data, decompressed_size=size, codec=_NAMES[number])
-        return np.array(np.frombuffer(block, np.uint8)).data
+        return memoryview(pa.decompress(stored.data, decompressed_size=size, codec=_NAMES[number]))

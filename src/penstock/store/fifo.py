@@ -1,10 +1,11 @@
-"""The FIFO repository: rows enter at the tail, cursors read them in order, the head lets them go.
+"""The FIFO repository: rows enter at the head, cursors read them in order, the tail lets them go.
 
 Rows live in columnar blocks (`blocks`). The block being filled and those that readers need next are in a buffer pool
 (`slidem`); all others are on a block device, written once. One thread at a time uses a store.
 
 Invariants:
-1. Positions are int64 and rise by one per row since the stream began; `head <= cursor.position <= tail`.
+1. Positions are int64 and rise by one per row since the stream began. `head` is the position of the next row to
+   enter, `tail` that of the oldest row kept; `tail <= cursor.position <= head`.
 2. A row that a view has shown never changes, not even after its release: a view keeps its memory alive.
 3. `append` takes all its rows or, if it raises, none; after any `StorageError` the store can be used as before.
 4. All blocks but the last are full.
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -83,13 +85,13 @@ class FifoStore:
         self.columns = tuple(columns)
         self.device = device
         self.metrics = StoreMetrics()
-        self.head = 0
         self.tail = 0
+        self.head = 0
         self._account = account
         self._layout = BlockLayout(self.columns, min(block_size, device.capacity))
         self._directory = Directory()
         self._pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill)
-        self._cursors: list[Cursor] = []
+        self._cursors: WeakSet[Cursor] = WeakSet()
         self._open: Frame | None = None
         self._on_device = 0
 
@@ -109,12 +111,12 @@ class FifoStore:
         """Adds a batch, one argument per column with exactly its dtype; returns the position of its first row."""
         assert len(columns) == len(self.columns)
         assert all(argument.values.dtype == spec.dtype for argument, spec in zip(columns, self.columns, strict=True))
-        first = self.tail
+        first = self.head
         count = len(columns[0].values)
         frame = self._open
         if frame is not None and frame.count + count <= self._layout.rows:
             frame.write(columns, 0, count)
-            self.tail = first + count
+            self.head = first + count
         elif count:
             self._append_across_blocks(columns, count)
         return first
@@ -127,14 +129,14 @@ class FifoStore:
             while done < count:
                 frame = self._open
                 if frame is None or frame.count == rows:
-                    frame = self._begin_block(self.tail + done)
+                    frame = self._begin_block(self.head + done)
                 step = min(rows - frame.count, count - done)
                 frame.write(columns, done, done + step)
                 done += step
         except Exception:
             self._take_back(origin, filled, blocks)
             raise
-        self.tail += count
+        self.head += count
 
     def _begin_block(self, position: int) -> Frame:
         """Procedure 1 of SlideM: the recent block is full; a frame is made free and a new recent block begins."""
@@ -163,14 +165,14 @@ class FifoStore:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def cursor(self, position: int | None = None) -> Cursor:
-        """A reader from `position` on, by default the head. The pool is managed for the cursors there are."""
-        cursor = Cursor(self, self.head if position is None else position)
-        self._cursors.append(cursor)
+        """A reader from `position` on, by default the tail. The pool is managed for the cursors that are alive."""
+        cursor = Cursor(self, self.tail if position is None else position)
+        self._cursors.add(cursor)
         return cursor
 
     def scan(self, start: int, stop: int) -> Iterator[View]:
         """Views of rows [start, stop), reading blocks past the pool: one block at a time is in memory for it."""
-        assert self.head <= start <= stop <= self.tail
+        assert self.tail <= start <= stop <= self.head
         while start < stop:
             block = self._directory.locate(start)
             frame = self._pool.frames.get(block)
@@ -183,8 +185,8 @@ class FifoStore:
 
     def release(self, position: int) -> None:
         """Rows before `position` are gone. Cheap when no block ends there: call it whenever the window slides."""
-        assert self.head <= position <= self.tail
-        self.head = position
+        assert self.tail <= position <= self.head
+        self.tail = position
         directory = self._directory
         while directory.base < directory.end:
             block = directory.base
@@ -224,8 +226,8 @@ class FifoStore:
         addresses = np.fromiter(directory.addresses(), np.int64)[: closed - directory.base]
         return {
             "columns": [[column.name, column.dtype.str, column.nullable] for column in self.columns],
-            "head": self.head,
             "tail": self.tail,
+            "head": self.head,
             "eras": eras,
             "addresses": addresses,
             "open": [[values, valid] for values, valid in rows],
@@ -235,7 +237,7 @@ class FifoStore:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Continues from a snapshot of a store with the same columns, whatever its block and pool size.
 
-        Cursors that exist are put to the head; their owners move them with `seek`.
+        Cursors that exist are put to the tail; their owners move them with `seek`.
         """
         if snapshot["columns"] != [[column.name, column.dtype.str, column.nullable] for column in self.columns]:
             raise CheckpointError(
@@ -247,7 +249,7 @@ class FifoStore:
         self._directory = directory = Directory()
         addresses = iter(snapshot["addresses"].tolist())
         self._on_device = 0
-        position = snapshot["head"]
+        position = snapshot["tail"]
         for era in snapshot["eras"]:
             layout = self._layout if era["size"] == self._layout.size else BlockLayout(self.columns, era["size"])
             for index in range(era["blocks"]):
@@ -257,14 +259,14 @@ class FifoStore:
             position = era["first"] + era["blocks"] * layout.rows
         self._open = None
         opened = [Argument(values, valid) for values, valid in snapshot["open"]]
-        self.head = snapshot["head"]
-        self.tail = snapshot["tail"] - (len(opened[0].values) if opened else 0)
-        assert not snapshot["eras"] or position == self.tail
-        for cursor in self._cursors:
-            cursor.seek(self.head)
+        self.tail = snapshot["tail"]
+        self.head = snapshot["head"] - (len(opened[0].values) if opened else 0)
+        assert not snapshot["eras"] or position == self.head
         if opened:
             self.append(opened)
-        self.release(self.head)
+        self.release(self.tail)
+        for cursor in self._cursors:
+            cursor.seek(self.tail)
 
     def close(self) -> None:
         """Gives the memory back; what is on the device stays there."""
@@ -283,9 +285,6 @@ class FifoStore:
 
     def resident(self, block: int) -> Frame | None:
         return self._pool.frames.get(block)
-
-    def detach(self, cursor: Cursor) -> None:
-        self._cursors.remove(cursor)
 
     def _readers(self) -> list[int]:
         return sorted([self._directory.locate(cursor.position) for cursor in self._cursors])
@@ -322,7 +321,7 @@ class FifoStore:
 class Cursor:
     """Reads a store in order. `position` is the next row it will show."""
 
-    __slots__ = ("_block", "_end", "_first", "_store", "position")
+    __slots__ = ("__weakref__", "_block", "_end", "_first", "_store", "position")
 
     def __init__(self, store: FifoStore, position: int) -> None:
         self._store = store
@@ -331,17 +330,17 @@ class Cursor:
         self.seek(position)
 
     def view(self, stop: int) -> View:
-        """The longest run of rows from here up to `stop` (exclusive) that lies in one block; empty at the tail."""
+        """The longest run of rows from here up to `stop` (exclusive) that lies in one block; empty at the head."""
         position = self.position
         store = self._store
-        if stop > store.tail:
-            stop = store.tail
+        if stop > store.head:
+            stop = store.head
         if position >= stop:
             return View(position, 0, tuple([Argument(np.empty(0, spec.dtype), None) for spec in store.columns]))
         if self._first <= position < self._end:
             frame = store.resident(self._block) or store.frame(self._block)
         else:
-            assert position >= store.head, "the rows at this cursor were released"
+            assert position >= store.tail, "the rows at this cursor were released"
             self._block, self._first, self._end = store.block_bounds(position)
             frame = store.frame(self._block)
         if stop > self._end:
@@ -350,15 +349,11 @@ class Cursor:
 
     def advance(self, count: int) -> None:
         """Steps over `count` rows, read or not."""
-        assert 0 <= count <= self._store.tail - self.position
+        assert 0 <= count <= self._store.head - self.position
         self.position += count
 
     def seek(self, position: int) -> None:
         """Goes to any position the store still has."""
-        assert self._store.head <= position <= self._store.tail
+        assert self._store.tail <= position <= self._store.head
         self.position = position
         self._block = self._first = self._end = 0
-
-    def close(self) -> None:
-        """The pool no longer keeps blocks for this reader."""
-        self._store.detach(self)

@@ -54,6 +54,7 @@ class StoreManager:
         self._directory = directory
         self._block_size = block_size
         self._compression = compression
+        self._devices: dict[str, BlockDevice] = {}
         self._stores: dict[str, FifoStore | RunStore] = {}
         self._has_checkpoint = False
         self._lock = None if directory is None else _lock(directory)
@@ -72,19 +73,27 @@ class StoreManager:
             account.close()
             raise
         self._stores[name] = store
+        self._devices[name] = store.device
         return store
 
     def create_runs(self, name: str, time_column: str) -> RunStore:
         """A store of sorted runs for a reorder buffer."""
         store = RunStore(self._device(name), self.budget.account(name), time_column)
         self._stores[name] = store
+        self._devices[name] = store.device
         return store
 
+    def create_device(self, name: str) -> BlockDevice:
+        """Blocks for a state that pages by itself; their addresses are its own to save."""
+        device = self._devices[name] = self._device(name)
+        return device
+
     def drop(self, name: str) -> None:
-        """The store is no longer needed."""
-        store = self._stores.pop(name)
-        store.close()
-        store.device.close()
+        """The store or device is no longer needed."""
+        store = self._stores.pop(name, None)
+        if store is not None:
+            store.close()
+        self._devices.pop(name).close()
         if not self._has_checkpoint:
             self._sweep()
 
@@ -102,19 +111,19 @@ class StoreManager:
         return sum(store.nbytes_total for store in self._stores.values())
 
     def snapshot(self) -> dict[str, Any]:
-        return {name: store.snapshot() for name, store in self._stores.items()}
+        return {name: self._stores.get(name, device).snapshot() for name, device in self._devices.items()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Stores that the snapshot names continue from it, others start empty; files it does not name are removed."""
+        """Stores and devices that the snapshot names continue from it, others are empty; other files are removed."""
         self._has_checkpoint = True
-        for name, store in self._stores.items():
+        for name, device in self._devices.items():
             if name in snapshot:
-                store.restore(snapshot[name])
+                self._stores.get(name, device).restore(snapshot[name])
         self._sweep(keep=snapshot)
 
     def sync(self) -> None:
-        for store in self._stores.values():
-            store.device.sync()
+        for device in self._devices.values():
+            device.sync()
         if self._directory is not None:
             descriptor = os.open(self._directory, os.O_RDONLY)
             try:
@@ -125,16 +134,18 @@ class StoreManager:
     def commit(self) -> None:
         """The last snapshot is durable."""
         self._has_checkpoint = True
-        for store in self._stores.values():
-            store.device.commit()
+        for device in self._devices.values():
+            device.commit()
         self._sweep()
 
     def close(self) -> None:
         """Gives memory and files back; blocks that a checkpoint names stay for the next process."""
         for store in self._stores.values():
             store.close()
-            store.device.close()
+        for device in self._devices.values():
+            device.close()
         self._stores.clear()
+        self._devices.clear()
         if not self._has_checkpoint:
             self._sweep()
         if self._lock is not None:
@@ -142,7 +153,7 @@ class StoreManager:
             self._lock = None
 
     def _device(self, name: str) -> BlockDevice:
-        assert name not in self._stores
+        assert name not in self._devices
         if self._directory is None:
             return MemoryDevice(self._block_size)
         return FileDevice(self._directory / _file_name(name), self._block_size, self._compression)
@@ -151,7 +162,7 @@ class StoreManager:
         """Removes block files that belong to no store, except those of the names to keep."""
         if self._directory is None:
             return
-        known = {_file_name(name) for name in (*self._stores, *keep)}
+        known = {_file_name(name) for name in (*self._devices, *keep)}
         for path in self._directory.glob(f"*{_SUFFIX}"):
             if path.name not in known:
                 with contextlib.suppress(OSError):
