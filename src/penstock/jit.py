@@ -22,3 +22,12 @@ def kernel(function: Function) -> Function:
 def inline(function: Function) -> Function:
     """A kernel that is always inlined into its callers."""
     return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+
+
+def tight(function: Function) -> Function:
+    """A kernel that allocates nothing and calls only tight kernels.
+
+    Numba then counts no references to its arrays. Those counts are atomic, and in a loop that calls helpers they cost
+    more than the work (a monotonic deque: 18 M events/s with them, 45 M without).
+    """
+    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))

@@ -1,0 +1,184 @@
+"""MIN, MAX, FIRST, LAST, ARG_MIN and ARG_MAX: the aggregates whose answer is one of the rows in the window.
+
+All six are one algorithm, a monotonic deque per slot (`deques`); they differ in what a key is. MIN and MAX ignore
+NULL and return the value, ARG_* ignore rows whose second argument is NULL, FIRST and LAST take every row.
+
+Invariants:
+1. The pool of chunks is as large as the account allows and needs; its bytes and the directory's are on the account.
+2. When the pool cannot grow and there is a device, the middle of long deques is moved to the device (`deque_paging`)
+   and comes back when the front or the back of its deque reaches it.
+3. A `BudgetError` from `advance` leaves every deque whole, but the schedule half played: restore, reset or drop.
+
+Created by the factory; driven by the operator through `AggregateState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from penstock.aggregates import deques
+from penstock.aggregates.deque_paging import DequePager
+from penstock.aggregates.images import from_images, images
+from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.errors import BudgetError, PenstockError
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.types import SqlType
+
+_ALL_VALID: Bools = np.zeros(0, dtype=np.bool_)
+_NO_RANKS: Int64s = np.zeros(0, dtype=np.int64)
+_FIRST_CHUNKS = 32
+
+
+class SelectiveState(AggregateState):
+    """One of the six functions, for every slot.
+
+    `types` are the argument types. Where the key is a STRING, `ranks()` gives the rank in string order of every
+    code; ranks may be renumbered between calls as long as the order of codes still in the window stays.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        types: tuple[SqlType, ...],
+        *,
+        account: Account,
+        device: BlockDevice | None = None,
+        ranks: Callable[[], Int64s] | None = None,
+    ) -> None:
+        key_type = types[-1]
+        self._function = function
+        self._storage = types[0].storage
+        self._account = account
+        self._ranks = ranks
+        self._floating = key_type.is_floating
+        self._flip = -1 if function in ("MAX", "ARG_MAX") else 0
+        self._keyed = function not in ("FIRST", "LAST")
+        if not self._keyed:
+            self._rule = deques.KEEP_ALL if function == "FIRST" else deques.KEEP_NEWEST
+        else:
+            self._rule = deques.BY_RANK if key_type is SqlType.STRING else deques.BY_KEY
+        self._directory: Int64s = np.zeros((0, 2), dtype=np.int64)
+        self._pool: Int64s = np.zeros(0, dtype=np.int64)
+        self._control: Int64s = np.zeros(deques.CONTROL_WORDS, dtype=np.int64)
+        self._control[deques.FREE_CHAIN] = deques.NONE
+        self._pager = DequePager(device) if device is not None else None
+
+    def ensure(self, slots: int) -> None:
+        held = len(self._directory)
+        if slots > held:
+            grown = np.full((max(16, slots, 2 * held), 2), deques.NONE, dtype=np.int64)
+            self._account.resize(self._pool.nbytes + grown.nbytes)
+            grown[:held] = self._directory
+            self._directory = grown
+
+    def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        payload, key = added.arguments[0], added.arguments[-1]
+        payloads = images(payload.values)
+        keys = payloads if key is payload else images(key.values)
+        payloads_valid = _ALL_VALID if payload.valid is None else payload.valid
+        keys_valid = _ALL_VALID if key.valid is None or not self._keyed else key.valid
+        ranks = _NO_RANKS if self._ranks is None or self._rule != deques.BY_RANK else self._ranks()
+        emits = len(schedule.emit_slots)
+        out = np.empty(emits, np.int64)
+        out_valid = np.empty(emits, np.bool_)
+        while True:
+            need = deques.play(
+                self._pool,
+                self._directory,
+                self._control,
+                ranks,
+                self._rule,
+                self._flip,
+                self._floating,
+                added.positions,
+                added.slots,
+                keys,
+                keys_valid,
+                payloads,
+                payloads_valid,
+                removed.positions,
+                removed.slots,
+                *schedule,
+                out,
+                out_valid,
+            )
+            if need == deques.DONE:
+                return (Emitted(from_images(out, self._storage), out_valid),)
+            try:
+                self._supply(need)
+            except PenstockError:
+                self._control[deques.STEP :] = 0
+                raise
+
+    def _supply(self, need: int) -> None:
+        """Gives the stopped kernel what it needs."""
+        if need == deques.NEEDS_CHUNK:
+            self._make_room(1)
+            return
+        assert self._pager is not None, "only a pager spills"
+        slot, at_front = int(self._control[deques.STUCK_SLOT]), need == deques.NEEDS_FRONT
+        self._make_room(self._pager.next_size(slot, at_front))
+        self._pager.load(slot, at_front, self._chains)
+
+    def _make_room(self, chunks: int) -> None:
+        """At least so many free chunks: by growing while the account grants it, then by spilling."""
+        if self._control[deques.FREE_COUNT] >= chunks:
+            return
+        held = self._pool.nbytes // (8 * deques.CHUNK_WORDS)
+        least = held + chunks
+        for wanted in (max(_FIRST_CHUNKS, 2 * held, least), max(held + held // 4, least)):
+            try:
+                self._account.resize(wanted * 8 * deques.CHUNK_WORDS + self._directory.nbytes)
+            except BudgetError as error:
+                refusal = error
+            else:
+                self._grow(wanted)
+                return
+        if self._pager is None or not self._pager.spill(self._chains, chunks):
+            raise BudgetError(
+                f"{self._function} has no room for the rows that may still become its answer: {refusal}"
+            ) from refusal
+
+    @property
+    def _chains(self) -> deques.Chains:
+        return deques.Chains(self._pool, self._directory, self._control)
+
+    def _grow(self, chunks: int) -> None:
+        grown = np.empty(chunks * deques.CHUNK_WORDS, dtype=np.int64)
+        grown[: len(self._pool)] = self._pool
+        self._control[deques.FREE_COUNT] += (len(grown) - len(self._pool)) // deques.CHUNK_WORDS
+        self._pool = grown
+
+    def reset(self, slots: Slots) -> None:
+        deques.clear(self._pool, self._directory, self._control, slots)
+        if self._pager is not None:
+            self._pager.forget(slots)
+
+    @property
+    def nbytes(self) -> int:
+        return self._pool.nbytes + self._directory.nbytes
+
+    def snapshot(self) -> Snapshot:
+        untouched = int(self._control[deques.UNTOUCHED])
+        return {
+            "pool": self._pool[:untouched],
+            "directory": self._directory,
+            "free_chain": int(self._control[deques.FREE_CHAIN]),
+            "free_in_chain": int(self._control[deques.FREE_COUNT])
+            - (len(self._pool) - untouched) // deques.CHUNK_WORDS,
+            "spilled": self._pager.snapshot() if self._pager is not None else None,
+        }
+
+    def restore(self, snapshot: Snapshot) -> None:
+        pool, directory = snapshot["pool"], snapshot["directory"]
+        self._account.resize(pool.nbytes + directory.nbytes)
+        self._pool = np.array(pool, dtype=np.int64)
+        self._directory = np.array(directory, dtype=np.int64)
+        self._control[deques.UNTOUCHED] = len(self._pool)
+        self._control[deques.FREE_CHAIN] = snapshot["free_chain"]
+        self._control[deques.FREE_COUNT] = snapshot["free_in_chain"]
+        if self._pager is not None and snapshot["spilled"] is not None:
+            self._pager.restore(snapshot["spilled"])
