@@ -105,3 +105,31 @@ def result_type(function: str, args: tuple[SqlType, ...]) -> SqlType | None:
         second = args[1]
         return SqlType.DOUBLE if numeric and (second.is_numeric or second is SqlType.NULL) else None
     return first
+
+
+def kind_of(function: str) -> str:
+    """The kind of state that answers a function: functions of one kind over the same arguments share one state.
+
+    >>> kind_of("AVG"), kind_of("MEDIAN"), kind_of("ARG_MAX"), kind_of("MY_FUNCTION")
+    ('SUM', 'ORDER', 'ARG_MAX', 'USER')
+    """
+    if function not in SIGNATURES:
+        return "USER"
+    return _SHARED_KINDS.get(function, function)
+
+
+_SHARED_KINDS: dict[str, str] = {
+    "AVG": "SUM",
+    "VAR_POP": "MOMENTS",
+    "VAR_SAMP": "MOMENTS",
+    "STDDEV_POP": "MOMENTS",
+    "STDDEV_SAMP": "MOMENTS",
+    "COVAR_POP": "COMOMENTS",
+    "COVAR_SAMP": "COMOMENTS",
+    "CORR": "COMOMENTS",
+    "MEDIAN": "ORDER",
+    "PERCENTILE_CONT": "ORDER",
+    "PERCENTILE_DISC": "ORDER",
+    "COUNT_DISTINCT": "DISTINCT",
+    "MODE": "DISTINCT",
+}
