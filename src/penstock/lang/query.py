@@ -15,7 +15,7 @@ from enum import Enum
 from penstock.aggregates.signatures import AggregateCall
 from penstock.errors import Place
 from penstock.expressions.tree import Expression
-from penstock.types import Schema
+from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
 
 
@@ -80,6 +80,24 @@ class Select:
 
 
 Source = StreamRef | Union | Select
+
+WINDOW_FIELDS = (
+    Field("window_start", SqlType.TIMESTAMP, nullable=False),
+    Field("window_end", SqlType.TIMESTAMP, nullable=False),
+)
+"""The columns that every row of a windowed query carries."""
+
+
+def is_windowed(source: Source) -> bool:
+    """Whether rows carry the window columns in front of `schema`; a `StreamRef`'s schema already has them."""
+    if isinstance(source, Union):
+        return is_windowed(source.inputs[0])
+    return isinstance(source, Select) and source.window is not None
+
+
+def columns_of(source: Source) -> Schema:
+    """The columns that a reader of `source` sees."""
+    return Schema(WINDOW_FIELDS + source.schema.fields) if is_windowed(source) else source.schema
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""Queries as written to typed queries: what stands in FROM, and UNION ALL. `bind_select` does the rest of a SELECT.
+
+`lang.program` calls `QueryBinder.bind` for each query of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.lang.bind_aggregates import KnownAggregates, UserAggregate
+from penstock.lang.bind_select import SelectBinder
+from penstock.lang.catalog import Catalog
+from penstock.lang.places import QueryText, Span, did_you_mean
+from penstock.lang.query import Select, Source, StreamRef, Union, columns_of
+from penstock.lang.scope import Scope
+from penstock.lang.syntax import FromItem, Name, QuerySyntax, SelectSyntax, UnionSyntax, WindowSyntax
+from penstock.types import Schema
+from penstock.windows.spec import WindowSpec
+
+
+class QueryBinder:
+    """Binds the queries of one text; `catalog` says which streams there are."""
+
+    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserAggregate]) -> None:
+        self._source = source
+        self._catalog = catalog
+        self._known = KnownAggregates(user_aggregates)
+
+    def bind(self, syntax: QuerySyntax) -> Select | Union:
+        if isinstance(syntax, UnionSyntax):
+            return self._union(syntax)
+        source, qualifiers = self._from(syntax.source)
+        schema = columns_of(source)
+        window = self._window(syntax.source.window, schema)
+        scope = Scope(schema, qualifiers, window is not None)
+        return SelectBinder(self._source, self._known, syntax, scope).bind(source, window)
+
+    def _from(self, item: FromItem) -> tuple[Source, frozenset[str]]:
+        if isinstance(item.source, Name):
+            qualifier = item.alias or item.source
+            return self._stream(item.source), frozenset({qualifier.text.lower()})
+        return self.bind(item.source), frozenset({item.alias.text.lower()} if item.alias else ())
+
+    def _stream(self, name: Name) -> StreamRef:
+        found = self._catalog.stream(name.text)
+        if found is not None:
+            return found
+        kind = self._catalog.kind_of(name.text)
+        if kind is not None:
+            raise self._source.refusal(
+                f"'{name.text}' is a {kind}, not a stream",
+                name.span,
+                "INSERT INTO a new name makes a stream that later queries read",
+            )
+        hint = did_you_mean(name.text, self._catalog.stream_names()) or "declare it before with CREATE STREAM"
+        raise self._source.refusal(f"unknown stream '{name.text}'", name.span, hint)
+
+    def _window(self, window: WindowSyntax | None, schema: Schema) -> WindowSpec | None:
+        if window is None:
+            return None
+        keys: list[str] = []
+        for name in window.partition_by:
+            field = schema.find(name.text)
+            if field is None:
+                hint = did_you_mean(name.text, schema.names)
+                raise self._source.refusal(f"unknown column '{name.text}'", name.span, hint)
+            if field.name in keys:
+                raise self._source.refusal(f"'{name.text}' is given twice in PARTITION BY", name.span)
+            keys.append(field.name)
+        return replace(window.spec, partition_by=tuple(keys))
+
+    def _union(self, syntax: UnionSyntax) -> Union:
+        inputs: list[Source] = []
+        for branch in syntax.branches:
+            if isinstance(branch, SelectSyntax) and (branch.order_by or branch.limit or branch.drain):
+                raise self._source.refusal(
+                    "ORDER BY, LIMIT and DRAIN cannot stand in a branch of UNION ALL",
+                    branch.span,
+                    "put the union into FROM (...) [window] and order outside",
+                )
+            bound = self.bind(branch)
+            inputs += bound.inputs if isinstance(bound, Union) else [bound]
+        seen = [columns_of(branch) for branch in inputs]
+        for other in seen[1:]:
+            self._check_alike(seen[0], other, syntax.span)
+        fields = inputs[0].schema.fields
+        carried = len(seen[0]) - len(fields)
+        merged = (
+            replace(field, nullable=any(schema.fields[carried + n].nullable for schema in seen))
+            for n, field in enumerate(fields)
+        )
+        return Union(tuple(inputs), Schema(tuple(merged)))
+
+    def _check_alike(self, first: Schema, other: Schema, span: Span) -> None:
+        if len(first) != len(other):
+            raise self._source.refusal(
+                f"the branches of UNION ALL have {len(first)} and {len(other)} columns",
+                span,
+                "a windowed branch carries window_start and window_end too",
+            )
+        for position, (mine, theirs) in enumerate(zip(first, other, strict=True), 1):
+            if mine.type is not theirs.type:
+                raise self._source.refusal(
+                    f"column {position} of UNION ALL is {mine.type} in one branch and {theirs.type} in another",
+                    span,
+                    f"write CAST(... AS {mine.type}) in the other",
+                )

@@ -1,0 +1,57 @@
+"""The names a program has declared so far: streams that can be read, sinks that can be written, queries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from penstock.lang.query import StreamRef
+from penstock.types import Schema
+
+
+class Catalog:
+    """Names are case-insensitive and kept as first written. Streams, sinks and queries never share a name,
+    except that a query bears the name of what it inserts into."""
+
+    def __init__(
+        self, streams: Mapping[str, Schema], sinks: Collection[str] = (), queries: Collection[str] = ()
+    ) -> None:
+        self._streams = {name.lower(): StreamRef(name, schema) for name, schema in streams.items()}
+        self._sinks = {name.lower(): name for name in sinks}
+        self._queries = {name.lower() for name in queries}
+
+    def stream(self, name: str) -> StreamRef | None:
+        return self._streams.get(name.lower())
+
+    def stream_names(self) -> list[str]:
+        return [stream.name for stream in self._streams.values()]
+
+    def sink(self, name: str) -> str | None:
+        """The sink's name as declared."""
+        return self._sinks.get(name.lower())
+
+    def kind_of(self, name: str) -> str | None:
+        """What already bears the name."""
+        lowered = name.lower()
+        if lowered in self._streams:
+            return "stream"
+        if lowered in self._sinks:
+            return "sink"
+        return "query" if lowered in self._queries else None
+
+    def add_stream(self, name: str, schema: Schema) -> None:
+        self._streams[name.lower()] = StreamRef(name, schema)
+
+    def add_sink(self, name: str) -> None:
+        self._sinks[name.lower()] = name
+
+    def add_query(self, name: str) -> None:
+        self._queries.add(name.lower())
+
+    def is_query(self, name: str) -> bool:
+        return name.lower() in self._queries
+
+    def free_query_name(self, number: int) -> str:
+        """`q1`, `q2`, ...: the first from `number` on that nothing bears."""
+        while self.kind_of(f"q{number}") is not None:
+            number += 1
+        return f"q{number}"

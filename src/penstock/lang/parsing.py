@@ -1,0 +1,76 @@
+"""The way in: query text to a typed program, or a `QueryError` that points at the place.
+
+No text, however hostile, has any other outcome: its length and nesting are limited before the grammar sees it, and
+nothing of it is ever run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from penstock.lang.bind_aggregates import UserAggregate
+from penstock.lang.catalog import Catalog
+from penstock.lang.dialect import DIALECT, tokenize
+from penstock.lang.grammar import StatementParser
+from penstock.lang.places import QueryText
+from penstock.lang.program import ProgramBinder
+from penstock.lang.query import Program
+from penstock.types import Schema
+
+LONGEST_TEXT = 1_000_000
+DEEPEST_NESTING = 30
+
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+
+
+def parse(
+    text: str,
+    *,
+    streams: Mapping[str, Schema] | None = None,
+    sinks: Collection[str] = (),
+    queries: Collection[str] = (),
+    user_aggregates: Mapping[str, UserAggregate] | None = None,
+) -> Program:
+    """Parses and types a program. `streams`, `sinks` and `queries` are what a running app has already.
+
+    >>> program = parse('''
+    ...     CREATE STREAM calls (t TIMESTAMP, agent INT, seconds DOUBLE, EVENT TIME t);
+    ...     SELECT agent, SUM(seconds) AS busy FROM calls [RANGE 1 DAY SLIDE 10 SECONDS] GROUP BY agent;
+    ... ''')
+    >>> program.queries[0].name, program.queries[0].body.schema.names
+    ('q1', ('agent', 'busy'))
+    """
+    source = QueryText(text)
+    if len(text) > LONGEST_TEXT:
+        raise source.refusal(
+            f"the text is {len(text):,} characters long; at most {LONGEST_TEXT:,} are read", None, "split it"
+        )
+    try:
+        tokens = tokenize(source)
+        _check_nesting(source, tokens)
+        statements = StatementParser(dialect=DIALECT).statements(source, tokens)
+        catalog = Catalog(streams or {}, sinks, queries)
+        return ProgramBinder(source, catalog, user_aggregates or {}).bind(statements)
+    except RecursionError:
+        raise source.refusal("an expression in this text is nested too deeply", None, "split it") from None
+    except SqlglotError as error:
+        raise source.refusal(f"this text cannot be read: {str(error)[:200]}", None) from None
+
+
+def _check_nesting(source: QueryText, tokens: list[Token]) -> None:
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+            if depth > DEEPEST_NESTING:
+                raise source.refusal(
+                    f"nested more than {DEEPEST_NESTING} levels deep", (token.start, token.end + 1), "split it"
+                )
+        elif token.token_type in _CLOSING:
+            depth -= 1
+        elif token.token_type == TokenType.SEMICOLON:
+            depth = 0

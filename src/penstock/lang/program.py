@@ -1,0 +1,166 @@
+"""Statements to a typed program: declarations checked, names registered, queries bound in the order written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.lang.bind_aggregates import UserAggregate
+from penstock.lang.bind_query import QueryBinder
+from penstock.lang.catalog import Catalog
+from penstock.lang.places import QueryText, did_you_mean
+from penstock.lang.query import Program, Query, SinkDef, StreamDef, columns_of
+from penstock.lang.scope import WINDOW_COLUMNS
+from penstock.lang.syntax import CreateSink, CreateStream, Name, QueryStatement, Statement
+from penstock.types import Field, Schema, SqlType
+
+
+class ProgramBinder:
+    """Binds one text. Used once."""
+
+    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserAggregate]) -> None:
+        self._source = source
+        self._catalog = catalog
+        self._binder = QueryBinder(source, catalog, user_aggregates)
+        self._streams: list[StreamDef] = []
+        self._sinks: list[SinkDef] = []
+        self._queries: list[Query] = []
+        self._late: list[Name] = []
+
+    def bind(self, statements: Sequence[Statement]) -> Program:
+        explain = False
+        for statement in statements:
+            if isinstance(statement, CreateStream):
+                self._create_stream(statement)
+            elif isinstance(statement, CreateSink):
+                self._create_sink(statement)
+            else:
+                explain = explain or statement.explain
+                self._query(statement)
+        for name in self._late:
+            if self._catalog.stream(name.text) is not None:
+                raise self._source.refusal(
+                    f"'{name.text}' is a stream; late events need a name of their own or a sink", name.span
+                )
+        return Program(tuple(self._streams), tuple(self._sinks), tuple(self._queries), explain)
+
+    def _check_free(self, name: Name) -> None:
+        kind = self._catalog.kind_of(name.text)
+        if kind is not None:
+            raise self._source.refusal(f"a {kind} named '{name.text}' exists already", name.span, "choose another name")
+
+    def _create_sink(self, statement: CreateSink) -> None:
+        self._check_free(statement.name)
+        self._catalog.add_sink(statement.name.text)
+        place = self._source.place(statement.name.span)
+        self._sinks.append(SinkDef(statement.name.text, statement.uri, statement.options, place))
+
+    def _create_stream(self, statement: CreateStream) -> None:
+        name = statement.name
+        self._check_free(name)
+        schema = self._schema(statement)
+        event_time = self._event_time(statement, schema)
+        sequence = None
+        if statement.sequence is not None:
+            sequence = self._column(statement.sequence, schema)
+            if not sequence.type.is_integer:
+                raise self._source.refusal(
+                    f"SEQUENCE needs an integer column, and '{sequence.name}' is {sequence.type}",
+                    statement.sequence.span,
+                )
+        if statement.late_into is not None:
+            self._late.append(statement.late_into)
+        self._catalog.add_stream(name.text, schema)
+        self._streams.append(
+            StreamDef(
+                name=name.text,
+                schema=schema,
+                event_time=event_time.name,
+                time_unit=statement.time_unit[0] if statement.time_unit else 1,
+                lateness=statement.lateness,
+                sequence=sequence.name if sequence else None,
+                uri=statement.uri,
+                idle_after=statement.idle_after,
+                late_into=statement.late_into.text if statement.late_into else None,
+                options=statement.options,
+                place=self._source.place(name.span),
+            )
+        )
+
+    def _schema(self, statement: CreateStream) -> Schema:
+        fields: dict[str, Field] = {}
+        for column in statement.columns:
+            text, span = column.name.text, column.name.span
+            if text.lower() in fields:
+                raise self._source.refusal(f"the column '{text}' is declared twice", span)
+            if text.lower() in WINDOW_COLUMNS:
+                raise self._source.refusal(
+                    f"a column cannot be named '{text}'", span, "windowed results carry columns of that name"
+                )
+            if text[:1] in ("$", "#") or not text:
+                raise self._source.refusal("a name cannot begin with '$' or '#', or be empty", span)
+            fields[text.lower()] = Field(text, column.type, column.nullable)
+        return Schema(tuple(fields.values()))
+
+    def _column(self, name: Name, schema: Schema) -> Field:
+        found = schema.find(name.text)
+        if found is None:
+            hint = did_you_mean(name.text, schema.names)
+            raise self._source.refusal(f"unknown column '{name.text}'", name.span, hint)
+        return found
+
+    def _event_time(self, statement: CreateStream, schema: Schema) -> Field:
+        if statement.event_time is None:
+            raise self._source.refusal(
+                f"the stream '{statement.name.text}' has no event time",
+                statement.name.span,
+                "add EVENT TIME column after the columns",
+            )
+        column = self._column(statement.event_time, schema)
+        span = statement.event_time.span
+        if column.type is SqlType.TIMESTAMP:
+            if statement.time_unit is not None:
+                raise self._source.refusal("a TIMESTAMP needs no UNIT", statement.time_unit[1], "leave UNIT out")
+        elif column.type is not SqlType.BIGINT:
+            raise self._source.refusal(
+                f"event time must be TIMESTAMP or BIGINT, and '{column.name}' is {column.type}", span
+            )
+        elif statement.time_unit is None:
+            raise self._source.refusal(
+                f"'{column.name}' is BIGINT, so its unit must be said",
+                span,
+                f"write EVENT TIME {column.name} UNIT MILLISECONDS (or SECONDS, MICROSECONDS, ...)",
+            )
+        return column
+
+    def _query(self, statement: QueryStatement) -> None:
+        if statement.name is not None:
+            self._check_free(statement.name)
+        into = None
+        if statement.into is not None:
+            into = self._catalog.sink(statement.into.text)
+            if into is None:
+                self._check_target(statement.into)
+        body = self._binder.bind(statement.body)
+        if statement.into is not None and into is None:
+            into = statement.into.text
+            self._catalog.add_stream(into, columns_of(body))
+        name = self._query_name(statement, into)
+        self._catalog.add_query(name)
+        self._queries.append(Query(name, body, into, statement.text))
+
+    def _check_target(self, target: Name) -> None:
+        if self._catalog.stream(target.text) is not None:
+            raise self._source.refusal(
+                f"the stream '{target.text}' exists already",
+                target.span,
+                "INSERT INTO a sink or a new name; several queries are merged by UNION ALL",
+            )
+        self._check_free(target)
+
+    def _query_name(self, statement: QueryStatement, into: str | None) -> str:
+        """Its own name, else that of what it inserts into, else `q` and its number."""
+        if statement.name is not None:
+            return statement.name.text
+        if into is not None and not self._catalog.is_query(into):
+            return into
+        return self._catalog.free_query_name(len(self._queries) + 1)

@@ -1,0 +1,77 @@
+"""What a SELECT may not combine: refusals that need the clauses and the window, not the types of expressions."""
+
+from __future__ import annotations
+
+from penstock.expressions.tree import Expression
+from penstock.lang.dialect import span_of
+from penstock.lang.places import QueryText
+from penstock.lang.scope import WINDOW_COLUMNS
+from penstock.lang.syntax import Name, SelectSyntax
+from penstock.types import SqlType
+from penstock.windows.spec import EveryEvent, Range, Session, TimeSlide, WindowSpec
+
+
+def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | None) -> None:
+    if window is None:
+        if syntax.distinct:
+            raise source.refusal(
+                "DISTINCT needs a window", syntax.distinct, "without one every event ever seen would be remembered"
+            )
+        if syntax.emit:
+            raise source.refusal(
+                f"{syntax.emit[0].value} needs a window", syntax.emit[1], "without a window each event gives one row"
+            )
+    if syntax.order_by and (window is None or isinstance(window.slide, EveryEvent)):
+        raise source.refusal(
+            "ORDER BY needs a window with a SLIDE",
+            span_of(syntax.order_by[0].expression),
+            "it orders the rows of one evaluation: FROM s [RANGE 1 HOUR SLIDE 1 MINUTE] ... ORDER BY ...",
+        )
+    if syntax.limit and not syntax.order_by:
+        raise source.refusal(
+            "LIMIT needs ORDER BY", syntax.limit[1], "without an order the rows that remain would be arbitrary"
+        )
+    if syntax.drain and not _can_drain(window):
+        raise source.refusal(
+            "DRAIN is for windows that empty as time goes on",
+            syntax.drain,
+            "write it after a RANGE window with a SLIDE of time, or leave it out",
+        )
+
+
+def _can_drain(window: WindowSpec | None) -> bool:
+    if window is None:
+        return False
+    sliding = isinstance(window.extent, Range) and isinstance(window.slide, TimeSlide)
+    return sliding or isinstance(window.extent, Session)
+
+
+def check_outputs(
+    source: QueryText, syntax: SelectSyntax, names: list[Name], outputs: list[Expression], order: list[Expression]
+) -> None:
+    windowed = syntax.source.window is not None
+    seen: set[str] = set()
+    for name, expression in zip(names, outputs, strict=True):
+        lowered = name.text.lower()
+        if lowered in seen:
+            raise source.refusal(f"two outputs are named '{name.text}'", name.span, "rename one with AS")
+        seen.add(lowered)
+        if windowed and lowered in WINDOW_COLUMNS:
+            raise source.refusal(f"every row already carries {lowered}", name.span, "choose another name")
+        if name.text[:1] in ("$", "#") or not name.text:
+            raise source.refusal("a name cannot begin with '$' or '#', or be empty", name.span)
+        if expression.type in (SqlType.NULL, SqlType.INTERVAL):
+            raise source.refusal(
+                f"a value of type {expression.type} cannot be an output",
+                name.span,
+                "CAST it, such as CAST(NULL AS DOUBLE)",
+            )
+    for item, expression in zip(syntax.order_by, order, strict=True):
+        if expression.type in (SqlType.NULL, SqlType.INTERVAL):
+            raise source.refusal(f"a value of type {expression.type} has no order", span_of(item.expression))
+        if syntax.distinct and expression not in outputs:
+            raise source.refusal(
+                "with DISTINCT, ORDER BY can name only outputs",
+                span_of(item.expression),
+                "add the expression to the select list",
+            )

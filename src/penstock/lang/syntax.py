@@ -1,0 +1,120 @@
+"""The shape of the statements as written: what the grammar makes and the binder reads.
+
+Scalar expressions are sqlglot nodes; everything around them is ours. Names are kept as written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.lang.places import Span
+from penstock.lang.query import Emit
+from penstock.types import SqlType
+from penstock.windows.spec import WindowSpec
+
+
+@dataclass(frozen=True)
+class Name:
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class WindowSyntax:
+    """A window whose sizes are checked; `spec.partition_by` is filled in by the binder from `partition_by`."""
+
+    spec: WindowSpec
+    partition_by: tuple[Name, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """An expression with its alias. `star` is `*` (empty name) or `alias.*`; then there is no expression."""
+
+    expression: exp.Expr | None
+    alias: Name | None
+    star: Name | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class FromItem:
+    source: Name | QuerySyntax
+    window: WindowSyntax | None
+    alias: Name | None
+
+
+@dataclass(frozen=True)
+class OrderItem:
+    expression: exp.Expr
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class SelectSyntax:
+    emit: tuple[Emit, Span] | None
+    distinct: Span | None
+    items: tuple[SelectItem, ...]
+    source: FromItem
+    where: exp.Expr | None
+    group_by: tuple[exp.Expr, ...]
+    having: exp.Expr | None
+    order_by: tuple[OrderItem, ...]
+    limit: tuple[int, Span] | None
+    drain: Span | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class UnionSyntax:
+    branches: tuple[QuerySyntax, ...]
+    span: Span
+
+
+QuerySyntax = SelectSyntax | UnionSyntax
+
+
+@dataclass(frozen=True)
+class ColumnSyntax:
+    name: Name
+    type: SqlType
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    name: Name
+    columns: tuple[ColumnSyntax, ...]
+    event_time: Name | None
+    time_unit: tuple[int, Span] | None
+    lateness: int
+    sequence: Name | None
+    idle_after: int | None
+    late_into: Name | None
+    uri: str | None
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class CreateSink:
+    name: Name
+    uri: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class QueryStatement:
+    """A bare query, `CREATE QUERY name AS` one (`name`) or `INSERT INTO name` one (`into`)."""
+
+    body: QuerySyntax
+    name: Name | None
+    into: Name | None
+    explain: bool
+    text: str
+
+
+Statement = CreateStream | CreateSink | QueryStatement
