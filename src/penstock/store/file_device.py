@@ -60,6 +60,8 @@ class FileDevice(BlockDevice):
         self._stored = array("I")
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.is_scratch = os.fstat(self._file).st_size == 0
+            """Whether nothing in the file was there before this device: no earlier checkpoint can name it."""
         except OSError as error:
             raise StorageError(f"{self.path} cannot be opened for blocks: {error.strerror}") from error
 
@@ -76,6 +78,7 @@ class FileDevice(BlockDevice):
         try:
             if slot == 0 and sequence == 0:
                 os.ftruncate(self._file, 0)  # whatever a process before us left there
+                self.is_scratch = True
             self._write_all([header, stored], self._offset(slot))
         except OSError as error:
             self._slots.undo_take(slot)

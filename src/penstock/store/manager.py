@@ -6,8 +6,8 @@
 
 Invariants:
 1. One process at a time owns a directory.
-2. A file that the last committed checkpoint may name is not removed or shortened; one that it cannot name is removed
-   at the next commit, or at close if there never was a checkpoint.
+2. A file that the last committed checkpoint may name is not removed before the next commit. Files that no checkpoint
+   names go when a checkpoint is restored or committed, and those of a run without checkpoints at its end.
 
 Checkpoint, in this order: `snapshot()`, `sync()`, write the snapshot durably, `commit()`. Without a directory the
 blocks are in memory and travel inside the snapshot. Called by the runtimes.
@@ -93,9 +93,7 @@ class StoreManager:
         store = self._stores.pop(name, None)
         if store is not None:
             store.close()
-        self._devices.pop(name).close()
-        if not self._has_checkpoint:
-            self._sweep()
+        self._discard(self._devices.pop(name))
 
     @property
     def metrics(self) -> StoreMetrics:
@@ -143,11 +141,9 @@ class StoreManager:
         for store in self._stores.values():
             store.close()
         for device in self._devices.values():
-            device.close()
+            self._discard(device)
         self._stores.clear()
         self._devices.clear()
-        if not self._has_checkpoint:
-            self._sweep()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -157,6 +153,11 @@ class StoreManager:
         if self._directory is None:
             return MemoryDevice(self._block_size)
         return FileDevice(self._directory / _file_name(name), self._block_size, self._compression)
+
+    def _discard(self, device: BlockDevice) -> None:
+        device.close()
+        if not self._has_checkpoint and isinstance(device, FileDevice) and device.is_scratch:
+            device.path.unlink(missing_ok=True)
 
     def _sweep(self, keep: Sequence[str] | dict[str, Any] = ()) -> None:
         """Removes block files that belong to no store, except those of the names to keep."""

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import BudgetError
+from penstock.store.budget import Budget, parse_size
+
+
+def test_accounts_add_up() -> None:
+    budget = Budget(1000)
+    first, second = budget.account("first"), budget.account("second")
+    first.resize(600)
+    second.resize(300)
+    first.resize(100)
+    assert (budget.used, budget.free, budget.peak) == (400, 600, 900)
+    assert budget.describe() == {"second": 300, "first": 100}
+    second.close()
+    assert (budget.used, budget.describe()) == (100, {"first": 100})
+
+
+def test_a_refusal_says_who_asked_for_what_and_changes_nothing() -> None:
+    budget = Budget(1000)
+    budget.account("window").resize(700)
+    groups = budget.account("groups")
+    groups.resize(200)
+    with pytest.raises(BudgetError) as refusal:
+        groups.resize(450)
+    text = str(refusal.value)
+    assert "groups needs 250 more bytes" in text
+    assert "only 100 of the 1,000" in text
+    assert "window 700, groups 200" in text
+    assert "the least memory budget that would have worked is 1,150 bytes" in text
+    assert (budget.used, groups.nbytes, budget.peak) == (900, 200, 900)
+    exact = Budget(1150)
+    exact.account("window").resize(700)
+    exact.account("groups").resize(450)
+
+
+def test_giving_back_is_never_refused() -> None:
+    budget = Budget(1000)
+    account = budget.account("window")
+    account.resize(1000)
+    budget.total = 500
+    account.resize(900)
+    assert budget.used == 900
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64MB", 64_000_000), ("64 MiB", 64 << 20), ("1kb", 1000), ("2GB", 2 * 10**9), ("1.5KiB", 1536), ("7", 7), (9, 9)],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "64 M B", "-1MB", "0", 0, -5, "1e3", "64MBit", "nan", "²MB"])
+def test_what_is_no_size_is_refused(text: str | int) -> None:
+    with pytest.raises(BudgetError, match="64MB"):
+        parse_size(text)
