@@ -21,7 +21,7 @@ import numpy as np
 
 from penstock.aggregates.columns import FLOAT64, INT32, INT64, NO_FLOATS, NO_INTEGERS, column, plain
 from penstock.aggregates.exact_sum import FAILURES, NO_ROOM, NULLS, choose_base, play_floats, play_integers
-from penstock.aggregates.state import AggregateState, Emitted, Rows, Schedule, Slots, Snapshot, Want
+from penstock.aggregates.state import AggregateState, Bools, Emitted, Rows, Schedule, Slots, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
 
 _FLOAT_WORDS = 4
@@ -69,7 +69,7 @@ class SumState(AggregateState):
     def _advance_integers(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         count = len(schedule.emit_slots)
         sums = np.empty(count, dtype=np.int64)
-        averages = np.empty(count, dtype=np.float64) if self._wants_average else NO_FLOATS
+        averages = np.empty(count) if self._wants_average else NO_FLOATS
         counts = np.empty(count, dtype=np.int64) if self._wants_count else NO_INTEGERS
         present, failed = np.empty((2, count), dtype=np.bool_)
         met = play_integers(
@@ -81,28 +81,23 @@ class SumState(AggregateState):
             schedule.add_upto,
             schedule.remove_upto,
             schedule.emit_upto,
-            schedule.emit_slots,
+            plain(schedule.emit_slots, INT32),
             sums,
             averages,
             counts,
             present,
             failed,
         )
-        valid = present if met & NULLS else None
-        served = {
-            "SUM": Emitted(sums, valid, failed if met & FAILURES else None),
-            "AVG": Emitted(averages, valid),
-            "COUNT": Emitted(counts, None),
-        }
-        return tuple(served[function] for function in self._functions)
+        return self._serve(sums, averages, counts, present if met & NULLS else None, failed if met & FAILURES else None)
 
     def _advance_floats(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         count = len(schedule.emit_slots)
-        sums = np.empty(count, dtype=np.float64)
-        averages = np.empty(count, dtype=np.float64) if self._wants_average else NO_FLOATS
+        sums = np.empty(count)
+        averages = np.empty(count) if self._wants_average else NO_FLOATS
         counts = np.empty(count, dtype=np.int64) if self._wants_count else NO_INTEGERS
         present = np.empty(count, dtype=np.bool_)
         add_slots, remove_slots = plain(added.slots, INT32), plain(removed.slots, INT32)
+        emit_slots = plain(schedule.emit_slots, INT32)
         add_column, remove_column = column(added, 0, FLOAT64), column(removed, 0, FLOAT64)
         if self._base == 0:
             self._base = choose_base(add_slots, *add_column)
@@ -122,7 +117,7 @@ class SumState(AggregateState):
                 schedule.add_upto,
                 schedule.remove_upto,
                 schedule.emit_upto,
-                schedule.emit_slots,
+                emit_slots,
                 self._cursor,
                 sums,
                 averages,
@@ -135,9 +130,20 @@ class SumState(AggregateState):
                 self._wide.add_rows()
         if len(self._wide.table):
             self._wide.trim()
-        valid = present if met & NULLS else None
-        served = {"SUM": Emitted(sums, valid), "AVG": Emitted(averages, valid), "COUNT": Emitted(counts, None)}
-        return tuple(served[function] for function in self._functions)
+        return self._serve(sums, averages, counts, present if met & NULLS else None, None)
+
+    def _serve(
+        self, sums: Values, averages: Values, counts: Values, valid: Bools | None, failed: Bools | None
+    ) -> tuple[Emitted, ...]:
+        results = []
+        for function in self._functions:
+            if function == "SUM":
+                results.append(Emitted(sums, valid, failed))
+            elif function == "AVG":
+                results.append(Emitted(averages, valid))
+            else:
+                results.append(Emitted(counts, None))
+        return tuple(results)
 
     def reset(self, slots: Slots) -> None:
         self._words.reshape(-1, self._width)[slots] = 0

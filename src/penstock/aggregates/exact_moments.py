@@ -1,0 +1,159 @@
+"""The hot loop of variances, covariances and correlations: it plays a whole schedule in one call.
+
+Words per slot, of which a state keeps as many as it needs:
+
+     0  rows              3  sum of x (3 words)     12  sum of y (3)      15  sum of x·x (6)
+     1  of them, with     6  sum of x·y (6)                               21  sum of y·y (6)
+        NaN or infinity
+     2  of them, wide     |---- one argument ----|  |-- covariance --|   |-- correlation --|
+
+With one argument y is x, so words 6..11 are the sum of squares. A wide row (see `wide_products`) is only counted
+here: the loop stops after it, the caller adds it and calls again.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.aggregates.exact_product import change_product, covariance
+from penstock.aggregates.exact_sum import change_narrow, split
+from penstock.aggregates.rounding import EXPONENT_BIAS, U0, U1
+from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.aggregates.wide import Words
+from penstock.jit import kernel
+
+Floats = NDArray[np.float64]
+
+ONE_ARGUMENT_WORDS, COVARIANCE_WORDS, CORRELATION_WORDS = 12, 15, 27
+ROWS_AT, SPECIAL_AT, WIDE_AT, X_AT, XY_AT, Y_AT, XX_AT, YY_AT = 0, 1, 2, 3, 6, 12, 15, 21
+
+DONE, ADDED_WIDE, REMOVED_WIDE, EMIT_WIDE = 0, 1, 2, 3
+"""Why a call returned. After a wide row the cursor stands behind it; at a wide evaluation it stands on it."""
+
+MOST_ROWS = 1 << 32
+"""From here on a squared count does not fit a word; such a slot is evaluated like a wide one."""
+
+_U63 = np.uint64(63)
+_X, _XY, _Y, _XX, _YY = (np.uint64(at) for at in (X_AT, XY_AT, Y_AT, XX_AT, YY_AT))
+_SPECIAL, _WIDE = np.uint64(SPECIAL_AT), np.uint64(WIDE_AT)
+
+
+@kernel
+def _change(
+    words: Words, width: int, slot: int, x: np.uint64, y: np.uint64, x_base: np.uint64, y_base: np.uint64, leaves: bool
+) -> bool:
+    """A row (the bits of its values) enters or leaves; returns whether it is wide."""
+    at = np.uint64(slot) * np.uint64(width)
+    one = U0 - U1 if leaves else U1
+    words[at] += one
+    x_float, y_float = np.uint64(x).view(np.float64), np.uint64(y).view(np.float64)
+    if not (np.isfinite(x_float) and np.isfinite(y_float)):
+        words[at + _SPECIAL] += one
+        return False
+    x_mantissa, x_shift, x_narrow = split(x, x_base)
+    y_mantissa, y_shift, y_narrow = split(y, y_base)
+    if not (x_narrow and y_narrow):
+        words[at + _WIDE] += one
+        return True
+    leaving = np.uint64(leaves)
+    change_narrow(words, at + _X, x_mantissa, x_shift, (x >> _U63) ^ leaving)
+    change_product(words, at + _XY, x_mantissa, y_mantissa, x_shift + y_shift, (x >> _U63) ^ (y >> _U63) ^ leaving)
+    if width > ONE_ARGUMENT_WORDS:
+        change_narrow(words, at + _Y, y_mantissa, y_shift, (y >> _U63) ^ leaving)
+    if width > COVARIANCE_WORDS:
+        change_product(words, at + _XX, x_mantissa, x_mantissa, x_shift + x_shift, leaving)
+        change_product(words, at + _YY, y_mantissa, y_mantissa, y_shift + y_shift, leaving)
+    return False
+
+
+@kernel
+def play_moments(
+    words: Words,
+    width: int,
+    x_base: int,
+    y_base: int,
+    add_slots: Slots,
+    add_x: Floats,
+    add_y: Floats,
+    add_valid: Bools,
+    add_masked: bool,
+    remove_slots: Slots,
+    remove_x: Floats,
+    remove_y: Floats,
+    remove_valid: Bools,
+    remove_masked: bool,
+    add_upto: Int64s,
+    remove_upto: Int64s,
+    emit_upto: Int64s,
+    emit_slots: Slots,
+    cursor: Int64s,
+    scratch: Words,
+    counts: Int64s,
+    population: Floats,
+    sample: Floats,
+    correlation: Floats,
+    defined: Bools,
+) -> int:
+    """Fills `counts` and those of the other columns that are not empty; `defined` is the validity of `correlation`."""
+    add_x_bits, add_y_bits = add_x.view(np.uint64), add_y.view(np.uint64)
+    remove_x_bits, remove_y_bits = remove_x.view(np.uint64), remove_y.view(np.uint64)
+    x_unit, y_unit = np.uint64(x_base), np.uint64(y_base)
+    x_exponent, y_exponent = x_base - EXPONENT_BIAS, y_base - EXPONENT_BIAS
+    second = _Y if width > ONE_ARGUMENT_WORDS else _X
+    entered, left, emitted = cursor[1], cursor[2], cursor[3]
+    for step in range(cursor[0], len(add_upto)):
+        while entered < add_upto[step]:
+            slot = add_slots[entered]
+            row = entered
+            entered += 1
+            if slot < 0 or (add_masked and not add_valid[row]):
+                continue
+            if _change(words, width, slot, add_x_bits[row], add_y_bits[row], x_unit, y_unit, False):
+                cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
+                return ADDED_WIDE
+        while left < remove_upto[step]:
+            slot = remove_slots[left]
+            row = left
+            left += 1
+            if slot < 0 or (remove_masked and not remove_valid[row]):
+                continue
+            if _change(words, width, slot, remove_x_bits[row], remove_y_bits[row], x_unit, y_unit, True):
+                cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
+                return REMOVED_WIDE
+        while emitted < emit_upto[step]:
+            at = np.uint64(emit_slots[emitted]) * np.uint64(width)
+            count = words[at]
+            special = words[at + _SPECIAL] != U0
+            if not special and (words[at + _WIDE] != U0 or count >= np.uint64(MOST_ROWS)):
+                cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
+                return EMIT_WIDE
+            counts[emitted] = np.int64(count)
+            exact = not special
+            otherwise = np.nan if special else 0.0
+            x, y, xy = at + _X, at + second, at + _XY
+            exponent = x_exponent + y_exponent
+            squared = count * count
+            if len(population) > 0:
+                population[emitted] = otherwise
+                if exact and count > U0:
+                    population[emitted] = covariance(words, count, squared, x, y, xy, exponent, scratch)
+            if len(sample) > 0:
+                sample[emitted] = otherwise
+                if exact and count > U1:
+                    sample[emitted] = covariance(words, count, squared - count, x, y, xy, exponent, scratch)
+            if len(correlation) > 0:
+                correlation[emitted] = otherwise
+                defined[emitted] = special and count > U1
+                if exact and count > U1:
+                    x_variance = covariance(words, count, squared, x, x, at + _XX, 2 * x_exponent, scratch)
+                    y_variance = covariance(words, count, squared, y, y, at + _YY, 2 * y_exponent, scratch)
+                    if x_variance > 0.0 and y_variance > 0.0:
+                        shared = covariance(words, count, squared, x, y, xy, exponent, scratch)
+                        correlation[emitted] = shared / (math.sqrt(x_variance) * math.sqrt(y_variance))
+                        defined[emitted] = True
+            emitted += 1
+    cursor[:] = 0
+    return DONE

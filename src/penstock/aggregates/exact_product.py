@@ -1,0 +1,174 @@
+"""Exact sums of products, and the one rounded division that makes a covariance of them.
+
+A product of two narrow floats (see `exact_sum`) has at most 106 bits and a shift of at most 194 units; a sum of 2**41
+of them fits a two's complement integer of six 64-bit words. With n rows, sums A and B and the sum of products P, all
+in integer units, the covariance is (n·P - A·B) / (n·n) or / (n·(n-1)): numerator and divisor are computed exactly and
+only their quotient is rounded. A variance is the covariance of a column with itself.
+
+Called by the kernel of moments.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.cpython.unsafe.numbers import leading_zeros
+
+from penstock.aggregates.rounding import U0, U1, U63, nearest_double, normalise
+from penstock.aggregates.wide import Words
+from penstock.jit import kernel
+
+SUM_WORDS = 3
+PRODUCT_WORDS = 6
+SCRATCH_WORDS = 2 * SUM_WORDS + PRODUCT_WORDS + (PRODUCT_WORDS + 1) + PRODUCT_WORDS
+
+_LEFT, _RIGHT, _PRODUCT, _MINUEND, _SUBTRAHEND = 0, 3, 6, 12, 19
+_NUMERATOR_WORDS = PRODUCT_WORDS + 1
+_U6 = np.uint64(6)
+_U32 = np.uint64(32)
+_HALF_MASK = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(1 << 32)
+
+
+@kernel
+def multiply(left: np.uint64, right: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The high and the low word of left · right."""
+    left_low, left_high = left & _HALF_MASK, left >> _U32
+    right_low, right_high = right & _HALF_MASK, right >> _U32
+    lowest = left_low * right_low
+    cross = left_high * right_low + (lowest >> _U32)
+    other = left_low * right_high + (cross & _HALF_MASK)
+    high = left_high * right_high + (cross >> _U32) + (other >> _U32)
+    return high, (other << _U32) | (lowest & _HALF_MASK)
+
+
+@kernel
+def divide(high: np.uint64, low: np.uint64, divisor: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """Quotient and remainder of two words by one, where high < divisor and the divisor's top bit is set.
+
+    Long division in digits of 32 bits: the estimate of a digit from the divisor's upper half is at most two too large.
+    """
+    divisor_high, divisor_low = divisor >> _U32, divisor & _HALF_MASK
+    remainder = high
+    quotient = U0
+    for digit in (low >> _U32, low & _HALF_MASK):
+        estimate = remainder // divisor_high
+        left_over = remainder - estimate * divisor_high
+        while left_over < _HALF and (estimate >= _HALF or estimate * divisor_low > (left_over << _U32) + digit):
+            estimate -= U1
+            left_over += divisor_high
+        remainder = (remainder << _U32) + digit - estimate * divisor
+        quotient = (quotient << _U32) + estimate
+    return quotient, remainder
+
+
+@kernel
+def change_product(
+    words: Words, at: np.uint64, left: np.uint64, right: np.uint64, shift: np.uint64, negative: np.uint64
+) -> None:
+    """The six words at `at` += ±left · right · 2**shift, for shift ≤ 194 unless the product is zero."""
+    high, low = multiply(left, right)
+    if high | low == U0:
+        return
+    bit = shift & U63
+    skipped = shift >> _U6
+    flip = U0 - negative
+    carry = negative
+    for index in range(np.int64(skipped), PRODUCT_WORDS):
+        part = low << bit
+        low, high = ((low >> U1) >> (U63 - bit)) | (high << bit), (high >> U1) >> (U63 - bit)
+        bit = U0
+        addend = part ^ flip
+        partial = words[at + np.uint64(index)] + addend
+        overflow = np.uint64(partial < addend)
+        result = partial + carry
+        carry = overflow | np.uint64(result < carry)
+        words[at + np.uint64(index)] = result
+
+
+@kernel
+def _magnitude(words: Words, at: np.uint64, count: int, scratch: Words, to: int) -> bool:
+    """The absolute value of a two's complement integer, into scratch; returns whether it was negative."""
+    negative = (words[at + np.uint64(count - 1)] >> U63) != U0
+    flip = U0 - np.uint64(negative)
+    carry = np.uint64(negative)
+    for index in range(count):
+        word = (words[at + np.uint64(index)] ^ flip) + carry
+        carry &= np.uint64(word == U0)
+        scratch[to + index] = word
+    return negative
+
+
+@kernel
+def _numerator(
+    words: Words, count: np.uint64, left: np.uint64, right: np.uint64, product: np.uint64, scratch: Words
+) -> bool:
+    """|n·P - A·B| into the minuend's part of scratch; returns whether it was negative."""
+    negative = _magnitude(words, product, PRODUCT_WORDS, scratch, _PRODUCT)
+    opposite = _magnitude(words, left, SUM_WORDS, scratch, _LEFT) != _magnitude(
+        words, right, SUM_WORDS, scratch, _RIGHT
+    )
+    carry = U0
+    for index in range(PRODUCT_WORDS):
+        high, low = multiply(scratch[_PRODUCT + index], count)
+        low += carry
+        carry = high + np.uint64(low < carry)
+        scratch[_MINUEND + index] = low
+        scratch[_SUBTRAHEND + index] = U0
+    scratch[_MINUEND + PRODUCT_WORDS] = carry
+    for row in range(SUM_WORDS):
+        carry = U0
+        for index in range(SUM_WORDS):
+            high, low = multiply(scratch[_LEFT + row], scratch[_RIGHT + index])
+            low += carry
+            carry = high + np.uint64(low < carry)
+            low += scratch[_SUBTRAHEND + row + index]
+            carry += np.uint64(low < scratch[_SUBTRAHEND + row + index])
+            scratch[_SUBTRAHEND + row + index] = low
+        scratch[_SUBTRAHEND + row + SUM_WORDS] = carry
+    # Same signs: the magnitudes are subtracted, which is adding the complement.
+    subtract = negative == opposite
+    flip = U0 - np.uint64(subtract)
+    carry = np.uint64(subtract)
+    for index in range(_NUMERATOR_WORDS):
+        addend = (scratch[_SUBTRAHEND + index] if index < PRODUCT_WORDS else U0) ^ flip
+        partial = scratch[_MINUEND + index] + addend
+        overflow = np.uint64(partial < addend)
+        result = partial + carry
+        carry = overflow | np.uint64(result < carry)
+        scratch[_MINUEND + index] = result
+    return negative != _magnitude(scratch, np.uint64(_MINUEND), _NUMERATOR_WORDS, scratch, _MINUEND)
+
+
+@kernel
+def covariance(
+    words: Words,
+    count: np.uint64,
+    divisor: np.uint64,
+    left: np.uint64,
+    right: np.uint64,
+    product: np.uint64,
+    exponent: int,
+    scratch: Words,
+) -> float:
+    """(n·P - A·B) · 2**exponent / divisor, correctly rounded; A, B and P stand at `left`, `right` and `product`."""
+    negative = _numerator(words, count, left, right, product, scratch)
+    top = _NUMERATOR_WORDS - 1
+    while top > 0 and scratch[_MINUEND + top] == U0:
+        top -= 1
+    first = scratch[_MINUEND + top]
+    if first == U0:
+        return 0.0
+    second = scratch[_MINUEND + top - 1] if top > 0 else U0
+    third = scratch[_MINUEND + top - 2] if top > 1 else U0
+    leading, shift = normalise(first, second)
+    following = (second << shift) | ((third >> U1) >> (U63 - shift))
+    rest = (following & U1) != U0 or (third << shift) != U0
+    for index in range(top - 2):
+        rest = rest or scratch[_MINUEND + index] != U0
+    # One place to the right, so that the leading word is below the normalised divisor.
+    widening = leading_zeros(divisor)
+    quotient, remainder = divide(leading >> U1, (leading << U63) | (following >> U1), divisor << widening)
+    rest = rest or remainder != U0
+    spare = leading_zeros(quotient)
+    exponent += 64 * (top - 1) - np.int64(shift) + 1 + np.int64(widening) - np.int64(spare)
+    return nearest_double(quotient << spare, rest, exponent, negative)

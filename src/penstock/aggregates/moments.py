@@ -1,0 +1,222 @@
+"""Variances, standard deviations, covariances and correlations, from exact sums and exact products.
+
+Created by the factory; driven by the aggregate operator. Integers are taken as doubles. What the answers are:
+
+- VAR_* and COVAR_*: the exact rational value over the rows now in the window, rounded once;
+- STDDEV_*: the square root of that double;
+- CORR: c_xy / (sqrt(c_xx) · sqrt(c_yy)) of the three population values, each rounded once;
+- a NaN or an infinity in the window makes them NaN, until it leaves;
+- NULL for no row, for one row where the divisor is n - 1, and for a CORR of one pair or where a variance is zero.
+
+Rows count where every argument has a value. What passed through the window earlier leaves no trace.
+
+Invariants:
+1. The words of a slot (see `exact_moments`) depend only on its rows now in the window and on the bases.
+2. Each base is chosen once, from the first call that adds a finite value other than zero in its column, and kept for
+   good, because a row must leave the accumulator it entered.
+3. `_wide` has an entry for a slot exactly while the slot's count of wide rows is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.aggregates import exact_moments as layout
+from penstock.aggregates.columns import ALL_VALID, FLOAT64, INT32, NO_FLOATS, column, plain
+from penstock.aggregates.exact_moments import Floats, play_moments
+from penstock.aggregates.exact_product import PRODUCT_WORDS, SCRATCH_WORDS, SUM_WORDS
+from penstock.aggregates.exact_sum import choose_base
+from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot, Want
+from penstock.aggregates.wide import Words
+from penstock.aggregates.wide_products import Sums, WideProducts, exact_covariance
+
+_POPULATION = ("VAR_POP", "STDDEV_POP", "COVAR_POP")
+_SAMPLE = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
+_ROOTS = ("STDDEV_POP", "STDDEV_SAMP")
+
+
+class _Results:
+    """The columns one call fills; those that nobody wants are empty."""
+
+    def __init__(self, functions: tuple[str, ...], count: int) -> None:
+        self.counts: Int64s = np.empty(count, dtype=np.int64)
+        self.population = np.empty(count) if any(f in _POPULATION for f in functions) else NO_FLOATS
+        self.sample = np.empty(count) if any(f in _SAMPLE for f in functions) else NO_FLOATS
+        self.correlation = np.empty(count) if "CORR" in functions else NO_FLOATS
+        self.defined: Bools = np.empty(len(self.correlation), dtype=np.bool_)
+
+    def serve(self, function: str) -> Emitted:
+        if function == "CORR":
+            return Emitted(self.correlation, self.defined)
+        values, least = (self.population, 1) if function in _POPULATION else (self.sample, 2)
+        return Emitted(np.sqrt(values) if function in _ROOTS else values, self.counts >= least)
+
+    def put(self, index: int, count: int, sums: Sums) -> None:
+        """The evaluation of a slot whose sums are given in Python's integers."""
+        x, y, xy, xx, yy = sums
+        self.counts[index] = count
+        if len(self.population):
+            self.population[index] = exact_covariance(count, count * count, x, y, xy)
+        if len(self.sample):
+            self.sample[index] = exact_covariance(count, count * (count - 1), x, y, xy) if count > 1 else 0.0
+        if len(self.correlation):
+            shared, x_variance, y_variance = (
+                exact_covariance(count, count * count, a, b, ab) for a, b, ab in ((x, y, xy), (x, x, xx), (y, y, yy))
+            )
+            defined = count > 1 and x_variance > 0.0 and y_variance > 0.0
+            self.defined[index] = defined
+            # numpy's division, because two infinite variances make a NaN here as they do in the kernel.
+            self.correlation[index] = (
+                np.float64(shared) / (np.sqrt(x_variance) * np.sqrt(y_variance)) if defined else 0.0
+            )
+
+
+class _SecondOrder(AggregateState):
+    """What one and two arguments have in common; one argument stands for both x and y."""
+
+    def __init__(self, wants: Sequence[Want], arguments: int) -> None:
+        self._functions = tuple(want.function for want in wants)
+        self._arguments = arguments
+        if arguments == 1:
+            self._width = layout.ONE_ARGUMENT_WORDS
+        else:
+            self._width = layout.CORRELATION_WORDS if "CORR" in self._functions else layout.COVARIANCE_WORDS
+        self._slots = 0
+        self._words: Words = np.zeros(0, dtype=np.uint64)
+        self._x_base = 0
+        self._y_base = 0
+        self._wide = WideProducts()
+        self._cursor = np.zeros(4, dtype=np.int64)
+        self._scratch: Words = np.zeros(SCRATCH_WORDS, dtype=np.uint64)
+
+    def ensure(self, slots: int) -> None:
+        if slots > self._slots:
+            self._slots = max(16, slots, 2 * self._slots)
+            grown = np.zeros(self._slots * self._width, dtype=np.uint64)
+            grown[: len(self._words)] = self._words
+            self._words = grown
+
+    def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        results = _Results(self._functions, len(schedule.emit_slots))
+        add_slots, remove_slots = plain(added.slots, INT32), plain(removed.slots, INT32)
+        emit_slots = plain(schedule.emit_slots, INT32)
+        add_x, add_y, add_valid, add_masked = self._columns(added)
+        remove_x, remove_y, remove_valid, remove_masked = self._columns(removed)
+        if self._x_base == 0:
+            self._x_base = choose_base(add_slots, add_x, add_valid, add_masked)
+        if self._y_base == 0:
+            self._y_base = choose_base(add_slots, add_y, add_valid, add_masked)
+        while True:
+            stop = play_moments(
+                self._words,
+                self._width,
+                self._x_base or 1,
+                self._y_base or 1,
+                add_slots,
+                add_x,
+                add_y,
+                add_valid,
+                add_masked,
+                remove_slots,
+                remove_x,
+                remove_y,
+                remove_valid,
+                remove_masked,
+                schedule.add_upto,
+                schedule.remove_upto,
+                schedule.emit_upto,
+                emit_slots,
+                self._cursor,
+                self._scratch,
+                results.counts,
+                results.population,
+                results.sample,
+                results.correlation,
+                results.defined,
+            )
+            if stop == layout.DONE:
+                return tuple(results.serve(function) for function in self._functions)
+            _, entered, left, emitted = self._cursor.tolist()
+            if stop == layout.ADDED_WIDE:
+                self._wide.change(int(add_slots[entered - 1]), float(add_x[entered - 1]), float(add_y[entered - 1]), 1)
+            elif stop == layout.REMOVED_WIDE:
+                slot = int(remove_slots[left - 1])
+                self._wide.change(slot, float(remove_x[left - 1]), float(remove_y[left - 1]), -1)
+                if self._words[slot * self._width + layout.WIDE_AT] == 0:
+                    self._wide.forget(remove_slots[left - 1 : left])
+            else:
+                slot = int(emit_slots[emitted])
+                results.put(emitted, int(self._words[slot * self._width + layout.ROWS_AT]), self._sums(slot))
+                self._cursor[3] += 1
+
+    def _columns(self, rows: Rows) -> tuple[Floats, Floats, Bools, bool]:
+        """x, y and the rows where both have a value."""
+        x, x_valid, x_masked = column(rows, 0, FLOAT64)
+        if self._arguments == 1:
+            return x, x, x_valid, x_masked
+        y, y_valid, y_masked = column(rows, 1, FLOAT64)
+        if x_masked and y_masked:
+            return x, y, x_valid & y_valid, True
+        return x, y, x_valid if x_masked else y_valid if y_masked else ALL_VALID, x_masked or y_masked
+
+    def _sums(self, slot: int) -> Sums:
+        """All sums of a slot, narrow and wide together, in the units of `wide_products`."""
+        x_shift, y_shift = (self._x_base or 1) - 1, (self._y_base or 1) - 1
+        narrow = [
+            self._integer(slot, at, words) << shift
+            for at, words, shift in (
+                (layout.X_AT, SUM_WORDS, x_shift),
+                (layout.Y_AT, SUM_WORDS, y_shift),
+                (layout.XY_AT, PRODUCT_WORDS, x_shift + y_shift),
+                (layout.XX_AT, PRODUCT_WORDS, 2 * x_shift),
+                (layout.YY_AT, PRODUCT_WORDS, 2 * y_shift),
+            )
+        ]
+        if self._arguments == 1:
+            narrow[1] = narrow[0]
+        return [a + b for a, b in zip(narrow, self._wide.sums(slot), strict=True)]
+
+    def _integer(self, slot: int, at: int, words: int) -> int:
+        """A two's complement integer among a slot's words; 0 if the state does not keep it."""
+        if at >= self._width:
+            return 0
+        start = slot * self._width + at
+        return int.from_bytes(self._words[start : start + words].tobytes(), "little", signed=True)
+
+    def reset(self, slots: Slots) -> None:
+        self._words.reshape(-1, self._width)[slots] = 0
+        self._wide.forget(slots)
+
+    @property
+    def nbytes(self) -> int:
+        return self._words.nbytes + self._cursor.nbytes + self._scratch.nbytes + self._wide.nbytes
+
+    def snapshot(self) -> Snapshot:
+        return {
+            "words": self._words,
+            "x_base": self._x_base,
+            "y_base": self._y_base,
+            "wide": self._wide.snapshot(),
+        }
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._words = np.array(snapshot["words"], dtype=np.uint64)
+        self._slots = len(self._words) // self._width
+        self._x_base, self._y_base = snapshot["x_base"], snapshot["y_base"]
+        self._wide.restore(snapshot["wide"])
+
+
+class MomentsState(_SecondOrder):
+    """Serves any of VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP of one argument, in the order wanted."""
+
+    def __init__(self, wants: Sequence[Want]) -> None:
+        super().__init__(wants, arguments=1)
+
+
+class ComomentsState(_SecondOrder):
+    """Serves any of COVAR_POP, COVAR_SAMP and CORR of two arguments, in the order wanted."""
+
+    def __init__(self, wants: Sequence[Want]) -> None:
+        super().__init__(wants, arguments=2)

@@ -1,0 +1,79 @@
+"""Sums of values and products that no narrow accumulator takes, in Python's own integers.
+
+A row goes here when an argument's exponent is too far from the base, which is rare. All integers are in units of
+2**-1074 (sums) and 2**-2148 (products), so every double and every product of two is exact.
+
+Invariant: a slot has an entry exactly while its window holds such a row; the entry is the sums over those rows.
+Used by the moments alone.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+
+from penstock.aggregates.state import Slots, Snapshot
+
+_UNIT_BITS = 1074
+_STORED_BYTES = 544  # a product has at most 2 · (1074 + 1024) bits; the rest holds the sign and 2**63 of them
+
+Sums = list[int]
+"""[sum of x, of y, of x·y, of x·x, of y·y]"""
+
+
+class WideProducts:
+    """The sums of every slot that has any."""
+
+    def __init__(self) -> None:
+        self._sums: dict[int, Sums] = {}
+
+    def change(self, slot: int, x: float, y: float, sign: int) -> None:
+        """A row enters (sign 1) or leaves (sign -1)."""
+        a, b = _units(x), _units(y)
+        sums = self._sums.setdefault(slot, [0] * 5)
+        for index, term in enumerate((a, b, a * b, a * a, b * b)):
+            sums[index] += sign * term
+
+    def forget(self, slots: Slots) -> None:
+        for slot in slots.tolist():
+            self._sums.pop(slot, None)
+
+    def sums(self, slot: int) -> Sums:
+        return self._sums.get(slot, [0] * 5)
+
+    @property
+    def nbytes(self) -> int:
+        held = sum(sys.getsizeof(s) + sum(map(sys.getsizeof, s)) for s in self._sums.values())
+        return sys.getsizeof(self._sums) + held
+
+    def snapshot(self) -> Snapshot:
+        stored = [total.to_bytes(_STORED_BYTES, "little", signed=True) for s in self._sums.values() for total in s]
+        return {"slots": np.array(list(self._sums), dtype=np.int64), "sums": b"".join(stored)}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        data = snapshot["sums"]
+        starts = range(0, len(data), _STORED_BYTES)
+        totals = [int.from_bytes(data[at : at + _STORED_BYTES], "little", signed=True) for at in starts]
+        slots = snapshot["slots"].tolist()
+        self._sums = {slot: totals[5 * index : 5 * index + 5] for index, slot in enumerate(slots)}
+
+
+def exact_covariance(count: int, divisor: int, left: int, right: int, product: int) -> float:
+    """(n·P - A·B) / divisor of sums in units, correctly rounded.
+
+    >>> one = 2**1074
+    >>> exact_covariance(2, 2, 4 * one, 4 * one, 10 * one * one)
+    2.0
+    """
+    numerator = count * product - left * right
+    try:
+        return numerator / (divisor << 2 * _UNIT_BITS)
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf
+
+
+def _units(value: float) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * ((1 << _UNIT_BITS) // denominator)
