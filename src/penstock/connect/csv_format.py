@@ -1,0 +1,138 @@
+"""CSV as an input: Arrow's parser with the declared types, and what it needs to know of the file.
+
+A field that equals the option `null` (by default: nothing between the delimiters) is NULL; in quotes it is text.
+Times with and without a zone are both read; without one they are UTC.
+"""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from penstock.connect.conform import match_names
+from penstock.connect.lines import LineFormat, Parsed, Unparsable
+from penstock.connect.source import Reading
+from penstock.errors import InputError
+from penstock.types import SqlType
+
+_ZONED, _PLAIN = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+
+
+class CsvFormat(LineFormat):
+    """Options: `delimiter` (,), `header` (true), `null` (empty), `multiline` (false: a row is a line)."""
+
+    def __init__(self, reading: Reading, where: str) -> None:
+        self._reading = reading
+        self._where = where
+        self._delimiter = check_delimiter(reading.options.get("delimiter", ","), f"stream {reading.stream.name}")
+        self._header = flag(reading, "header", True)
+        self._null = reading.options.get("null", "")
+        self.multiline = flag(reading, "multiline", False)
+        self._width = len(reading.stream.schema)
+        self._places: dict[str, int] = {name: i for i, name in enumerate(reading.stream.schema.names)}
+        self._types: dict[str, pa.DataType] = {f.name: f.type.arrow for f in reading.fields}
+        self._times = [f.name for f in reading.fields if f.type is SqlType.TIMESTAMP]
+
+    def begin(self, first: bytes) -> bool:
+        if not self._header:
+            return False
+        text = first.decode("utf-8-sig", "replace").rstrip("\r\n")
+        names = next(csv.reader([text], delimiter=self._delimiter), [])
+        self._places = match_names(self._reading.stream.schema, [name.strip() for name in names], self._where)
+        self._width = len(names)
+        return True
+
+    def parse(self, data: bytes, records: int) -> Parsed:
+        try:
+            return self._read(data, records, self._types)
+        except Unparsable:
+            if not self._times:
+                raise
+        as_text = {**self._types, **{name: pa.string() for name in self._times}}
+        parsed = self._read(data, records, as_text)
+        table = parsed.table
+        for name in self._times:
+            column, self._types[name] = _times(table.column(name))
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return Parsed(table, parsed.kept, parsed.refused)
+
+    def _read(self, data: bytes, records: int, types: dict[str, pa.DataType]) -> Parsed:
+        refused: list[tuple[int, str]] = []
+
+        def refuse(row: arrow_csv.InvalidRow) -> str:
+            refused.append((row.number - 1, f"{row.actual_columns} fields where {row.expected_columns} are expected"))
+            return "skip"
+
+        places = {name: str(self._places[name]) for name in types}
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(data),
+                read_options=arrow_csv.ReadOptions(
+                    column_names=[str(i) for i in range(self._width)], use_threads=False, block_size=len(data) + 1
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self._delimiter,
+                    newlines_in_values=self.multiline,
+                    ignore_empty_lines=False,
+                    invalid_row_handler=refuse,
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types={places[name]: kind for name, kind in types.items()},
+                    include_columns=list(places.values()),
+                    null_values=[self._null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise Unparsable(_reason(str(error), self._places)) from None
+        if table.num_rows + len(refused) != records:
+            raise Unparsable("a quoted field does not end on its line; the option multiline 'true' allows that")
+        kept = np.delete(np.arange(records), [i for i, _ in refused])
+        return Parsed(table.rename_columns(list(types)), kept, refused)
+
+
+def _times(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DataType]:
+    """Text as UTC times, and the type Arrow's CSV reader needs to do the same by itself next time."""
+    reason = ""
+    for kind in (_ZONED, _PLAIN):
+        try:
+            return pc.cast(pc.cast(column, kind), _ZONED), kind
+        except pa.ArrowInvalid as error:
+            reason = str(error)
+    raise Unparsable(reason)
+
+
+def _reason(message: str, places: dict[str, int]) -> str:
+    """Arrow's message with the column's name for its number.
+
+    >>> _reason("In CSV column #1: Row #7: CSV conversion error to int32: invalid value 'x'", {"t": 0, "n": 1})
+    "column 'n': CSV conversion error to int32: invalid value 'x'"
+    """
+    head, _, rest = message.partition(": ")
+    number = head.removeprefix("In CSV column #")
+    if not number.isdecimal():
+        return message
+    name = next((name for name, place in places.items() if place == int(number)), number)
+    row, _, reason = rest.partition(": ")
+    return f"column '{name}': {reason if row.startswith('Row #') else rest}"
+
+
+def check_delimiter(text: str, who: str) -> str:
+    """The delimiter as one character; a tab may be written as backslash and t."""
+    delimiter = text.replace("\\t", "\t")
+    if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
+        raise InputError(f"{who}: delimiter '{delimiter}' must be one ASCII character")
+    return delimiter
+
+
+def flag(reading: Reading, name: str, default: bool) -> bool:
+    """An option that is true or false."""
+    value = reading.options.get(name, str(default)).lower()
+    if value not in ("true", "false"):
+        raise InputError(f"stream {reading.stream.name}: option {name} is '{value}'; write 'true' or 'false'")
+    return value == "true"

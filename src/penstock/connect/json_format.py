@@ -1,0 +1,96 @@
+"""JSON lines as an input: Arrow's parser with the declared types; one object a line, unknown keys ignored.
+
+A key that is missing is NULL. The keys' case is that of the first object where it differs from the declaration.
+NaN and infinities may be written bare or, as valid JSON has it, as the strings "NaN", "Infinity", "-Infinity".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from penstock.connect.lines import LineFormat, Parsed, Unparsable
+from penstock.connect.source import Reading
+from penstock.errors import InputError
+from penstock.types import SqlType
+
+_QUOTED_FLOAT = re.compile(rb':\s*"(NaN|-?Infinity)"')
+_SPACE = b" \t\r\n"
+
+
+class JsonFormat(LineFormat):
+    def __init__(self, reading: Reading, where: str) -> None:
+        self._reading = reading
+        self._where = where
+        self._keys = {f.name: f.name for f in reading.fields}
+        self._has_floats = any(f.type.is_floating for f in reading.fields)
+
+    def begin(self, first: bytes) -> bool:
+        if first.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE).startswith(b"["):
+            raise InputError(f"{self._where}: begins with '['; write one JSON object a line, without an array around")
+        try:
+            found = json.loads(first.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return False
+        if isinstance(found, dict):
+            by_case = {key.lower(): key for key in reversed(list(found))}
+            self._keys = {n: n if n in found else by_case.get(n.lower(), n) for n in self._reading.fields.names}
+        return False
+
+    def parse(self, data: bytes, records: int) -> Parsed:
+        if records > 1 and not _one_object_a_line(data):
+            raise Unparsable("not a JSON object")
+        try:
+            table = self._read(data)
+        except Unparsable:
+            if not (records == 1 and self._has_floats and _QUOTED_FLOAT.search(data)):
+                raise
+            table = self._read(_QUOTED_FLOAT.sub(rb": \1", data))
+        if table.num_rows != records:
+            raise Unparsable("not exactly one JSON object on the line")
+        return Parsed(table, np.arange(records), [])
+
+    def _read(self, data: bytes) -> pa.Table:
+        # A null before any object crashes Arrow's parser, and it does not check UTF-8.
+        if not data.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE).startswith(b"{"):
+            raise Unparsable("not a JSON object")
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Unparsable(f"not UTF-8: {error.reason}") from None
+        fields = [
+            pa.field(self._keys[f.name], pa.string() if f.type is SqlType.DATE else f.type.arrow)
+            for f in self._reading.fields
+        ]
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(data),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
+                ),
+            )
+            columns = [
+                pc.cast(table.column(self._keys[f.name]), f.type.arrow)
+                if f.type is SqlType.DATE
+                else table.column(self._keys[f.name])
+                for f in self._reading.fields
+            ]
+        except pa.ArrowInvalid as error:
+            raise Unparsable(str(error).removesuffix(" in row 0")) from None
+        return pa.table(columns, names=list(self._reading.fields.names))
+
+
+def _one_object_a_line(data: bytes) -> bool:
+    """Whether every line begins with { and ends with }: then no object runs over a line end, and counting is proof."""
+    raw = np.frombuffer(data.rstrip(_SPACE) + b"\n", np.uint8)
+    newlines = np.flatnonzero(raw == ord("\n"))
+    starts = np.concatenate(([0], newlines[:-1] + 1))
+    last = raw[newlines - 1]
+    last = np.where(last == ord("\r"), raw[np.maximum(newlines - 2, 0)], last)
+    return bool((raw[starts] == ord("{")).all() and (last == ord("}")).all())

@@ -1,0 +1,90 @@
+"""From the URI of a stream or a sink to the object that reads or writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.connect.csv_format import check_delimiter
+from penstock.connect.files import FORMATS, FileSource, format_by_name, local_path
+from penstock.connect.generate import GeneratedSource
+from penstock.connect.parquet_sink import ParquetSink
+from penstock.connect.sink import DiscardSink, Sink, TextSink
+from penstock.connect.source import Position, Reading, Source
+from penstock.connect.stdin import StdinSource
+from penstock.connect.stdout import StdoutSink
+from penstock.errors import InputError
+from penstock.lang.query import SinkDef, StreamDef
+from penstock.types import Schema
+
+SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline")
+SINK_OPTIONS = ("format", "delimiter", "header")
+
+
+def open_source(
+    stream: StreamDef,
+    *,
+    position: Position | None = None,
+    follow: bool = False,
+    batch_rows: int = 65536,
+    columns: Sequence[str] | None = None,
+) -> Source:
+    """Opens the source of a declared stream, at a saved position if one is given.
+
+    `columns` are those that some query reads; the event time and the sequence always come with them. A column that
+    is not read is not checked either.
+    """
+    reading = _reading(stream, batch_rows, columns)
+    if reading.uri in ("-", "stdin:"):
+        return StdinSource(reading, position)
+    if reading.uri.startswith("generate:"):
+        return GeneratedSource(reading, position)
+    return FileSource(reading, position, follow)
+
+
+def _reading(stream: StreamDef, batch_rows: int, columns: Sequence[str] | None) -> Reading:
+    if stream.uri is None:
+        raise InputError(f"stream {stream.name} has no source; add FROM 'uri' to its CREATE STREAM, or push to it")
+    if batch_rows < 1:
+        raise InputError(f"batch_rows is {batch_rows}; it must be at least 1")
+    options = _options(f"stream {stream.name}", stream.options, SOURCE_OPTIONS)
+    ordering = {stream.event_time.lower()} | ({stream.sequence.lower()} if stream.sequence else set())
+    wanted = None if columns is None else {name.lower() for name in columns} | ordering
+    fields = tuple(f for f in stream.schema if wanted is None or f.name.lower() in wanted)
+    required = frozenset(f.name for f in fields if not f.nullable or f.name.lower() in ordering)
+    return Reading(stream, stream.uri, Schema(fields), required, options, batch_rows)
+
+
+def open_sink(sink: SinkDef, schema: pa.Schema) -> Sink:
+    """Opens a declared sink for rows of a schema. Nothing is touched before its `restore`."""
+    who = f"sink {sink.name}"
+    options = _options(who, sink.options, SINK_OPTIONS)
+    style = options.get("format")
+    delimiter = check_delimiter(options.get("delimiter", ","), who)
+    if sink.uri == "discard:":
+        return DiscardSink()
+    if sink.uri in ("-", "stdout:"):
+        if style not in (None, "jsonl", "csv", "table"):
+            raise InputError(f"{who}: standard output is written as jsonl, csv or table, not '{style}'")
+        return StdoutSink(schema, style or "jsonl", delimiter)
+    path = local_path(sink.uri, who, "stdout: and discard:")
+    style = style or format_by_name(path) or ("parquet" if path.is_dir() or not path.suffix else None)
+    if style == "parquet":
+        if path.is_file():
+            raise InputError(f"{who}: '{path}' is a file; Parquet results need a directory")
+        return ParquetSink(path, schema)
+    if style not in FORMATS.values() or path.suffix == ".gz":
+        raise InputError(f"{who}: cannot tell the format of '{path}'; end it in .csv or .jsonl, or name a directory")
+    if path.is_dir():
+        raise InputError(f"{who}: '{path}' is a directory; {style} results need a file")
+    header = options.get("header", "true").lower() == "true"
+    return TextSink(path, schema, delimiter if style == "csv" else None, header)
+
+
+def _options(who: str, given: tuple[tuple[str, str], ...], known: tuple[str, ...]) -> dict[str, str]:
+    options = {key.lower(): value for key, value in given}
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(f"{who}: unknown option '{unknown[0]}'; there are {', '.join(known)}")
+    return options
