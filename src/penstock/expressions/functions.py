@@ -135,8 +135,9 @@ def _alike(args: Types) -> Types | None:
     return None if met is None else (met,) * len(args)
 
 
-def _comparable(args: Types) -> Types | None:
-    return _alike(args)
+def _ordered(args: Types) -> Types | None:
+    """As `_alike`, but a STRING meets only STRINGs."""
+    return None if STRING in args and any(a not in (STRING, NULL) for a in args) else _alike(args)
 
 
 def _arithmetic(args: Types) -> Types | None:
@@ -170,7 +171,7 @@ def _quotient(args: Types) -> Types | None:
 def _integral(args: Types) -> Types | None:
     met = _common(args)
     if met is NULL:
-        return (BIGINT,) * len(args)
+        return (INT,) * len(args)
     return (met,) * len(args) if met is not None and met.is_integer else None
 
 
@@ -207,7 +208,21 @@ def _shift(args: Types) -> Types | None:
 def _seconds(args: Types) -> Types | None:
     if args[0].is_integer or args[0] is NULL:
         return (BIGINT,)
-    return (DOUBLE,) if implicit_cast(args[0], DOUBLE) else None
+    return (DOUBLE,) if args[0].is_floating else None
+
+
+def _exact(declared: SqlType) -> Coercion:
+    """One argument of the declared type and no other."""
+    return lambda args: (declared,) if args[0] in (declared, NULL) else None
+
+
+def _days_after(args: Types) -> Types | None:
+    fits = implicit_cast(args[0], DATE) and args[1] in (INT, SMALLINT, TINYINT, STRING, NULL)
+    return (DATE, INT) if fits else None
+
+
+def _count_of_units(args: Types) -> Types | None:
+    return (BIGINT,) if args[0].is_integer or args[0] is NULL else None
 
 
 def _any(args: Types) -> Types | None:
@@ -247,7 +262,9 @@ def _all(declared: SqlType) -> Coercion:
 
 
 def _logical(args: Types) -> Types | None:
-    return (BOOLEAN,) * len(args) if all(a in (BOOLEAN, NULL, STRING) for a in args) else None
+    """A STRING is taken for a BOOLEAN only beside a BOOLEAN, or alone."""
+    fits = all(a in (BOOLEAN, NULL, STRING) for a in args)
+    return (BOOLEAN,) * len(args) if fits and (STRING not in args or BOOLEAN in args or len(args) == 1) else None
 
 
 def _gives(type_: SqlType) -> Result:
@@ -275,7 +292,7 @@ def _of_moment(name: str, declared: SqlType, result: SqlType, description: str) 
 
 
 def _compare(name: str, description: str) -> Function:
-    return Function(name, 2, 2, _comparable, _gives(BOOLEAN), description)
+    return Function(name, 2, 2, _alike, _gives(BOOLEAN), description)
 
 
 _LIST: tuple[Function, ...] = (
@@ -299,15 +316,15 @@ _LIST: tuple[Function, ...] = (
     Function("not", 1, 1, _logical, _gives(BOOLEAN), "three-valued"),
     Function("is_null", 1, 1, _any, _gives(BOOLEAN), "x IS NULL"),
     Function("is_not_null", 1, 1, _any, _gives(BOOLEAN), "x IS NOT NULL"),
-    Function("in", 2, None, _comparable, _gives(BOOLEAN), "x IN (y, ...)"),
+    Function("in", 2, None, _alike, _gives(BOOLEAN), "x IN (y, ...)"),
     Function("like", 2, 2, _all(STRING), _gives(BOOLEAN), "% any text, _ one character, escape \\", literals=(1,)),
     # conditionals
     Function("case", 3, None, _case, _last, "CASE WHEN c THEN v ... ELSE v END"),
     Function("if", 3, 3, _case, _last, "if(c, then, else)"),
     Function("coalesce", 1, None, _alike, _first, "the first argument that is not NULL"),
     Function("nullif", 2, 2, _nullif, _first, "NULL where x = y, else x"),
-    Function("greatest", 2, None, _alike, _first, "the greatest that is not NULL"),
-    Function("least", 2, None, _alike, _first, "the least that is not NULL"),
+    Function("greatest", 2, None, _ordered, _first, "the greatest that is not NULL"),
+    Function("least", 2, None, _ordered, _first, "the least that is not NULL"),
     # strings; characters are code points, positions count from 1
     Function("concat", 1, None, _all(STRING), _gives(STRING), "x || y || ...; NULL if any is NULL"),
     _text("upper", 1, (STRING,), STRING, "in upper case"),
@@ -347,7 +364,7 @@ _LIST: tuple[Function, ...] = (
     _of_double("atan2", "angle of the point (second, first)", 2),
     _of_double("degrees", "radians to degrees"),
     _of_double("radians", "degrees to radians"),
-    Function("is_nan", 1, 1, _rounded, _gives(BOOLEAN), "x is NaN; FALSE for NULL"),
+    Function("is_nan", 1, 1, _number, _gives(BOOLEAN), "x is NaN; FALSE for NULL"),
     Function("bitand", 2, 2, _integral, _first, "x & y"),
     Function("bitor", 2, 2, _integral, _first, "x | y"),
     Function("bitxor", 2, 2, _integral, _first, "x ^ y"),
@@ -365,14 +382,14 @@ _LIST: tuple[Function, ...] = (
     _of_moment("minute", TIMESTAMP, INT, "0 to 59"),
     _of_moment("second", TIMESTAMP, INT, "0 to 59"),
     Function("date_trunc", 2, 2, _takes(STRING, TIMESTAMP), _last, "start of the unit", literals=(0,)),
-    _of_moment("unix_micros", TIMESTAMP, BIGINT, "microseconds since 1970"),
-    _of_moment("unix_millis", TIMESTAMP, BIGINT, "milliseconds since 1970, rounded down"),
-    _of_moment("unix_seconds", TIMESTAMP, BIGINT, "seconds since 1970, rounded down"),
-    Function("timestamp_micros", 1, 1, _integral, _gives(TIMESTAMP), "TIMESTAMP of microseconds since 1970"),
-    Function("timestamp_millis", 1, 1, _integral, _gives(TIMESTAMP), "TIMESTAMP of milliseconds since 1970"),
+    Function("unix_micros", 1, 1, _exact(TIMESTAMP), _gives(BIGINT), "microseconds since 1970"),
+    Function("unix_millis", 1, 1, _exact(TIMESTAMP), _gives(BIGINT), "milliseconds since 1970, rounded down"),
+    Function("unix_seconds", 1, 1, _exact(TIMESTAMP), _gives(BIGINT), "seconds since 1970, rounded down"),
+    Function("timestamp_micros", 1, 1, _count_of_units, _gives(TIMESTAMP), "TIMESTAMP of microseconds since 1970"),
+    Function("timestamp_millis", 1, 1, _count_of_units, _gives(TIMESTAMP), "TIMESTAMP of milliseconds since 1970"),
     Function("timestamp_seconds", 1, 1, _seconds, _gives(TIMESTAMP), "TIMESTAMP of seconds since 1970"),
     _of_moment("to_date", DATE, DATE, "the DATE of a TIMESTAMP or text"),
-    Function("date_add", 2, 2, _takes(DATE, INT), _gives(DATE), "date_add(x, days)"),
+    Function("date_add", 2, 2, _days_after, _gives(DATE), "date_add(x, days)"),
     Function("datediff", 2, 2, _takes(DATE, DATE), _gives(INT), "datediff(end, start) in days"),
 )
 

@@ -71,9 +71,7 @@ def columns(expression: Expression) -> set[str]:
 def transform(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
     """Rebuilds the tree bottom up; `change` sees each node after its children were changed."""
     if isinstance(expression, Call):
-        expression = Call(
-            expression.function, tuple(transform(a, change) for a in expression.args), expression.type
-        )
+        expression = Call(expression.function, tuple(transform(a, change) for a in expression.args), expression.type)
     elif isinstance(expression, Cast):
         expression = Cast(transform(expression.operand, change), expression.type)
     return change(expression)

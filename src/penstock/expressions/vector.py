@@ -1,0 +1,304 @@
+"""The columns an expression is computed on: numpy values, a validity mask, and the rows that failed.
+
+A number, boolean, date or time is a numpy array of its storage width (BOOLEAN: numpy bool); a STRING is an Arrow array
+or scalar. Invariants that every function of the evaluator keeps:
+
+1. `values`, `valid` and `errors` have one entry per row, or one entry (Arrow: a scalar) when all rows have the same.
+2. `valid` is None where no row is NULL. Under a NULL `values` may hold anything; a STRING is NULL in Arrow too.
+3. `errors` is None where no row failed, else the code of the first failure per row and 0 for the others.
+   A row that failed is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.types import SqlType
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int32]
+
+_DTYPES: dict[SqlType, np.dtype[Any]] = {
+    type_: np.dtype(np.bool_) if type_ in (SqlType.BOOLEAN, SqlType.NULL) else type_.storage for type_ in SqlType
+}
+
+
+@dataclass(slots=True)
+class Vector:
+    values: Any
+    valid: Mask | None
+    errors: Codes | None = None
+
+
+Operation = Callable[..., Vector]
+"""What a function does to the vectors of its arguments."""
+
+Site = Callable[[str], int]
+"""Registers a way the call can fail, by its error class, and gives the code for `fail`."""
+
+
+@dataclass(frozen=True)
+class RowErrors:
+    """The rows of a batch that ANSI mode would have raised on; `codes` indexes `reasons`, 0 is no error."""
+
+    codes: Codes
+    reasons: tuple[str, ...]
+
+    @property
+    def mask(self) -> Mask:
+        mask: Mask = self.codes != 0
+        return mask
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self.codes)
+
+    def reason(self, row: int) -> str | None:
+        code = int(self.codes[row])
+        return self.reasons[code - 1] if code else None
+
+
+class Evaluated:
+    """What an expression is for each row of a batch: Arrow for the edges, numpy for operators."""
+
+    def __init__(self, vector: Vector, type_: SqlType, length: int, reasons: tuple[str, ...]) -> None:
+        self._vector = vector
+        self._type = type_
+        self._length = length
+        self._reasons = reasons
+
+    @cached_property
+    def values(self) -> pa.Array:
+        """The values as Arrow, NULL where the row failed."""
+        return to_arrow(self._vector, self._type, self._length)
+
+    @cached_property
+    def errors(self) -> RowErrors | None:
+        codes = self._vector.errors
+        if codes is None or self._length == 0:
+            return None
+        codes = np.broadcast_to(codes, (self._length,))
+        return RowErrors(codes, self._reasons) if codes.any() else None
+
+    @property
+    def columns(self) -> tuple[Array, Mask | None]:
+        """Storage values and validity (None: no NULL) of a fixed-width result; BOOLEAN comes as numpy bool."""
+        valid = self._vector.valid
+        shape = (self._length,)
+        return np.broadcast_to(self._vector.values, shape), None if valid is None else np.broadcast_to(valid, shape)
+
+    @property
+    def true(self) -> Mask:
+        """The rows a BOOLEAN is TRUE for: what WHERE keeps."""
+        values, valid = self.columns
+        return values if valid is None else values & valid
+
+
+class ColumnView(Evaluated):
+    """A bare column reference: the batch's own array, whatever its encoding."""
+
+    def __init__(self, array: pa.Array, type_: SqlType) -> None:
+        super().__init__(_PENDING, type_, len(array), ())
+        self._array = array
+
+    @cached_property
+    def values(self) -> pa.Array:
+        return self._array
+
+    @property
+    def columns(self) -> tuple[Array, Mask | None]:
+        vector = from_arrow(self._array, self._type)
+        return vector.values, vector.valid
+
+
+_PENDING = Vector(None, None)
+
+
+def text(values: Any, errors: Codes | None = None) -> Vector:
+    """A STRING vector, its mask read from Arrow."""
+    if isinstance(values, pa.Scalar):
+        return Vector(values, None if values.is_valid else np.zeros(1, np.bool_), errors)
+    if values.null_count == 0:
+        return Vector(values, None, errors)
+    return Vector(values, values.is_valid().to_numpy(zero_copy_only=False), errors)
+
+
+def constant(value: object, type_: SqlType) -> Vector:
+    if type_ is SqlType.STRING:
+        return text(pa.scalar(value, pa.string()))
+    if value is None:
+        return Vector(np.zeros(1, _DTYPES[type_]), np.zeros(1, np.bool_))
+    return Vector(np.array([value], _DTYPES[type_]), None)
+
+
+def from_arrow(array: pa.Array, type_: SqlType) -> Vector:
+    if type_ is SqlType.STRING:
+        if isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        return text(array if array.type == pa.string() else array.cast(pa.string()))
+    if array.type != type_.arrow:
+        array = array.cast(type_.arrow)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    return Vector(numpy_of(array, type_), valid)
+
+
+def numpy_of(array: pa.Array, type_: SqlType) -> Array:
+    """The storage values of a fixed-width Arrow array, whatever is under its NULLs."""
+    length = len(array)
+    if type_ is SqlType.NULL or length == 0:
+        return np.zeros(length, _DTYPES[type_])
+    if type_ is SqlType.BOOLEAN:
+        bits = np.frombuffer(array.buffers()[1], np.uint8)
+        offset = array.offset
+        return np.unpackbits(bits[: (offset + length + 7) // 8], bitorder="little")[offset : offset + length].view(
+            np.bool_
+        )
+    whole: Array = np.frombuffer(array.buffers()[1], _DTYPES[type_])
+    return whole[array.offset : array.offset + length]
+
+
+def to_arrow(vector: Vector, type_: SqlType, length: int) -> pa.Array:
+    values, valid = vector.values, vector.valid
+    if type_ is SqlType.NULL:
+        return pa.nulls(length)
+    if type_ is SqlType.STRING:
+        return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
+    if len(values) != length:
+        values = np.broadcast_to(values, (length,))
+    mask = None if valid is None else ~np.broadcast_to(valid, (length,))
+    if type_ in (SqlType.DATE, SqlType.TIMESTAMP):
+        return pa.array(values, pa.int32() if type_ is SqlType.DATE else pa.int64(), mask=mask).view(type_.arrow)
+    return pa.array(values, type_.arrow, mask=mask)
+
+
+def both(first: Mask | None, second: Mask | None) -> Mask | None:
+    if first is None:
+        return second
+    return first if second is None else first & second
+
+
+def all_valid(vectors: Iterable[Vector]) -> Mask | None:
+    valid: Mask | None = None
+    for vector in vectors:
+        valid = both(valid, vector.valid)
+    return valid
+
+
+def strict_errors(vectors: Sequence[Vector]) -> Codes | None:
+    """Arguments count from left to right up to the first NULL, as Spark evaluates them."""
+    codes: Codes | None = None
+    reached: Mask | None = None
+    for vector in vectors:
+        if vector.errors is not None:
+            counted = vector.errors if reached is None else np.where(reached, vector.errors, np.int32(0))
+            codes = counted if codes is None else np.where(codes != 0, codes, counted)
+        reached = both(reached, vector.valid)
+    return codes
+
+
+def fail(vector: Vector, failed: Mask, code: int) -> Vector:
+    """The vector with the rows of `failed` (those not NULL already) turned into errors."""
+    if vector.valid is not None:
+        failed = failed & vector.valid
+    if not failed.any():
+        return vector
+    codes = np.where(failed, np.int32(code), np.int32(0) if vector.errors is None else vector.errors)
+    values = vector.values if isinstance(vector.values, np.ndarray) else null_text(vector.values, failed)
+    return Vector(values, both(vector.valid, ~failed), codes)
+
+
+def text_rows(values: Any) -> list[Any]:
+    """The rows of a vector's values as Python objects; one for a constant."""
+    if isinstance(values, pa.Scalar):
+        return [values.as_py()]
+    rows: list[Any] = values.to_pylist() if isinstance(values, pa.Array) else values.tolist()
+    return rows
+
+
+def by_row(function: Callable[..., object], *columns: Any) -> list[Any]:
+    """The function of each distinct combination of arguments, spread over the rows; NULL text gives None.
+
+    For what neither Arrow nor numpy can do: it costs Python once per row to look up and once per distinct value.
+    """
+    known: dict[tuple[Any, ...], object] = {}
+    lists = [text_rows(column) for column in columns]
+    length = np.broadcast_shapes(*((len(rows),) for rows in lists))[0]
+    results = []
+    for row in zip(*(rows if len(rows) == length else rows * length for rows in lists), strict=True):
+        if row not in known:
+            known[row] = None if None in row else function(*row)
+        results.append(known[row])
+    return results
+
+
+def text_by_row(function: Callable[..., str | None], *columns: Any) -> Any:
+    """`by_row` for functions that give text: a scalar when all arguments are constants."""
+    array = pa.array(by_row(function, *columns), pa.string())
+    return array[0] if all(isinstance(c, pa.Scalar) or len(c) == 1 for c in columns) and len(array) == 1 else array
+
+
+def strict(kernel: Callable[..., Any]) -> Operation:
+    """An operation on values that cannot fail; NULL in, NULL out."""
+
+    def run(*args: Vector) -> Vector:
+        return Vector(kernel(*[a.values for a in args]), all_valid(args), strict_errors(args))
+
+    return run
+
+
+def checked(kernel: Callable[..., tuple[Any, Mask | None]], code: int) -> Operation:
+    """An operation that also says which rows failed (None: it looked and there were none)."""
+
+    def run(*args: Vector) -> Vector:
+        values, failed = kernel(*[a.values for a in args])
+        vector = Vector(values, all_valid(args), strict_errors(args))
+        return vector if failed is None else fail(vector, failed, code)
+
+    return run
+
+
+def strict_text(kernel: Callable[..., Any]) -> Operation:
+    """A `strict` operation that gives text; Arrow carries NULLs of text arguments, the others are put in here."""
+
+    def run(*args: Vector) -> Vector:
+        values = kernel(*[a.values for a in args])
+        errors = strict_errors(args)
+        hidden = all_valid(a for a in args if isinstance(a.values, np.ndarray))
+        return text(values if hidden is None else null_text(values, ~hidden), errors)
+
+    return run
+
+
+def null_text(values: Any, rows: Mask) -> Any:
+    """Text with NULL in the given rows; a constant stays one only if the mask is one."""
+    nulled = pc.if_else(pa.array(rows), pa.scalar(None, pa.string()), values)
+    return nulled[0] if len(rows) == 1 and isinstance(values, pa.Scalar) else nulled
+
+
+def select(taken: Mask, then: Vector, otherwise: Vector) -> Vector:
+    """Each row of `then` or `otherwise`, value and error alike."""
+    if len(taken) == 1:
+        return then if taken[0] else otherwise
+    valid = None
+    if then.valid is not None or otherwise.valid is not None:
+        valid = np.where(
+            taken, True if then.valid is None else then.valid, True if otherwise.valid is None else otherwise.valid
+        )
+    errors = None
+    if then.errors is not None or otherwise.errors is not None:
+        none = np.int32(0)
+        errors = np.where(
+            taken, none if then.errors is None else then.errors, none if otherwise.errors is None else otherwise.errors
+        )
+    if isinstance(then.values, np.ndarray):
+        return Vector(np.where(taken, then.values, otherwise.values), valid, errors)
+    return Vector(pc.if_else(pa.array(taken), then.values, otherwise.values), valid, errors)
