@@ -50,17 +50,20 @@ class Frame:
         )
 
     def write(self, columns: Sequence[Argument], start: int, stop: int) -> None:
-        """Appends rows `[start, stop)` of the columns; there is room for them."""
+        """Appends rows `[start, stop)` of the columns, which have the dtypes of the block's; there is room for them."""
+        assert len(columns) == len(self.values)
         first = self.count
         last = first + stop - start
         for index, (values, valid) in enumerate(columns):
-            self.values[index][first:last] = values[start:stop]
+            column = self.values[index]
+            assert values.dtype == column.dtype
+            column[first:last] = values[start:stop]
             known = self.valid[index]
             if valid is not None:
                 if known is None:
                     if valid[start:stop].all():
                         continue
-                    known = self.valid[index] = np.ones(len(self.values[index]), np.bool_)
+                    known = self.valid[index] = np.ones(len(column), np.bool_)
                 known[first:last] = valid[start:stop]
             elif known is not None:
                 known[first:last] = True

@@ -94,6 +94,7 @@ class FifoStore:
         self._cursors: WeakSet[Cursor] = WeakSet()
         self._open: Frame | None = None
         self._on_device = 0
+        self._oldest_ends = 0  # no block ends before this position
 
     @property
     def block_rows(self) -> int:
@@ -109,8 +110,6 @@ class FifoStore:
 
     def append(self, columns: Sequence[Argument]) -> int:
         """Adds a batch, one argument per column with exactly its dtype; returns the position of its first row."""
-        assert len(columns) == len(self.columns)
-        assert all(argument.values.dtype == spec.dtype for argument, spec in zip(columns, self.columns, strict=True))
         first = self.head
         count = len(columns[0].values)
         frame = self._open
@@ -184,14 +183,17 @@ class FifoStore:
             start = upto
 
     def release(self, position: int) -> None:
-        """Rows before `position` are gone. Cheap when no block ends there: call it whenever the window slides."""
+        """Rows before `position` are gone. Cheap when no block ends there: call it after every `advance`, since a
+        block that readers have passed but that is not released must be kept, if need be on the device."""
         assert self.tail <= position <= self.head
         self.tail = position
+        if position < self._oldest_ends:
+            return
         directory = self._directory
         while directory.base < directory.end:
             block = directory.base
-            end = directory.first_position(block) + directory.era(block).layout.rows
-            if end > position:
+            self._oldest_ends = directory.first_position(block) + directory.era(block).layout.rows
+            if self._oldest_ends > position:
                 return
             self._forget(block)
             directory.drop_first()
@@ -248,7 +250,7 @@ class FifoStore:
         self.device.restore(snapshot["device"])
         self._directory = directory = Directory()
         addresses = iter(snapshot["addresses"].tolist())
-        self._on_device = 0
+        self._on_device = self._oldest_ends = 0
         position = snapshot["tail"]
         for era in snapshot["eras"]:
             layout = self._layout if era["size"] == self._layout.size else BlockLayout(self.columns, era["size"])

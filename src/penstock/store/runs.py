@@ -45,6 +45,7 @@ class MemoryRun:
 
     def __init__(self, batch: pa.RecordBatch, time_column: str) -> None:
         self.batch = batch
+        self.nbytes = int(batch.nbytes)  # rows that were taken still share the run's buffers
         self._time_column = time_column
 
     @property
@@ -54,10 +55,6 @@ class MemoryRun:
     @property
     def rows(self) -> int:
         return int(self.batch.num_rows)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.batch.nbytes)
 
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
         """The rows with times up to `time`, which leave the run."""
@@ -76,6 +73,7 @@ class SpilledRun:
         self._device = device
         self._time_column = time_column
         self.first_time = first_time
+        self.metrics = StoreMetrics()
 
     @classmethod
     def write(cls, batch: pa.RecordBatch, device: BlockDevice, time_column: str) -> SpilledRun:
@@ -89,7 +87,10 @@ class SpilledRun:
             for piece in pieces:
                 device.free(piece.address)
             raise
-        return cls(pieces, 0, pieces[0].first_time, device, time_column)
+        run = cls(pieces, 0, pieces[0].first_time, device, time_column)
+        run.metrics.blocks_written += len(pieces)
+        run.metrics.bytes_written += run.nbytes
+        return run
 
     @property
     def rows(self) -> int:
@@ -105,7 +106,9 @@ class SpilledRun:
         freed: list[int] = []
         pieces, skip, first_time = self._pieces.copy(), self._skip, self.first_time
         while pieces and first_time <= time:
-            batch = _read(self._device, pieces[0])
+            batch = _deserialize(self._device.read(pieces[0].address))
+            self.metrics.blocks_read += 1
+            self.metrics.bytes_read += pieces[0].nbytes
             times = times_of(batch, self._time_column)
             upto = int(np.searchsorted(times, time, side="right"))
             if upto > skip:
@@ -137,10 +140,20 @@ class RunStore:
 
     def __init__(self, device: BlockDevice, account: Account, time_column: str) -> None:
         self.device = device
-        self.metrics = StoreMetrics()
         self._account = account
         self._time_column = time_column
+        self._past = StoreMetrics()
         self._runs: list[MemoryRun | SpilledRun] = []
+
+    @property
+    def metrics(self) -> StoreMetrics:
+        """Transfers of all spilled runs, those that are used up included."""
+        total = StoreMetrics()
+        total.add(self._past)
+        for run in self._runs:
+            if isinstance(run, SpilledRun):
+                total.add(run.metrics)
+        return total
 
     @property
     def rows(self) -> int:
@@ -171,6 +184,9 @@ class RunStore:
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
         """All rows with times up to `time`: sorted batches, in the order in which their runs were added."""
         taken = [batch for run in self._runs if run.first_time <= time for batch in run.take_upto(time)]
+        for run in self._runs:
+            if not run.rows and isinstance(run, SpilledRun):
+                self._past.add(run.metrics)
         self._runs = [run for run in self._runs if run.rows]
         self._account.resize(self._in_memory())
         return taken
@@ -210,10 +226,7 @@ class RunStore:
                 _, index = max(candidates)
                 victim = self._runs[index]
                 assert isinstance(victim, MemoryRun)
-                spilled = SpilledRun.write(victim.batch, self.device, self._time_column)
-                self._runs[index] = spilled
-                self.metrics.blocks_written += len(spilled._pieces)
-                self.metrics.bytes_written += spilled.nbytes
+                self._runs[index] = SpilledRun.write(victim.batch, self.device, self._time_column)
 
 
 def _serialize(batch: pa.RecordBatch) -> memoryview:
@@ -226,10 +239,6 @@ def _serialize(batch: pa.RecordBatch) -> memoryview:
 def _deserialize(payload: bytes | memoryview) -> pa.RecordBatch:
     with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
         return reader.read_next_batch()
-
-
-def _read(device: BlockDevice, piece: Piece) -> pa.RecordBatch:
-    return _deserialize(device.read(piece.address))
 
 
 def _cut(batch: pa.RecordBatch, capacity: int) -> Iterator[tuple[pa.RecordBatch, memoryview]]:

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import StorageError
+from penstock.store.budget import Budget
+from penstock.store.device import BlockDevice
+from penstock.store.file_device import FileDevice
+from penstock.store.memory_device import MemoryDevice
+from penstock.store.runs import RunStore, SpilledRun
+from penstock.store.state import decode, encode
+
+
+def run_of(times: list[int], mark: int = 0) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "time": pa.array(sorted(times), pa.timestamp("us", "UTC")),
+            "name": pa.array([f"{mark}-{index}" if index % 3 else None for index in range(len(times))]),
+            "kind": pa.array(["a"] * len(times)).dictionary_encode(),
+        }
+    )
+
+
+def listed(batches: list[pa.RecordBatch]) -> list[tuple[int, str | None, str]]:
+    return [
+        (time, name, kind)
+        for batch in batches
+        for time, name, kind in zip(
+            batch.column("time").view(pa.int64()).to_pylist(),
+            batch.column("name").to_pylist(),
+            batch.column("kind").to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def test_a_spilled_run_gives_up_its_rows_piece_by_piece(tmp_path: Path) -> None:
+    device = FileDevice(tmp_path / "runs", 2048)
+    batch = run_of(list(range(0, 3000, 3)))
+    run = SpilledRun.write(batch, device, "time")
+    assert (run.first_time, run.rows) == (0, 1000)
+    assert (tmp_path / "runs").stat().st_size > 10 * 2048
+    taken = []
+    for watermark in (-1, 0, 100, 101, 102, 2000, 5000, 6000):
+        taken += run.take_upto(watermark)
+        assert run.rows == 1000 - min(1000, watermark // 3 + 1)
+        assert not run.rows or run.first_time > watermark
+    assert listed(taken) == listed([batch])
+    reused = SpilledRun.write(batch, device, "time")
+    assert reused.rows == 1000
+    assert (tmp_path / "runs").stat().st_size < 100 * 2048
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.lists(st.integers(0, 300), max_size=80), st.integers(0, 350), st.sampled_from(["restore", "squeeze"])
+        ),
+        max_size=20,
+    ),
+    budget=st.sampled_from([0, 3000, 10**6]),
+    on_disk=st.booleans(),
+)
+def test_runs_under_any_budget(steps: list[list[int] | int | str], budget: int, on_disk: bool, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    path.unlink(missing_ok=True)
+
+    def new_device() -> BlockDevice:
+        return FileDevice(path, 2048) if on_disk else MemoryDevice(2048)
+
+    total = Budget(budget)
+    store = RunStore(new_device(), total.account("reorder"), "time")
+    held: list[list[tuple[int, str | None, str]]] = []
+    for mark, step in enumerate(steps):
+        if isinstance(step, list):
+            batch = run_of(step, mark)
+            store.add(batch)
+            held.append(listed([batch]))
+        elif isinstance(step, int):
+            expected = [row for run in held for row in run if row[0] <= step]
+            assert listed(store.take_upto(step)) == expected
+            held = [[row for row in run if row[0] > step] for run in held]
+        elif step == "restore":
+            saved = decode(encode(store.snapshot()))
+            store.close()
+            store = RunStore(new_device(), total.account("reorder"), "time")
+            store.restore(saved)
+        else:
+            total.total = max(total.used, total.total // 2)
+        assert total.used <= total.total
+        assert store.rows == sum(map(len, held))
+        assert store.first_time == min((row[0] for run in held for row in run), default=None)
+
+
+def test_a_failed_spill_leaves_nothing_behind() -> None:
+    class Full(MemoryDevice):
+        room = 3
+
+        def write(self, payload: bytes | memoryview) -> int:
+            if self.room == 0:
+                raise StorageError("the disk is full")
+            self.room -= 1
+            return super().write(payload)
+
+    device = Full(2048)
+    budget = Budget(10)
+    store = RunStore(device, budget.account("reorder"), "time")
+    with pytest.raises(StorageError, match="full"):
+        store.add(run_of(list(range(1000))))
+    assert (store.rows, budget.used) == (0, 0)
+    device.room = 1000
+    store.add(run_of(list(range(1000))))
+    assert listed(store.take_upto(10**6)) == listed([run_of(list(range(1000)))])
+    assert store.metrics.blocks_written == store.metrics.blocks_read > 10
+
+
+def test_a_row_larger_than_a_block_is_refused() -> None:
+    batch = pa.record_batch({"time": [1, 2], "text": ["x" * 5000, "y"]})
+    with pytest.raises(StorageError, match="use larger blocks"):
+        SpilledRun.write(batch, MemoryDevice(2048), "time")
