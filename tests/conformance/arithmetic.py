@@ -49,7 +49,7 @@ def rounded(exact: Fraction) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def aggregate(call: Aggregate, events: Sequence[Event]) -> Any:
