@@ -141,6 +141,18 @@ def test_another_querys_window_is_refused() -> None:
     assert other.head == 5
 
 
+def test_missing_blocks_are_noticed_before_the_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "blocks"
+    store = make_store(FileDevice(path, 256))
+    store.append(batch(0, 100))
+    saved = decode(encode(store.snapshot()))
+    content = path.read_bytes()
+    for left in (content[:-1], b""):
+        path.write_bytes(left)
+        with pytest.raises(StorageError, match="missing or truncated"):
+            make_store(FileDevice(path, 256)).restore(saved)
+
+
 def test_the_wrong_kind_of_device_is_refused(tmp_path: Path) -> None:
     in_memory, on_disk = make_store(MemoryDevice(256)), make_store(FileDevice(tmp_path / "blocks", 256))
     for store, other in ((in_memory, on_disk), (on_disk, in_memory)):

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class FifoStore:
         self._layout = BlockLayout(self.columns, min(block_size, device.capacity))
         self._directory = Directory()
         self._pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill)
-        self._cursors: WeakSet[Cursor] = WeakSet()
+        self._cursors: list[ref[Cursor]] = []
         self._open: Frame | None = None
         self._on_device = 0
         self._oldest_ends = 0  # no block ends before this position
@@ -166,7 +166,7 @@ class FifoStore:
     def cursor(self, position: int | None = None) -> Cursor:
         """A reader from `position` on, by default the tail. The pool is managed for the cursors that are alive."""
         cursor = Cursor(self, self.tail if position is None else position)
-        self._cursors.add(cursor)
+        self._cursors.append(ref(cursor, self._cursors.remove))
         return cursor
 
     def scan(self, start: int, stop: int) -> Iterator[View]:
@@ -267,7 +267,7 @@ class FifoStore:
         if opened:
             self.append(opened)
         self.release(self.tail)
-        for cursor in self._cursors:
+        for cursor in self._live_cursors():
             cursor.seek(self.tail)
 
     def close(self) -> None:
@@ -289,7 +289,11 @@ class FifoStore:
         return self._pool.frames.get(block)
 
     def _readers(self) -> list[int]:
-        return sorted([self._directory.locate(cursor.position) for cursor in self._cursors])
+        """The blocks at which cursors stand, rising."""
+        return sorted([self._directory.locate(cursor.position) for cursor in self._live_cursors()])
+
+    def _live_cursors(self) -> list[Cursor]:
+        return [cursor for reference in self._cursors if (cursor := reference()) is not None]
 
     def _spill(self, block: int, frame: Frame) -> None:
         if self._directory.address(block) == NOT_WRITTEN:

@@ -144,6 +144,15 @@ class FileDevice(BlockDevice):
             end = -(-self._offset(count) // self._block_size) * self._block_size
             self._regions.append(Region(count, end, self._block_size))
         self._slots.restore(slots, reusable_from=self._regions[-1].first)
+        taken = np.flatnonzero(slots["sequences"] >= 0)
+        if len(taken):
+            last = int(taken[-1])
+            needed = self._offset(last) + HEADER_SIZE + self._stored[last]
+            size = os.fstat(self._file).st_size
+            if size < needed:
+                raise StorageError(
+                    f"{self.path} is missing or truncated: it has {size:,} bytes, the checkpoint needs {needed:,}"
+                )
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
