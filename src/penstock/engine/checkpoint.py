@@ -1,0 +1,62 @@
+"""The checkpoint directory of an app: one state file, replaced atomically, beside the block files.
+
+    directory/
+      state     the last checkpoint, in the one format of `store.state`
+      blocks/   the block files that it names, and the lock of the process that owns them
+
+Invariant: `state` is always a whole checkpoint, the last or the one before.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from penstock.errors import CheckpointError, StorageError
+from penstock.store import state as state_format
+
+
+class Checkpoint(NamedTuple):
+    """`positions` is the number of events taken of each stream: where to go on pushing after a restart."""
+
+    epoch: int
+    positions: dict[str, int]
+
+
+class CheckpointDirectory:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._epoch = 0
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be used for checkpoints: {error.strerror}") from None
+
+    def write(self, state: dict[str, Any], extra: dict[str, Any] | None) -> int:
+        self._epoch += 1
+        whole = {"epoch": self._epoch, "extra": json.dumps(extra), "state": state}
+        state_format.write_atomically(self._path / "state", state_format.encode(whole))
+        return self._epoch
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
+        """The last checkpoint and its extra, or None where there is none."""
+        file = self._path / "state"
+        if not file.exists():
+            return None
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise StorageError(f"{file} cannot be read: {error.strerror}") from None
+        whole = state_format.decode(data)
+        self._epoch = whole["epoch"]
+        return whole["state"], json.loads(whole["extra"])
+
+    def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
+        changed = [name for name in mine if saved.get(name) != mine[name]]
+        if changed:
+            raise CheckpointError(
+                f"the checkpoint in {self._path} was written for other declarations of {', '.join(changed)}; "
+                "declare the streams as they were, or start with a new directory"
+            )
+

@@ -1,0 +1,143 @@
+"""From what users push to Arrow batches: dicts, lists of dicts, Arrow, pandas and polars frames.
+
+Only the columns that some query reads are taken, and each is cast to its declared type. What does not fit as a whole
+is refused with `InputError` and nothing of it is taken; a single row with a NULL where none may be is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.aggregates.state import Int64s
+from penstock.errors import InputError
+from penstock.lang.query import StreamDef
+from penstock.operators.emitter import Reject
+from penstock.types import Field, SqlType
+
+
+class Ingest:
+    def __init__(self, stream: StreamDef, fields: tuple[Field, ...], reject: Reject) -> None:
+        self._stream = stream
+        self._fields = fields
+        self._reject = reject
+        self.schema = pa.schema([pa.field(f.name, f.type.arrow) for f in fields])
+        self._required = [f.name for f in fields if not f.nullable or f.name == stream.event_time]
+        time_field = stream.schema.find(stream.event_time)
+        assert time_field is not None, "the binder checked the event time column"
+        self._time_type = time_field.type
+
+    def batches(self, data: Any) -> Iterable[pa.RecordBatch]:
+        """The pushed data as batches of the needed columns."""
+        if isinstance(data, dict) and not _holds_columns(data):
+            return [self._from_dicts([data])]
+        if isinstance(data, list):
+            return [self._from_dicts(data)]
+        if isinstance(data, pa.RecordBatch):
+            return [self._conform(data)]
+        return [self._conform(batch) for batch in _to_table(data, self._stream.name).to_batches()]
+
+    def _from_dicts(self, rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
+        arrays = []
+        for field in self._fields:
+            try:
+                arrays.append(pa.array([row.get(field.name) for row in rows], field.type.arrow))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+                raise InputError(
+                    f"stream {self._stream.name}: column {field.name} must be {field.type}: {error}"
+                ) from None
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.equals(self.schema):
+            return batch
+        names = {name.lower(): i for i, name in enumerate(batch.schema.names)}
+        arrays = []
+        for field in self._fields:
+            index = names.get(field.name.lower())
+            if index is None:
+                raise InputError(
+                    f"stream {self._stream.name}: column {field.name} is missing; the data has "
+                    f"{', '.join(batch.schema.names)}"
+                )
+            arrays.append(self._cast(batch.column(index), field))
+        return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
+
+    def _cast(self, column: pa.Array, field: Field) -> pa.Array:
+        if column.type == field.type.arrow or _encodes(column.type, field.type):
+            return column
+        try:
+            if field.type is SqlType.TIMESTAMP and pa.types.is_timestamp(column.type) and column.type.tz is None:
+                return column.cast(pa.timestamp("us")).view(field.type.arrow)
+            return column.cast(field.type.arrow)
+        except pa.ArrowException as error:
+            raise InputError(
+                f"stream {self._stream.name}: column {field.name} is declared {field.type} and cannot be read from "
+                f"{column.type}: {error}"
+            ) from None
+
+    def times(self, batch: pa.RecordBatch, latest: int | None) -> tuple[Int64s, pa.RecordBatch]:
+        """The event times in microseconds and the rows that have one; the others are rejected.
+
+        `latest` is the time beyond which an event is taken for one with a bad clock.
+        """
+        for name in self._required:
+            column = batch.column(name)
+            if column.null_count:
+                batch = self._without(batch, column.is_null(), f"{name} is NULL")
+        column = batch.column(self._stream.event_time)
+        times: Int64s
+        if self._time_type is SqlType.TIMESTAMP:
+            times = column.view(pa.int64()).to_numpy()
+        else:
+            times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            if self._stream.time_unit != 1:
+                bound = (1 << 62) // self._stream.time_unit
+                outside = (times > bound) | (times < -bound)
+                if outside.any():
+                    batch = self._without(batch, pa.array(outside), "event time is out of range")
+                    times = times[~outside]
+                times = times * self._stream.time_unit
+        if latest is not None:
+            ahead = times > latest
+            if ahead.any():
+                batch = self._without(batch, pa.array(ahead), "event time is too far ahead of the clock")
+                times = times[~ahead]
+        return times, batch
+
+    def _without(self, batch: pa.RecordBatch, bad: pa.Array, reason: str) -> pa.RecordBatch:
+        for row in batch.filter(bad).to_pylist():
+            self._reject(f"stream {self._stream.name}: {reason}", row)
+        return batch.filter(pc.invert(bad))
+
+
+def _holds_columns(data: dict[str, Any]) -> bool:
+    """Whether a dict maps names to columns, not to the values of one event."""
+    return bool(data) and all(isinstance(v, (list, tuple, np.ndarray, pa.Array, pa.ChunkedArray)) for v in data.values())
+
+
+def _encodes(arrow: pa.DataType, kind: SqlType) -> bool:
+    """Dictionary-encoded strings stay as they are: groups are found faster that way."""
+    return kind is SqlType.STRING and pa.types.is_dictionary(arrow) and pa.types.is_string(arrow.value_type)
+
+
+def _to_table(data: Any, stream: str) -> pa.Table:
+    try:
+        if isinstance(data, pa.Table):
+            return data
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).read_all()
+        if isinstance(data, dict):
+            return pa.table(data)
+        if hasattr(data, "columns") and hasattr(data, "iloc"):
+            return pa.Table.from_pandas(data, preserve_index=False)
+    except pa.ArrowException as error:
+        raise InputError(f"stream {stream}: this data cannot be read as columns: {error}") from None
+    raise InputError(
+        f"stream {stream}: cannot push a {type(data).__name__}; push a dict, a list of dicts, an Arrow batch or table, "
+        "or a pandas or polars frame"
+    )

@@ -1,0 +1,47 @@
+"""What an app has done so far, as an object that prints well."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Counts since the app began (a restart goes on counting) and what it holds now."""
+
+    events: int
+    late: int
+    rejected: int
+    results: int
+    blocks_written: int
+    blocks_read: int
+    pool_hits: int
+    memory_bytes: int
+    memory_peak: int
+    memory_budget: int
+    stored_bytes: int
+    watermark: int | None
+
+    @property
+    def event_time(self) -> datetime | None:
+        """The watermark as a time."""
+        if self.watermark is None:
+            return None
+        try:
+            return _EPOCH + timedelta(microseconds=self.watermark)
+        except OverflowError:
+            return None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.events:,} events, {self.late:,} late, {self.rejected:,} rejected, {self.results:,} results; "
+            f"{self.memory_bytes / 1e6:,.1f} of {self.memory_budget / 1e6:,.1f} MB, "
+            f"{self.blocks_written:,} blocks written, {self.blocks_read:,} read"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in asdict(self).items())
+        return f"<table>{rows}</table>"

@@ -1,0 +1,291 @@
+"""The states of one aggregation, driven together: rows in, rows out, evaluations in between.
+
+Invariants:
+1. `groups.counts` and every state have seen the same rows.
+2. Slots in flight between `Intake.take` and the last `advance` of a chunk are not freed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.factory import create_state
+from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, Rows, Schedule, Slots
+from penstock.jit import kernel
+from penstock.operators.columns import to_arrow
+from penstock.operators.intake import Intake
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import Answer, StateSpec
+from penstock.types import SqlType
+
+_PAGED_KINDS = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
+"""The kinds of states that page to a device of their own."""
+
+EMITTED_AT_ONCE = 1 << 16
+"""About how many result rows are made in one go."""
+
+
+@kernel
+def _count_events(
+    added: Slots, removed: Slots, add_upto: Int64s, remove_upto: Int64s, events: Slots, counts: Int64s
+) -> tuple[Slots, Int64s, Int64s]:
+    """Plays the counts; each step emits the group of its event, unless that is -1."""
+    steps = len(add_upto)
+    slots = np.empty(steps, np.int32)
+    upto = np.empty(steps, np.int64)
+    values = np.empty(steps, np.int64)
+    emitted = a = r = 0
+    for k in range(steps):
+        while a < add_upto[k]:
+            if added[a] >= 0:
+                counts[added[a]] += 1
+            a += 1
+        while r < remove_upto[k]:
+            if removed[r] >= 0:
+                counts[removed[r]] -= 1
+            r += 1
+        slot = events[k]
+        if slot >= 0:
+            slots[emitted] = slot
+            values[emitted] = counts[slot]
+            emitted += 1
+        upto[k] = emitted
+    return slots[:emitted], upto, values[:emitted]
+
+
+@kernel
+def _count_all(
+    added: Slots,
+    removed: Slots,
+    add_upto: Int64s,
+    remove_upto: Int64s,
+    evaluates: Bools,
+    counts: Int64s,
+    order: Slots,
+    begins: Int64s,
+    ends: Int64s,
+    room: int,
+) -> tuple[int, Slots, Int64s, Int64s]:
+    """Plays the counts; evaluation k emits those groups of order[begins[k]:ends[k]] that have rows.
+
+    Stops when there is no room left.
+    """
+    steps = len(add_upto)
+    slots = np.empty(room, np.int32)
+    values = np.empty(room, np.int64)
+    upto = np.empty(steps, np.int64)
+    emitted = a = r = done = 0
+    for k in range(steps):
+        if evaluates[k] and emitted + ends[k] - begins[k] > room:
+            break
+        while a < add_upto[k]:
+            if added[a] >= 0:
+                counts[added[a]] += 1
+            a += 1
+        while r < remove_upto[k]:
+            if removed[r] >= 0:
+                counts[removed[r]] -= 1
+            r += 1
+        if evaluates[k]:
+            for slot in order[begins[k] : ends[k]]:
+                if counts[slot] > 0:
+                    slots[emitted] = slot
+                    values[emitted] = counts[slot]
+                    emitted += 1
+        upto[k] = emitted
+        done += 1
+    return done, slots[:emitted], upto[:done], values[:emitted]
+
+
+@kernel
+def _count_rows(added: Slots, counts: Int64s) -> None:
+    for slot in added:
+        if slot >= 0:
+            counts[slot] += 1
+
+
+_NO_SLOTS = np.empty(0, np.int32)
+
+
+class Run(NamedTuple):
+    """Rows as they enter or leave, with the columns of the intake; positions are consecutive unless given."""
+
+    first: int
+    slots: Slots
+    columns: tuple[Argument, ...]
+    given_positions: Int64s | None = None
+
+    @property
+    def positions(self) -> Int64s:
+        if self.given_positions is not None:
+            return self.given_positions
+        return np.arange(self.first, self.first + len(self.slots))
+
+    def part(self, start: int, stop: int) -> Run:
+        columns = tuple(
+            Argument(c.values[start:stop], None if c.valid is None else c.valid[start:stop]) for c in self.columns
+        )
+        positions = None if self.given_positions is None else self.given_positions[start:stop]
+        return Run(self.first + start, self.slots[start:stop], columns, positions)
+
+
+class Played(NamedTuple):
+    """The evaluations of a schedule: their rows' slots, aggregate columns by number, and rows that overflowed."""
+
+    slots: Slots
+    upto: Int64s
+    columns: dict[int, pa.Array]
+    failed: Bools | None
+
+
+class Aggregation:
+    def __init__(
+        self, name: str, intake: Intake, states: tuple[StateSpec, ...], answers: tuple[Answer, ...], resources: Resources
+    ) -> None:
+        self.intake = intake
+        self.groups = intake.groups
+        self._answers = answers
+        self._account = resources.account(f"{name}: groups and accumulators")
+        self._states = [
+            create_state(
+                spec.kind,
+                tuple(arg.type for arg in spec.args),
+                spec.wants,
+                account=resources.account(f"{name}: {spec.kind} state {i}"),
+                device=resources.device(f"{name}-state{i}") if spec.kind in _PAGED_KINDS else None,
+                ranks=_ranks(intake, i),
+                user=None if spec.user is None else resources.user_aggregates[spec.user],
+            )
+            for i, spec in enumerate(states)
+        ]
+        self._unaccounted = 0
+        self._first_interner = [
+            intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
+        ]
+
+    def play(
+        self,
+        added: Run,
+        removed: Run,
+        add_upto: Int64s,
+        remove_upto: Int64s,
+        evaluates: Bools,
+        events: Slots | None = None,
+        ranges: tuple[Int64s, Int64s] | None = None,
+    ) -> tuple[int, Played]:
+        """Plays as many steps as fit; returns how many that were, and their evaluations.
+
+        An evaluation shows every group; with `events`, the one group that is named for its step (or none, -1);
+        with `ranges`, the groups from one place of `groups.order()` to another.
+        """
+        if events is not None:
+            done = len(add_upto)
+            slots, upto, counts = _count_events(
+                added.slots, removed.slots, add_upto, remove_upto, events, self.groups.counts
+            )
+        else:
+            order = self.groups.order()
+            room = max(EMITTED_AT_ONCE, len(order)) if evaluates.any() else 0
+            if ranges is None:
+                begins = np.zeros(len(add_upto), np.int64)
+                ranges = (begins, begins + len(order))
+            done, slots, upto, counts = _count_all(
+                added.slots, removed.slots, add_upto, remove_upto, evaluates, self.groups.counts, order, *ranges, room
+            )
+            if done < len(add_upto):
+                add_upto, remove_upto = add_upto[:done], remove_upto[:done]
+        schedule = Schedule(add_upto, remove_upto, upto, slots)
+        adds = int(add_upto[-1]) if done else 0
+        removes = int(remove_upto[-1]) if done else 0
+        if adds < len(added.slots):
+            added = added.part(0, adds)
+        if removes < len(removed.slots):
+            removed = removed.part(0, removes)
+        emitted = self._advance(added, removed, schedule)
+        self._unaccounted += adds
+        if self._unaccounted > 4096:
+            self.account()
+        if not evaluates.any():
+            return done, Played(slots, upto, {}, None)
+        return done, self._played(schedule, counts, emitted)
+
+    def add(self, added: Run) -> None:
+        """Rows enter; nothing leaves and nothing is evaluated."""
+        nothing = np.zeros(1, np.int64)
+        _count_rows(added.slots, self.groups.counts)
+        self._advance(added, added.part(0, 0), Schedule(nothing + len(added.slots), nothing, nothing, _NO_SLOTS))
+        self._unaccounted += len(added.slots)
+        if self._unaccounted > 4096:
+            self.account()
+
+    def evaluate(self, slots: Slots, upto: Int64s) -> Played:
+        """Evaluates slots as they are, as the rows of several evaluations."""
+        none = Run(0, _NO_SLOTS, self.intake.no_columns())
+        nothing = np.zeros(len(upto), np.int64)
+        schedule = Schedule(nothing, nothing, upto, slots)
+        return self._played(schedule, self.groups.counts[slots], self._advance(none, none, schedule))
+
+    def _advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
+        if not self._states:
+            return []
+        entering, leaving = added.positions, removed.positions
+        capacity = self.groups.capacity
+        results = []
+        for state, columns in zip(self._states, self.intake.state_columns, strict=True):
+            state.ensure(capacity)
+            results.append(
+                state.advance(_rows(added, columns, entering), _rows(removed, columns, leaving), schedule)
+            )
+        return results
+
+    def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> Played:
+        columns: dict[int, pa.Array] = {}
+        failed: Bools | None = None
+        for number, answer in enumerate(self._answers):
+            if answer.state < 0:
+                columns[number] = pa.array(counts)
+                continue
+            result = emitted[answer.state][answer.want]
+            interner = self._first_interner[answer.state] if answer.type is SqlType.STRING else None
+            columns[number] = to_arrow(result.values, result.valid, answer.type, interner)
+            if result.failed is not None:
+                failed = result.failed if failed is None else failed | result.failed
+        return Played(schedule.emit_slots, schedule.emit_upto, columns, failed)
+
+    def reset(self, slots: Slots) -> None:
+        """Forgets what these groups hold: their window has closed."""
+        self.groups.counts[slots] = 0
+        for state in self._states:
+            state.reset(slots)
+
+    def account(self) -> None:
+        """Tells the budget what is held; raises `BudgetError` when that is too much."""
+        self._unaccounted = 0
+        self._account.resize(self.intake.nbytes + sum(s.nbytes for s in self._states))
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"intake": self.intake.snapshot(), "states": [s.snapshot() for s in self._states]}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.intake.restore(snapshot["intake"])
+        for state, saved in zip(self._states, snapshot["states"], strict=True):
+            state.ensure(self.groups.capacity)
+            state.restore(saved)
+        self.account()
+
+
+def _rows(run: Run, columns: Any, positions: Int64s) -> Rows:
+    slots = run.slots
+    if columns.filter >= 0:
+        slots = np.where(run.columns[columns.filter].values != 0, slots, np.int32(-1))
+    return Rows(positions, slots, tuple(run.columns[i] for i in columns.arguments))
+
+
+def _ranks(intake: Intake, state: int) -> Any:
+    """The order of strings that a state compares: those of its last argument (ARG_MIN compares its second)."""
+    arguments = intake.state_columns[state].arguments
+    interner = intake.interners[arguments[-1]] if arguments else None
+    return None if interner is None else interner.ranks

@@ -1,0 +1,209 @@
+"""From the rows of evaluations to results: HAVING, the select list, DISTINCT, ORDER BY, LIMIT, R/I/DSTREAM.
+
+Every result row begins with window_start and window_end. ISTREAM and DSTREAM compare select-list values as multisets
+with those of the evaluation before (contract, rule 4); the window columns take no part in that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.evaluate import compile_expression
+from penstock.lang.query import Emit
+from penstock.operators.chunk import Chunk
+from penstock.operators.columns import image
+from penstock.operators.groups import GroupTable
+from penstock.operators.interner import Interner
+from penstock.plan.nodes import Emission
+from penstock.types import Schema, SqlType
+
+Reject = Callable[[str, dict[str, Any]], None]
+"""Where a row goes that cannot be computed: the reason and the row."""
+
+_TIMESTAMP = SqlType.TIMESTAMP.arrow
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """The rows of consecutive evaluations, one after the other: evaluation k has rows [upto[k-1], upto[k]).
+
+    `partitions`, for windows per partition, names the partition of each evaluation. `row_starts` replaces
+    `window_start` where it differs from row to row. `failed` marks rows with an aggregate that overflowed.
+    """
+
+    rows: pa.RecordBatch
+    upto: Int64s
+    window_start: Int64s
+    window_end: Int64s
+    partitions: Int64s | None = None
+    row_starts: Int64s | None = None
+    failed: Bools | None = None
+
+
+class Emitter:
+    def __init__(self, emission: Emission, schema: Schema, reject: Reject) -> None:
+        self._emission = emission
+        self._schema = schema
+        self._outputs = [compile_expression(o.expression) for o in emission.outputs]
+        self._having = compile_expression(emission.having) if emission.having is not None else None
+        self._orders = [compile_expression(o.expression) for o in emission.order_by]
+        self._reject = reject
+        self._arrow = schema.arrow
+        self._types = tuple(f.type for f in schema.fields[2:])
+        self._before: dict[int, list[pa.Array]] = {}
+
+    def emit(self, evaluations: Evaluations) -> Chunk:
+        """The results of the evaluations, in order; a result's time is its window_end - 1 µs."""
+        sizes = np.diff(evaluations.upto, prepend=0)
+        ends = np.repeat(evaluations.window_end, sizes)
+        starts = evaluations.row_starts
+        if starts is None:
+            starts = np.repeat(evaluations.window_start, sizes)
+        columns, orders, keep = self._select(evaluations.rows, evaluations.failed)
+        if not self._emission.needs_whole_evaluations:
+            if keep is not None:
+                columns = [c.filter(pa.array(keep)) for c in columns]
+                starts, ends = starts[keep], ends[keep]
+            return self._chunk(columns, starts, ends)
+        pieces: list[Chunk] = []
+        begin = 0
+        for k, end in enumerate(evaluations.upto.tolist()):
+            partition = 0 if evaluations.partitions is None else int(evaluations.partitions[k])
+            chosen = np.arange(begin, end) if keep is None else begin + np.flatnonzero(keep[begin:end])
+            begin = end
+            if self._orders:
+                chosen = chosen[np.lexsort([o[chosen] for o in reversed(orders)])] if len(chosen) else chosen
+            relation = [c.take(pa.array(chosen)) for c in columns]
+            row_starts = starts[chosen]
+            if self._emission.distinct:
+                first = self._distinct(relation)
+                relation, row_starts = [c.take(pa.array(first)) for c in relation], row_starts[first]
+            if self._emission.limit is not None:
+                relation = [c.slice(0, self._emission.limit) for c in relation]
+                row_starts = row_starts[: self._emission.limit]
+            if self._emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
+                relation, row_starts = self._difference(relation, partition, int(evaluations.window_start[k]))
+            if len(row_starts):
+                pieces.append(self._chunk(relation, row_starts, np.full(len(row_starts), evaluations.window_end[k])))
+        if not pieces:
+            return self._chunk([c.slice(0, 0) for c in columns], starts[:0], ends[:0])
+        if len(pieces) == 1:
+            return pieces[0]
+        table = pa.Table.from_batches([p.columns for p in pieces]).combine_chunks()
+        return Chunk(np.concatenate([p.times for p in pieces]), table.to_batches()[0])
+
+    def _select(
+        self, rows: pa.RecordBatch, failed: Bools | None
+    ) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
+        """The select list and the sort keys of each row, and which rows remain."""
+        keep: Bools | None = None
+        if failed is not None and failed.any():
+            keep = ~failed
+            for row in np.flatnonzero(failed):
+                self._reject("an aggregate could not be computed: integer overflow", _row(rows, int(row)))
+        if self._having is not None:
+            passed = self._having(rows)
+            keep = self._without_errors(rows, keep, passed.errors)
+            keep = passed.true if keep is None else passed.true & keep
+        columns = []
+        for output in self._outputs:
+            value = output(rows)
+            keep = self._without_errors(rows, keep, value.errors)
+            columns.append(value.values)
+        orders = []
+        for order, compiled in zip(self._emission.order_by, self._orders, strict=True):
+            value = compiled(rows)
+            keep = self._without_errors(rows, keep, value.errors)
+            orders += _sort_keys(value.values, order.expression.type, order.descending, order.nulls_first)
+        return columns, orders, keep
+
+    def _without_errors(self, rows: pa.RecordBatch, keep: Bools | None, errors: Any) -> Bools | None:
+        if errors is None:
+            return keep
+        if keep is None:
+            keep = np.ones(rows.num_rows, np.bool_)
+        for row in np.flatnonzero(errors.mask & keep):
+            self._reject(errors.reason(int(row)), _row(rows, int(row)))
+        return keep & ~errors.mask
+
+    def _distinct(self, relation: list[pa.Array]) -> Int64s:
+        if not relation:
+            return np.arange(0)
+        slots = GroupTable(self._types).assign(relation, len(relation[0]), None)
+        _, first = np.unique(slots, return_index=True)
+        return np.sort(first)
+
+    def _difference(self, relation: list[pa.Array], partition: int, start: int) -> tuple[list[pa.Array], Int64s]:
+        """R(k) - R(k-1), or the other way round for DSTREAM, as multisets."""
+        before = self._before.get(partition)
+        self._before[partition] = relation
+        if before is None:
+            before = [c.slice(0, 0) for c in relation]
+        one, other = (relation, before) if self._emission.emit is Emit.ISTREAM else (before, relation)
+        groups = GroupTable(self._types)
+        mine = groups.assign(one, len(one[0]), None)
+        theirs = np.bincount(groups.assign(other, len(other[0]), None), minlength=groups.capacity)
+        # Of each value's copies, those beyond the other side's number remain: the last ones, in order.
+        by_slot = np.argsort(mine, kind="stable")
+        copy = np.empty(len(mine), np.int64)
+        ordered = mine[by_slot]
+        copy[by_slot] = np.arange(len(mine)) - np.searchsorted(ordered, ordered, "left")
+        remain = np.flatnonzero(copy >= theirs[mine]) if len(mine) else np.arange(0)
+        return [c.take(pa.array(remain)) for c in one], np.full(len(remain), start, np.int64)
+
+    def _chunk(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
+        arrays = [_timestamps(starts), _timestamps(ends), *columns]
+        return Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, names=self._arrow.names))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.nbytes for columns in self._before.values() for c in columns)
+
+    def snapshot(self) -> dict[str, Any]:
+        saved = {}
+        for partition, columns in self._before.items():
+            sink = pa.BufferOutputStream()
+            batch = pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            saved[str(partition)] = sink.getvalue().to_pybytes()
+        return {"before": saved}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._before = {}
+        for partition, data in snapshot["before"].items():
+            batch = pa.ipc.open_stream(data).read_all().combine_chunks()
+            self._before[int(partition)] = [
+                c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in batch.columns
+            ]
+
+
+def _row(rows: pa.RecordBatch, row: int) -> dict[str, Any]:
+    found: dict[str, Any] = rows.slice(row, 1).to_pylist()[0]
+    return found
+
+
+def _timestamps(micros: Int64s) -> pa.Array:
+    return pa.array(micros).view(_TIMESTAMP)
+
+
+def _sort_keys(column: pa.Array, kind: SqlType, descending: bool, nulls_first: bool) -> list[Int64s]:
+    """Two sort keys, NULLs and then values, in Spark's order: NaN is greatest, strings go by bytes."""
+    interner = Interner() if kind is SqlType.STRING else None
+    values, valid = image(column, kind, interner)
+    if interner is not None:
+        values = interner.ranks()[values]
+    elif kind.is_floating:
+        values = np.where(values < 0, np.int64(-(2**63)) - values, values)
+    if descending:
+        values = ~values
+    null = np.zeros(len(column), np.int64) if valid is None else (~valid).astype(np.int64)
+    if valid is not None:
+        values = np.where(valid, values, 0)
+    return [-null if nulls_first else null, values]

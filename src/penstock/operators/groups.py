@@ -1,0 +1,227 @@
+"""The groups of a query: from key columns to slots, and how many rows each slot has in the window.
+
+A key is a row of int64 images (integers as they are, floats by their bits, strings by their interned code) and one
+word of NULL bits. Slots are small integers that index every aggregate state.
+
+Invariants:
+1. A slot belongs to one key as long as it has rows in the window; `collect` frees the others for new keys.
+2. `counts[slot]` is the number of the slot's rows in the window: COUNT(*) comes from here.
+3. `order()` lists all slots in use in the order of their keys: NULL first, numbers up (NaN last), strings by bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.jit import inline, kernel
+from penstock.operators.columns import from_images, image
+from penstock.operators.interner import Interner
+from penstock.types import SqlType
+
+
+@inline
+def _hash(keys: Int64s, row: int, words: int) -> int:
+    h = np.uint64(0x9E3779B97F4A7C15)
+    for w in range(words):
+        h ^= np.uint64(keys[row, w])
+        h *= np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(32)
+    return np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@kernel
+def _assign(
+    keys: Int64s, keep: Bools, table: Slots, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
+) -> tuple[int, int, int]:
+    """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left)."""
+    words = keys.shape[1]
+    mask = len(table) - 1
+    masked = len(keep) > 0
+    for row in range(len(keys)):
+        if masked and not keep[row]:
+            slots[row] = -1
+            continue
+        at = _hash(keys, row, words) & mask
+        while True:
+            slot = table[at]
+            if slot < 0:
+                if free_count > 0:
+                    slot = free[free_count - 1]
+                    free_count -= 1
+                elif used < len(stored):
+                    slot = used
+                    used += 1
+                else:
+                    return row, used, free_count
+                table[at] = slot
+                for w in range(words):
+                    stored[slot, w] = keys[row, w]
+                break
+            same = True
+            for w in range(words):
+                if stored[slot, w] != keys[row, w]:
+                    same = False
+                    break
+            if same:
+                break
+            at = (at + 1) & mask
+        slots[row] = slot
+    return len(keys), used, free_count
+
+
+@kernel
+def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
+    words = stored.shape[1]
+    mask = len(table) - 1
+    table[:] = -1
+    for slot in range(used):
+        if alive[slot]:
+            at = _hash(stored, slot, words) & mask
+            while table[at] >= 0:
+                at = (at + 1) & mask
+            table[at] = slot
+
+
+class GroupTable:
+    def __init__(self, types: tuple[SqlType, ...]) -> None:
+        self.types = types
+        self.interners = tuple(Interner() if t is SqlType.STRING else None for t in types)
+        self._words = len(types) + 1
+        self._used = 0
+        self._alive = np.zeros(16, np.bool_)
+        self._stored = np.zeros((16, self._words), np.int64)
+        self._table = np.full(64, -1, np.int32)
+        self._free = np.empty(0, np.int32)
+        self.counts = np.zeros(16, np.int64)
+        self._order: Slots | None = None
+
+    @property
+    def capacity(self) -> int:
+        """Every slot is below this."""
+        return len(self.counts)
+
+    def assign(self, columns: list[pa.Array], rows: int, keep: Bools | None) -> Slots:
+        """The slot of each row, making new ones as needed; -1 where `keep` is false."""
+        slots = np.zeros(rows, np.int32) if keep is None else np.where(keep, 0, -1).astype(np.int32)
+        if not self.types:
+            if self._used == 0:
+                self._used = 1
+                self._alive[0] = True
+            return slots
+        keys = np.zeros((rows, self._words), np.int64)
+        for w, (column, kind, interner) in enumerate(zip(columns, self.types, self.interners, strict=True)):
+            values, valid = image(column, kind, interner)
+            keys[:, w] = values
+            if valid is not None:
+                keys[~valid, w] = 0
+                keys[:, -1] |= (~valid).astype(np.int64) << w
+        mask = keep if keep is not None else np.empty(0, np.bool_)
+        done = 0
+        while True:
+            before_used, before_free = self._used, len(self._free)
+            count, self._used, left = _assign(
+                keys[done:], mask[done:], self._table, self._stored, self._used, self._free, before_free, slots[done:]
+            )
+            if self._used != before_used or left != before_free:
+                taken = self._free[left:]
+                self._free = self._free[:left]
+                made = np.concatenate([taken, np.arange(before_used, self._used, dtype=np.int32)])
+                self._alive[made] = True
+                self._order = None
+                for w, interner in enumerate(self.interners):
+                    if interner is not None:
+                        named = made[(self._stored[made, -1] >> w) & 1 == 0]
+                        interner.use(self._stored[named, w].astype(np.int32))
+            done += count
+            if done == rows:
+                return slots
+            self._grow()
+
+    def _grow(self) -> None:
+        size = 2 * len(self._stored)
+        self._stored = np.concatenate([self._stored, np.zeros_like(self._stored)])
+        self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
+        self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+        self._table = np.full(4 * size, -1, np.int32)
+        _rehash(self._table, self._stored, self._used, self._alive)
+
+    def collect(self) -> None:
+        """Frees the slots whose rows have all left. Called between runs, never while slots are in flight."""
+        if not self.types:
+            return
+        for interner in self.interners:
+            if interner is not None:
+                interner.sweep()
+        dead = np.flatnonzero(self._alive[: self._used] & (self.counts[: self._used] == 0)).astype(np.int32)
+        # Freeing rebuilds the hash table, so it waits until a fair share of the slots can go.
+        if len(dead) * 4 > self._used and len(dead) > 8:
+            self._release(dead)
+
+    def _release(self, dead: Slots) -> None:
+        for w, interner in enumerate(self.interners):
+            if interner is not None:
+                named = dead[(self._stored[dead, -1] >> w) & 1 == 0]
+                interner.release(self._stored[named, w].astype(np.int32))
+        self._alive[dead] = False
+        self._free = np.concatenate([self._free, dead])
+        self._order = None
+        _rehash(self._table, self._stored, self._used, self._alive)
+
+    def order(self) -> Slots:
+        if self._order is None:
+            live = np.flatnonzero(self._alive[: self._used]).astype(np.int32)
+            sort_keys: list[Any] = []
+            for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
+                values = self._stored[live, w]
+                null = (self._stored[live, -1] >> w) & 1
+                if interner is not None:
+                    values = np.where(null == 0, interner.ranks()[np.where(null == 0, values, 0)], 0)
+                elif kind.is_floating:
+                    values = np.where(values < 0, np.int64(-(2**63)) - values, values)
+                sort_keys += [1 - null, values]
+            self._order = live[np.lexsort(sort_keys[::-1])] if sort_keys else live
+        return self._order
+
+    def keys(self, slots: Slots) -> list[pa.Array]:
+        """The key columns of slots."""
+        columns = []
+        for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
+            null = ((self._stored[slots, -1] >> w) & 1).astype(np.bool_)
+            valid = ~null if null.any() else None
+            columns.append(from_images(self._stored[slots, w], valid, kind, interner))
+        return columns
+
+    def words(self, slots: Slots) -> Int64s:
+        """The first key of slots, as the integer it is."""
+        first: Int64s = self._stored[slots, 0]
+        return first
+
+    @property
+    def nbytes(self) -> int:
+        own = self._stored.nbytes + self._alive.nbytes + self._table.nbytes + self._free.nbytes + self.counts.nbytes
+        return own + sum(i.nbytes for i in self.interners if i is not None)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "used": self._used,
+            "alive": self._alive,
+            "stored": self._stored,
+            "free": self._free,
+            "counts": self.counts,
+            "interners": [None if i is None else i.snapshot() for i in self.interners],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._used = snapshot["used"]
+        self._alive, self._stored = snapshot["alive"], snapshot["stored"]
+        self._free, self.counts = snapshot["free"], snapshot["counts"]
+        for interner, saved in zip(self.interners, snapshot["interners"], strict=True):
+            if interner is not None:
+                interner.restore(saved)
+        self._table = np.full(4 * len(self._stored), -1, np.int32)
+        _rehash(self._table, self._stored, self._used, self._alive)
+        self._order = None

@@ -1,0 +1,36 @@
+"""What an operator is to the pipeline that feeds it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from penstock.operators.chunk import Chunk
+
+
+class Progress(NamedTuple):
+    """What came out, and the time before which nothing more will."""
+
+    chunk: Chunk
+    watermark: int
+
+
+class Operator(ABC):
+    """Takes runs of events in order, one call after the other, and gives results in order.
+
+    `process` may be called with no rows, for the watermark alone. `finish` ends a bounded run: everything that the
+    contract promises after the last event comes out; `last_time` is the time of the stream's last event where the
+    operator has seen only a part of it. `port` tells the inputs of a union apart.
+    """
+
+    @abstractmethod
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress: ...
+
+    @abstractmethod
+    def finish(self, last_time: int | None = None) -> Chunk: ...
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def restore(self, snapshot: dict[str, Any]) -> None: ...

@@ -1,0 +1,189 @@
+"""Event time: arriving batches in any order become one run in (time, sequence) order, and the watermark moves on.
+
+Before an event arrives, the watermark is the largest time seen minus LATENESS. An event with a time below it is
+late: it is set aside, and everything downstream is the contract over the input without it. Taking the watermark, and
+not the last event that happened to be released, as the line makes lateness a matter of the stream alone: whether a
+boundary had closed in between does not depend on which queries there are.
+
+Invariants:
+1. Everything released has a time <= watermark; everything held has a time above it.
+2. What is released never precedes what was released before, in (time, sequence) order; ties without a SEQUENCE keep
+   the order of arrival.
+3. Held rows are sorted runs in a store within the memory budget; the rows that came last wait unsorted until there
+   are enough of them for a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Bools, Int64s
+from penstock.jit import kernel
+from penstock.operators.chunk import Chunk
+from penstock.operators.resources import Resources
+
+TIME = "$time"
+"""The hidden column of event times in microseconds."""
+
+START = -(1 << 62)
+"""The watermark before the first event."""
+
+_RUN_ROWS = 4096
+
+
+class Released(NamedTuple):
+    chunk: Chunk
+    watermark: int
+    late: pa.RecordBatch | None
+
+
+@kernel
+def _find_late(times: Int64s, sequence: Int64s, largest: int, lateness: int, tie: int) -> tuple[Bools, int, int]:
+    """Which rows are late, the largest time, and the largest sequence seen at the watermark without lateness."""
+    late = np.zeros(len(times), np.bool_)
+    ordered = len(sequence) > 0
+    for row in range(len(times)):
+        time = times[row]
+        if time < largest - lateness:
+            late[row] = True
+            continue
+        if ordered and lateness == 0:
+            if time > largest:
+                tie = sequence[row]
+            elif sequence[row] < tie:
+                late[row] = True
+            else:
+                tie = sequence[row]
+        if time > largest:
+            largest = time
+    return late, largest, tie
+
+
+class Reorder:
+    """`sequence` is the name of the SEQUENCE column, if there is one."""
+
+    def __init__(
+        self, name: str, schema: pa.Schema, lateness: int, sequence: str | None, resources: Resources
+    ) -> None:
+        self.schema = schema
+        self._lateness = lateness
+        self._sequence = sequence
+        self._largest = START + lateness
+        self._tie = START
+        self._runs = resources.runs(f"{name}-reorder", TIME)
+        self._fresh: list[pa.RecordBatch] = []
+        self._fresh_rows = 0
+        self._fresh_first = -START
+        self._held_first = -START
+        self.watermark = START
+
+    def process(self, times: Int64s, batch: pa.RecordBatch, watermark: int | None = None) -> Released:
+        """Takes a batch in; `watermark`, if given, stands in for the stream's own (which others may hold back)."""
+        late: pa.RecordBatch | None = None
+        if len(times):
+            sequence = self._sequences(batch)
+            if watermark is None:
+                is_late, largest, tie = _find_late(times, sequence, self._largest, self._lateness, self._tie)
+                self._largest, self._tie = int(largest), int(tie)
+            else:
+                is_late = times < self.watermark
+            if is_late.any():
+                late = batch.filter(pa.array(is_late))
+                times, batch = times[~is_late], batch.filter(pa.array(~is_late))
+        self.watermark = max(self.watermark, self._largest - self._lateness if watermark is None else watermark)
+        return Released(self._release(times, batch), self.watermark, late)
+
+    def _sequences(self, batch: pa.RecordBatch) -> Int64s:
+        if self._sequence is None:
+            return np.empty(0, np.int64)
+        column = batch.column(self._sequence)
+        found: Int64s = column.cast(pa.int64()).fill_null(START).to_numpy(zero_copy_only=False)
+        return found
+
+    def _release(self, times: Int64s, batch: pa.RecordBatch) -> Chunk:
+        nothing_held = self._fresh_rows == 0 and self._held_first == -START
+        if nothing_held and self._lateness == 0 and (len(times) == 0 or times[-1] <= self.watermark):
+            # Without lateness the rows that are not late are already in order.
+            return Chunk(times, batch)
+        if len(times):
+            self._fresh.append(batch.append_column(TIME, pa.array(times)))
+            self._fresh_rows += len(times)
+            self._fresh_first = min(self._fresh_first, int(times.min()))
+        pieces = []
+        if self._held_first <= self.watermark:
+            pieces = self._runs.take_upto(self.watermark)
+            self._note_held()
+        if self._fresh_first <= self.watermark or self._fresh_rows >= _RUN_ROWS:
+            pieces += self._sort_fresh()
+        if not pieces:
+            return Chunk(times[:0], batch.slice(0, 0))
+        return _without_time(self._sorted(pieces))
+
+    def _sort_fresh(self) -> list[pa.RecordBatch]:
+        """The fresh rows that are due; the others become a run."""
+        rows = self._sorted(self._fresh)
+        due = int(np.searchsorted(_times(rows), self.watermark, "right"))
+        self._fresh, self._fresh_rows, self._fresh_first = [], 0, -START
+        rest = rows.slice(due)
+        if 0 < rest.num_rows < _RUN_ROWS:
+            self._fresh, self._fresh_rows = [rest], rest.num_rows
+            self._fresh_first = int(_times(rest)[0])
+        elif rest.num_rows:
+            self._runs.add(rest)
+            self._note_held()
+        return [rows.slice(0, due)] if due else []
+
+    def _sorted(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        rows = batches[0]
+        if len(batches) > 1:
+            rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        times = _times(rows)
+        if self._sequence is not None:
+            order = np.lexsort([self._sequences(rows), times])
+        elif bool(np.all(times[1:] >= times[:-1])):
+            return rows
+        else:
+            order = np.argsort(times, kind="stable")
+        return rows.take(pa.array(order))
+
+    def _note_held(self) -> None:
+        first = self._runs.first_time
+        self._held_first = -START if first is None else first
+
+    def advance_to(self, watermark: int) -> None:
+        """Time has moved on without this stream, which was idle: events from before are late from now on."""
+        self._largest = max(self._largest, watermark + self._lateness)
+
+    def finish(self) -> Chunk:
+        """The end of a bounded run: everything held, in order."""
+        self.watermark = max(self.watermark, self._largest)
+        none = pa.RecordBatch.from_pylist([], schema=self.schema)
+        return self._release(np.empty(0, np.int64), none)
+
+    @property
+    def rows_held(self) -> int:
+        return self._fresh_rows + self._runs.rows
+
+    def snapshot(self) -> dict[str, Any]:
+        if self._fresh:
+            self._runs.add(self._sorted(self._fresh))
+            self._fresh, self._fresh_rows, self._fresh_first = [], 0, -START
+            self._note_held()
+        return {"largest": self._largest, "tie": self._tie, "watermark": self.watermark}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """The runs themselves are restored by the store manager, before this."""
+        self._largest, self._tie, self.watermark = snapshot["largest"], snapshot["tie"], snapshot["watermark"]
+        self._note_held()
+
+
+def _times(rows: pa.RecordBatch) -> Int64s:
+    times: Int64s = rows.column(TIME).to_numpy()
+    return times
+
+
+def _without_time(rows: pa.RecordBatch) -> Chunk:
+    return Chunk(_times(rows), rows.drop_columns([TIME]))

@@ -1,0 +1,53 @@
+"""What an operator is given to live on: memory of the budget, stores, a place for rejects, user aggregates.
+
+Each pipeline has a `Resources` of its own that remembers what it gave out, so that a dropped query leaves nothing
+behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.aggregates.user import UserAggregate
+from penstock.operators.emitter import Reject
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.store.fifo import ColumnSpec, FifoStore
+from penstock.store.manager import StoreManager
+from penstock.store.runs import RunStore
+
+
+class Resources:
+    def __init__(
+        self, stores: StoreManager, reject: Reject, user_aggregates: Mapping[str, UserAggregate] | None = None
+    ) -> None:
+        self._stores = stores
+        self.reject = reject
+        self.user_aggregates = user_aggregates or {}
+        self._given: list[Callable[[], None]] = []
+
+    def account(self, name: str) -> Account:
+        account = self._stores.budget.account(name)
+        self._given.append(account.close)
+        return account
+
+    def fifo(self, name: str, columns: Sequence[ColumnSpec]) -> FifoStore:
+        store = self._stores.create_fifo(name, columns)
+        self._given.append(lambda: self._stores.drop(name))
+        return store
+
+    def runs(self, name: str, time_column: str) -> RunStore:
+        store = self._stores.create_runs(name, time_column)
+        self._given.append(lambda: self._stores.drop(name))
+        return store
+
+    def device(self, name: str) -> BlockDevice:
+        device = self._stores.create_device(name)
+        self._given.append(lambda: self._stores.drop(name))
+        return device
+
+    def close(self) -> None:
+        """Gives everything back."""
+        for give_back in self._given:
+            give_back()
+        self._given.clear()

@@ -1,0 +1,71 @@
+"""From typed queries to plans: each SELECT becomes a node over the node of its source."""
+
+from __future__ import annotations
+
+from penstock.expressions.tree import Column
+from penstock.lang.query import Emit, Select, Source, StreamRef, Union
+from penstock.plan.nodes import (
+    WINDOW_COLUMNS,
+    AggregateNode,
+    Emission,
+    Node,
+    ProjectNode,
+    RelationNode,
+    StreamNode,
+    UnionNode,
+)
+from penstock.plan.states import assign_states
+from penstock.types import Schema
+from penstock.windows.spec import EveryEvent, Range, WindowSpec
+
+
+def build(source: Source) -> Node:
+    if isinstance(source, StreamRef):
+        return StreamNode(source.name, source.schema)
+    if isinstance(source, Union):
+        return UnionNode(tuple(build(s) for s in source.inputs), source.schema)
+    return _build_select(source)
+
+
+def _build_select(select: Select) -> Node:
+    below = build(select.source)
+    if select.window is None:
+        return ProjectNode(below, select.where, select.outputs, select.schema)
+    emission = Emission(
+        select.outputs, select.having, select.distinct, select.order_by, select.limit, select.emit, select.drain
+    )
+    schema = Schema(WINDOW_COLUMNS + select.schema.fields)
+    partition = tuple(_column(below.schema, name) for name in select.window.partition_by)
+    filter_first = _filters_first(select.window, select)
+    if not select.aggregating:
+        return RelationNode(below, select.window, select.where, filter_first, partition, emission, schema)
+
+    states, answers = assign_states(select.aggregates, below.schema)
+    return AggregateNode(
+        below,
+        select.window,
+        select.where,
+        filter_first,
+        partition,
+        select.group_by,
+        states,
+        answers,
+        emission,
+        schema,
+    )
+
+
+def _column(schema: Schema, name: str) -> Column:
+    field = schema.find(name)
+    assert field is not None, f"the binder checked that {name} exists"
+    return Column(field.name, field.type)
+
+
+def _filters_first(window: WindowSpec, select: Select) -> bool:
+    """Whether rows that fail WHERE may be dropped before the window (contract, rule 4).
+
+    Counting windows count them; explicit R/I/DSTREAM on per-event windows evaluates at them.
+    """
+    if window.counts_before_where or not isinstance(window.extent, Range):
+        return False
+    return select.emit is Emit.EVENT_GROUP or not isinstance(window.slide, EveryEvent)

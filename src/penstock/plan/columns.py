@@ -1,0 +1,53 @@
+"""Which columns of a stream some query reads: nothing else is taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.expressions.tree import Expression, columns
+from penstock.lang.query import StreamDef
+from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children
+
+
+def needed_columns(stream: StreamDef, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The columns of the stream, in its order, that the plans read; event time and sequence always among them."""
+    needed = {stream.event_time}
+    if stream.sequence is not None:
+        needed.add(stream.sequence)
+    for node in nodes:
+        needed |= _read(node, stream.name)
+    if stream.late_into is not None:
+        needed |= set(stream.schema.names)
+    return tuple(name for name in stream.schema.names if name in needed)
+
+
+def _read(node: Node, stream: str) -> set[str]:
+    if isinstance(node, StreamNode):
+        return set()
+    if isinstance(node, UnionNode):
+        # A union passes rows on as they are, by position.
+        return set().union(
+            *(
+                set(child.schema.names) if isinstance(child, StreamNode) and child.name == stream else _read(child, stream)
+                for child in node.inputs
+            )
+        )
+    below = children(node)[0]
+    if isinstance(below, StreamNode):
+        return set().union(*(columns(e) for e in _expressions(node))) if below.name == stream else set()
+    return _read(below, stream)
+
+
+def _expressions(node: ProjectNode | AggregateNode | RelationNode) -> list[Expression]:
+    found = [] if node.where is None else [node.where]
+    if isinstance(node, ProjectNode):
+        return found + [o.expression for o in node.outputs]
+    found += node.partition_by
+    if isinstance(node, RelationNode):
+        return found + [o.expression for o in node.emission.outputs] + [o.expression for o in node.emission.order_by]
+    found += node.group_by
+    for state in node.states:
+        found += state.args
+        if state.filter is not None:
+            found.append(state.filter)
+    return found

@@ -1,0 +1,61 @@
+"""What a window costs: the space of one window (1W) or two-level aggregation (2LA), and SlideM's I/O.
+
+The formulas carry the numbers they have in "Overcoming Memory Limitations in High-Throughput Event-Based Applications".
+All sizes are bytes, all durations seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the stream is like: events per second (λ), groups seen within one slide (g) and within the window (G)."""
+
+    rate: float = 1000.0
+    groups_in_slide: int = 1000
+    groups: int = 10_000
+
+
+def space_two_level(
+    workload: Workload, *, aggregates: int, window: float, slide: float, state: int, partial: int
+) -> float:
+    """Formula 2.1: N · [g · (s' + W·t_agg/U) + G·s].
+
+    >>> call_centre = Workload(rate=1000, groups_in_slide=1000, groups=10_000)
+    >>> two_level = space_two_level(call_centre, aggregates=104, window=86400, slide=10, state=16, partial=20)
+    >>> f"{two_level / 2**30:.2f} GiB"
+    '16.75 GiB'
+    """
+    per_group = state + window * partial / slide
+    return aggregates * (workload.groups_in_slide * per_group + workload.groups * state)
+
+
+def space_one_window(workload: Workload, *, aggregates: int, window: float, row: int, state: int) -> float:
+    """Formula 2.2: λ·W·t + N·G·s.
+
+    >>> call_centre = Workload(rate=1000, groups=10_000)
+    >>> one_window = space_one_window(call_centre, aggregates=144, window=86400, row=94, state=16)
+    >>> f"{one_window / 2**30:.2f} GiB"
+    '7.59 GiB'
+    """
+    return workload.rate * window * row + aggregates * workload.groups * state
+
+
+def iops(rate: float, *, block_size: int, row: int) -> float:
+    """Formula 3.1: 2·λ / ⌊block_size / tuple_size⌋.
+
+    >>> f"{iops(1000, block_size=64 * 1024, row=94):.1f}"
+    '2.9'
+    """
+    return 2 * rate / max(1, block_size // max(1, row))
+
+
+def io_bandwidth(rate: float, *, block_size: int, row: int) -> float:
+    """Formula 3.2: IOPS · block_size, in bytes per second.
+
+    >>> f"{io_bandwidth(1000, block_size=64 * 1024, row=94) / 2**20:.2f} MiB/s"
+    '0.18 MiB/s'
+    """
+    return iops(rate, block_size=block_size, row=row) * block_size

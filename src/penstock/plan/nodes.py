@@ -1,0 +1,126 @@
+"""The plan: a tree of operators with everything decided that does not depend on the data.
+
+Nodes are frozen and hashable; equal nodes are one operator, and `lang.fingerprint` of a node names its state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.aggregates.signatures import Want
+from penstock.expressions.tree import Expression
+from penstock.lang.query import Emit, Order, Output
+from penstock.types import Field, Schema, SqlType
+from penstock.windows.spec import WindowSpec
+
+WINDOW_COLUMNS = (Field("window_start", SqlType.TIMESTAMP, False), Field("window_end", SqlType.TIMESTAMP, False))
+"""What every row of a windowed query begins with."""
+
+
+@dataclass(frozen=True)
+class StreamNode:
+    """A declared or derived stream, already in order."""
+
+    name: str
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class UnionNode:
+    inputs: tuple[Node, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class ProjectNode:
+    """SELECT without a window: event by event, times unchanged."""
+
+    input: Node
+    where: Expression | None
+    outputs: tuple[Output, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """One aggregate state: its kind (aggregates.factory), what it reads and which results it gives."""
+
+    kind: str
+    args: tuple[Expression, ...]
+    filter: Expression | None
+    wants: tuple[Want, ...]
+    user: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where aggregate `$i` comes from: result `want` of state `state`; state -1 is the group's row count."""
+
+    state: int
+    want: int
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Emission:
+    """From the rows of one evaluation to results: HAVING, the select list, DISTINCT, ORDER BY, LIMIT, R/I/DSTREAM."""
+
+    outputs: tuple[Output, ...]
+    having: Expression | None
+    distinct: bool
+    order_by: tuple[Order, ...]
+    limit: int | None
+    emit: Emit
+    drain: bool
+
+    @property
+    def needs_whole_evaluations(self) -> bool:
+        """Whether the rows of an evaluation must be seen together and not as they come."""
+        return self.distinct or bool(self.order_by) or self.emit in (Emit.ISTREAM, Emit.DSTREAM)
+
+
+@dataclass(frozen=True)
+class AggregateNode:
+    """A windowed aggregation. `filter_first`: rows that fail WHERE need not enter the window at all."""
+
+    input: Node
+    window: WindowSpec
+    where: Expression | None
+    filter_first: bool
+    partition_by: tuple[Expression, ...]
+    group_by: tuple[Expression, ...]
+    states: tuple[StateSpec, ...]
+    answers: tuple[Answer, ...]
+    emission: Emission
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class RelationNode:
+    """A window without aggregation: the relation is the rows of the window."""
+
+    input: Node
+    window: WindowSpec
+    where: Expression | None
+    filter_first: bool
+    partition_by: tuple[Expression, ...]
+    emission: Emission
+    schema: Schema
+
+
+Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, StreamNode):
+        return ()
+    if isinstance(node, UnionNode):
+        return node.inputs
+    return (node.input,)
+
+
+def streams(node: Node) -> set[str]:
+    """The names of all streams a node reads."""
+    if isinstance(node, StreamNode):
+        return {node.name}
+    return set().union(*(streams(child) for child in children(node)))

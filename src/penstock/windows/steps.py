@@ -1,0 +1,231 @@
+"""The steps of a sliding window: which rows have entered, which have left and where an evaluation takes place.
+
+A policy is fed the ordered times of the rows that enter and the watermark. It answers with steps; step k says that
+the rows up to `add_upto[k]` of the run are in, that older rows leave up to `leave_before[k]` (a time for RANGE, a
+position for ROWS), and that, if `evaluates[k]`, the window `[window_start[k], window_end[k])` is evaluated.
+
+Invariants:
+1. `add_upto`, `leave_before` and `window_end` never fall from step to step, nor from run to run.
+2. A boundary is closed once, when the watermark has reached it (contract, rule 2).
+3. Boundaries whose window is empty are passed over, so that a long silence costs nothing; the first empty one after
+   a window with rows is kept, for the rows that vanish there are DSTREAM's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.jit import kernel
+from penstock.windows.spec import CountSlide, EveryEvent, Range, Rows, Since, TimeSlide, WindowSpec, first_boundary_after
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+FOREVER = np.int64(1 << 62)
+"""Longer than any window: the extent of windows that rows never leave by time."""
+
+STEPS_AT_ONCE = 8192
+"""How many boundaries one answer may hold; the rest comes with the next call."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One entry per step; when not `complete`, the policy wants to be asked again with the rows that are left."""
+
+    add_upto: Int64s
+    leave_before: Int64s
+    evaluates: Bools
+    window_start: Int64s
+    window_end: Int64s
+    complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.add_upto)
+
+
+@kernel
+def _close_boundaries(
+    times: Int64s, start: int, previous: int, closed: int, watermark: int, slide: int, extent: int, limit: int
+) -> tuple[Int64s, Int64s, int, int, int]:
+    """The boundaries after `closed` and up to the watermark: (boundary, rows before it), and where to go on."""
+    bounds = np.empty(limit, np.int64)
+    upto = np.empty(limit, np.int64)
+    count = 0
+    i = start
+    n = len(times)
+    while count < limit:
+        boundary = closed + slide
+        while i < n and times[i] < boundary:
+            previous = times[i]
+            i += 1
+        if boundary > watermark:
+            break
+        if boundary - extent > previous + slide:
+            # The window is empty here and was at the boundary before: go to the one before the next row's.
+            target = watermark if i >= n else min(times[i], watermark)
+            closed += (target - closed) // slide * slide
+            continue
+        bounds[count] = boundary
+        upto[count] = i
+        count += 1
+        closed = boundary
+    return bounds[:count], upto[:count], i, previous, closed
+
+
+class BoundaryPolicy:
+    """Time slides: an evaluation at each boundary, over RANGE, ROWS or SINCE."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        assert isinstance(spec.slide, TimeSlide)
+        self.slide = spec.slide
+        self.extent = spec.extent
+        self.when_full = spec.when_full
+        self.first_time: int | None = None
+        self.stream_last = 0
+        self.last_time = 0
+        self.closed = 0
+
+    def observe(self, times: Int64s) -> None:
+        """Takes note of all rows of the stream, also of those that WHERE keeps out of the window."""
+        if len(times) == 0:
+            return
+        if self.first_time is None:
+            self.first_time = int(times[0])
+            self.last_time = -int(FOREVER)
+            self.closed = first_boundary_after(self.first_time, self.slide) - self.slide.micros
+        self.stream_last = int(times[-1])
+
+    def steps(self, times: Int64s, first_position: int, watermark: int) -> Steps:
+        """The steps of a run whose first row has the given position in the store."""
+        if self.first_time is None:
+            return _no_steps()
+        extent = self.extent.micros if isinstance(self.extent, Range) else FOREVER
+        bounds, upto, _, last, closed = _close_boundaries(
+            times, 0, self.last_time, self.closed, watermark, self.slide.micros, extent, STEPS_AT_ONCE
+        )
+        self.closed = int(closed)
+        complete = len(bounds) < STEPS_AT_ONCE
+        evaluates = np.ones(len(bounds) + complete, np.bool_)
+        if complete:  # the rows after the last boundary enter without an evaluation
+            self.last_time = int(times[-1]) if len(times) else self.last_time
+            bounds = np.append(bounds, bounds[-1] if len(bounds) else 0)
+            upto = np.append(upto, len(times))
+            evaluates[-1] = False
+        else:
+            self.last_time = int(last)
+        return self._steps(bounds, upto, evaluates, first_position, complete)
+
+    def _steps(self, bounds: Int64s, upto: Int64s, evaluates: Bools, first_position: int, complete: bool) -> Steps:
+        if isinstance(self.extent, Range):
+            leave = bounds - self.extent.micros
+            start = leave
+            if self.when_full:
+                evaluates &= start >= self.first_time
+        elif isinstance(self.extent, Rows):
+            leave = first_position + upto - self.extent.count
+            start = np.zeros(len(bounds), np.int64)
+            if self.when_full:
+                evaluates &= leave >= 0
+        else:
+            assert isinstance(self.extent, Since)
+            leave = np.full(len(bounds), -FOREVER)
+            start = np.full(len(bounds), self.extent.time, np.int64)
+        if complete:  # nothing leaves at the last step, for no boundary was reached
+            leave[-1] = leave[-2] if len(leave) > 1 else -FOREVER
+        return Steps(upto, leave, evaluates, start, bounds, complete)
+
+    def last_boundary(self, drain: bool, last_time: int | None = None) -> int | None:
+        """The watermark at which a bounded run ends: the first boundary after the stream's last row, or, with DRAIN,
+        the first whose window is empty. `last_time` is that row's time where others have seen it."""
+        if self.first_time is None:
+            return None
+        end = first_boundary_after(self.stream_last if last_time is None else last_time, self.slide)
+        if drain and isinstance(self.extent, Range):
+            end = max(end, first_boundary_after(self.last_time + self.extent.micros, self.slide))
+        return end
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "first_time": self.first_time,
+            "stream_last": self.stream_last,
+            "last_time": self.last_time,
+            "closed": self.closed,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.first_time, self.stream_last = snapshot["first_time"], snapshot["stream_last"]
+        self.last_time, self.closed = snapshot["last_time"], snapshot["closed"]
+
+
+class EventPolicy:
+    """Count slides and per-event windows: an evaluation at every m-th row."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        assert isinstance(spec.slide, (CountSlide, EveryEvent))
+        self.every = spec.slide.count if isinstance(spec.slide, CountSlide) else 1
+        self.extent = spec.extent
+        self.when_full = spec.when_full
+        self.first_time: int | None = None
+        self.rows = 0
+
+    def observe(self, times: Int64s) -> None:
+        """Takes note of all rows of the stream, also of those that WHERE keeps out of the window."""
+        if self.first_time is None and len(times):
+            self.first_time = int(times[0])
+
+    def steps(self, times: Int64s, first_position: int, watermark: int) -> Steps:
+        n = len(times)
+        if n == 0:
+            return _no_steps()
+        if self.every == 1:
+            last = np.arange(n)
+            upto = last + 1
+            evaluates = np.ones(n, np.bool_)
+        else:
+            last = np.arange((-self.rows - 1) % self.every, n, self.every)
+            evaluates = np.ones(len(last), np.bool_)
+            upto = last + 1
+            if len(last) == 0 or upto[-1] < n:
+                last = np.append(last, n - 1)
+                upto = np.append(upto, n)
+                evaluates = np.append(evaluates, False)
+        self.rows += n
+        end = times[last]
+        if isinstance(self.extent, Range):
+            # (e.t - r, e.t] in whole microseconds; [NOW] is the range of one microsecond.
+            leave = end - (self.extent.micros - 1)
+            start = end - self.extent.micros if self.extent.micros > 1 else end
+            if self.when_full:
+                evaluates &= start >= self.first_time
+        else:
+            assert isinstance(self.extent, Rows)
+            leave = first_position + upto - self.extent.count
+            start = np.zeros(len(upto), np.int64)
+            if self.when_full:
+                evaluates &= leave >= 0
+        return Steps(upto, leave, evaluates, start, end)
+
+    def last_boundary(self, drain: bool, last_time: int | None = None) -> int | None:
+        return None
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"first_time": self.first_time, "rows": self.rows}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.first_time, self.rows = snapshot["first_time"], snapshot["rows"]
+
+
+Policy = BoundaryPolicy | EventPolicy
+
+
+def policy_for(spec: WindowSpec) -> Policy:
+    return BoundaryPolicy(spec) if isinstance(spec.slide, TimeSlide) else EventPolicy(spec)
+
+
+def _no_steps() -> Steps:
+    none = np.empty(0, np.int64)
+    return Steps(none, none, np.empty(0, np.bool_), none, none)
