@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, plain
+from penstock.aggregates.rounding import U0, U1
 from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
 from penstock.jit import kernel
 
@@ -78,18 +79,23 @@ def _play(
     emit_slots: Slots,
     out: Int64s,
 ) -> None:
-    entered = left = emitted = 0
-    for step in range(len(add_upto)):
-        for row in range(entered, add_upto[step]):
-            slot = add_slots[row]
-            if slot >= 0 and (not add_masked or add_valid[row]):
-                counts[slot] += 1
-        entered = add_upto[step]
-        for row in range(left, remove_upto[step]):
-            slot = remove_slots[row]
-            if slot >= 0 and (not remove_masked or remove_valid[row]):
-                counts[slot] -= 1
-        left = remove_upto[step]
-        for index in range(emitted, emit_upto[step]):
-            out[index] = counts[emit_slots[index]]
-        emitted = emit_upto[step]
+    step = entered = left = emitted = U0
+    steps = np.uint64(len(add_upto))
+    while step < steps:
+        stop = np.uint64(add_upto[step])
+        while entered < stop:
+            slot = add_slots[entered]
+            if slot >= 0 and (not add_masked or add_valid[entered]):
+                counts[np.uint64(slot)] += 1
+            entered += U1
+        stop = np.uint64(remove_upto[step])
+        while left < stop:
+            slot = remove_slots[left]
+            if slot >= 0 and (not remove_masked or remove_valid[left]):
+                counts[np.uint64(slot)] -= 1
+            left += U1
+        stop = np.uint64(emit_upto[step])
+        while emitted < stop:
+            out[emitted] = counts[np.uint64(emit_slots[emitted])]
+            emitted += U1
+        step += U1

@@ -27,7 +27,7 @@ from penstock.aggregates import exact_moments as layout
 from penstock.aggregates.columns import ALL_VALID, FLOAT64, INT32, NO_FLOATS, column, plain
 from penstock.aggregates.exact_moments import Floats, play_moments
 from penstock.aggregates.exact_product import PRODUCT_WORDS, SCRATCH_WORDS, SUM_WORDS
-from penstock.aggregates.exact_sum import choose_base
+from penstock.aggregates.exact_sum import LEAST_BASE, choose_base
 from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot, Want
 from penstock.aggregates.wide import Words
 from penstock.aggregates.wide_products import Sums, WideProducts, exact_covariance
@@ -112,8 +112,8 @@ class _SecondOrder(AggregateState):
             stop = play_moments(
                 self._words,
                 self._width,
-                self._x_base or 1,
-                self._y_base or 1,
+                self._x_base or LEAST_BASE,
+                self._y_base or LEAST_BASE,
                 add_slots,
                 add_x,
                 add_y,
@@ -163,7 +163,7 @@ class _SecondOrder(AggregateState):
 
     def _sums(self, slot: int) -> Sums:
         """All sums of a slot, narrow and wide together, in the units of `wide_products`."""
-        x_shift, y_shift = (self._x_base or 1) - 1, (self._y_base or 1) - 1
+        x_shift, y_shift = (self._x_base or LEAST_BASE) - 1, (self._y_base or LEAST_BASE) - 1
         narrow = [
             self._integer(slot, at, words) << shift
             for at, words, shift in (

@@ -23,34 +23,42 @@ _JUST_UNDER_HALF = np.uint64(0x3FF)
 _IMPLICIT = np.uint64(1 << 52)
 _FRACTION_BITS = np.uint64(52)
 _INFINITY = np.uint64(0x7FF << 52)
-_SIGN = np.uint64(1 << 63)
+_NEVER_INFINITE = np.uint64(2045)
 
 EXPONENT_BIAS = 1075
 """The biased exponent e of a double scales its 53-bit integer mantissa by 2**(e - 1075)."""
+
+
+LEAST_EXPONENT, GREATEST_EXPONENT = 62 - 1022, 1024 - 63 - 128
 
 
 @kernel
 def nearest_double(leading: np.uint64, rest: bool, exponent: int, negative: bool) -> float:
     """±(leading + something in (0, 1) if `rest`) · 2**exponent, correctly rounded; `leading` ≥ 2**63."""
     biased = exponent + 11 + EXPONENT_BIAS
+    sign = np.uint64(negative) << U63
     leading |= np.uint64(rest)
-    if biased <= 0:
+    if np.uint64(biased - 1) < _NEVER_INFINITE:
+        bits = (np.uint64(biased) << _FRACTION_BITS) + _round_off(leading) - _IMPLICIT
+    elif biased > 0:
+        bits = _INFINITY
+        if biased == 2046:
+            bits = min(bits, (np.uint64(biased) << _FRACTION_BITS) + _round_off(leading) - _IMPLICIT)
+    else:
         shift = np.uint64(1 - biased)
         if shift > U63:
-            leading = U1
+            bits = U0
         else:
             lost = (leading & ((U1 << shift) - U1)) != U0
-            leading = (leading >> shift) | np.uint64(lost)
-        biased = 0
-    mantissa = leading >> _DROPPED
-    mantissa += ((leading & _DROPPED_MASK) + _JUST_UNDER_HALF + (mantissa & U1)) >> _DROPPED
-    if biased > 0:
-        bits = (np.uint64(biased) << _FRACTION_BITS) + (mantissa - _IMPLICIT)
-        if biased >= 2047 or bits > _INFINITY:
-            bits = _INFINITY
-    else:
-        bits = mantissa
-    return np.uint64(bits | (np.uint64(negative) << U63)).view(np.float64)
+            bits = _round_off((leading >> shift) | np.uint64(lost))
+    return np.uint64(bits | sign).view(np.float64)
+
+
+@kernel
+def _round_off(word: np.uint64) -> np.uint64:
+    """Drops the last 11 bits, rounding half to even."""
+    kept = word >> _DROPPED
+    return kept + (((word & _DROPPED_MASK) + _JUST_UNDER_HALF + (kept & U1)) >> _DROPPED)
 
 
 @kernel
@@ -64,26 +72,25 @@ def normalise(leading: np.uint64, following: np.uint64) -> tuple[np.uint64, np.u
 def round_three_words(high: np.uint64, middle: np.uint64, low: np.uint64, exponent: int) -> float:
     """The two's complement integer of three words times 2**exponent, correctly rounded. Zero is +0.0.
 
+    For exponents in LEAST_EXPONENT .. GREATEST_EXPONENT, where neither the scale nor the result leaves the normal
+    range. The leading 62 bits or more, as a signed word whose last bit is set if anything not zero follows, are
+    rounded by the processor's own conversion: that last bit lies far below the place of rounding.
+
     >>> round_three_words(np.uint64(0), np.uint64(0), np.uint64(3), -1)
     1.5
     """
-    negative = high >= _SIGN
-    flip = U0 - np.uint64(negative)
-    low = (low ^ flip) - flip
-    borrow = np.uint64(negative and low == U0)
-    middle = (middle ^ flip) + borrow
-    high = (high ^ flip) + (borrow & np.uint64(middle == U0))
-    rest = False
-    if high != U0:
-        rest = low != U0
+    if high != np.uint64(np.int64(middle) >> 63):
+        leading, following, last = high, middle, low
         exponent += 128
-        leading, following = high, middle
-    elif middle != U0:
+    elif middle != np.uint64(np.int64(low) >> 63):
+        leading, following, last = middle, low, U0
         exponent += 64
-        leading, following = middle, low
-    elif low != U0:
-        leading, following = low, U0
     else:
-        return 0.0
-    leading, shift = normalise(leading, following)
-    return nearest_double(leading, rest or (following << shift) != U0, exponent - np.int64(shift), negative)
+        leading, following, last = low, U0, U0
+    # The places that only repeat the sign are shifted out.
+    repeated = (leading ^ np.uint64(np.int64(leading) >> 63)) | U1
+    shift = leading_zeros(repeated) - U1
+    word = (leading << shift) | ((following >> U1) >> (U63 - shift))
+    word |= np.uint64(((following << shift) | last) != U0)
+    scale = np.uint64(exponent - np.int64(shift) + 1023) << _FRACTION_BITS
+    return np.float64(np.int64(word)) * np.uint64(scale).view(np.float64)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from penstock.aggregates.columns import FLOAT64, INT32, INT64, NO_FLOATS, NO_INTEGERS, column, plain
-from penstock.aggregates.exact_sum import FAILURES, NO_ROOM, NULLS, choose_base, play_floats, play_integers
+from penstock.aggregates.exact_sum import FAILURES, LEAST_BASE, NO_ROOM, NULLS, choose_base, play_floats, play_integers
 from penstock.aggregates.state import AggregateState, Bools, Emitted, Rows, Schedule, Slots, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
 
@@ -106,7 +106,7 @@ class SumState(AggregateState):
         while stopped:
             found = play_floats(
                 self._words,
-                self._base or 1,
+                self._base or LEAST_BASE,
                 self._wide.table,
                 self._wide.row_of,
                 self._wide.links,
