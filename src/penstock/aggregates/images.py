@@ -3,6 +3,8 @@
 The *image* of a value keeps all of it (integers widened, doubles bit for bit, floats widened to double first); its
 *key* orders as the language orders the values: NaN is greatest, -0.0 equals 0.0. Used by the selective and the
 holistic states.
+
+Kernels see contiguous, writable arrays only, so that numba compiles one variant: `images` copies what is not.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ def images(values: Values) -> Int64s:
     array([-1,  7])
     """
     dtype = values.dtype
+    if not values.flags.carray:
+        values = np.array(values)
     if dtype is _DOUBLE:
         return values.view(_INT64)
     if dtype is _INT64:
@@ -63,6 +67,16 @@ def ordering_key(image: Word, floating: bool) -> Word:
 
 
 @tight
+def total_key(image: Word, floating: bool) -> Word:
+    """A finer key that tells -0.0 from 0.0 (and puts it before), so that `image_of_key` gives every value back."""
+    if not floating:
+        return image
+    if image & _GREATEST > _INFINITY:
+        return _GREATEST
+    return image if image >= 0 else image ^ _GREATEST
+
+
+@tight
 def image_of_key(key: Word, floating: bool) -> Word:
-    """An image whose key this is: the canonical NaN for NaN, 0.0 for either zero."""
+    """The image of a total key; all NaN are one."""
     return key ^ _GREATEST if floating and key < 0 else key

@@ -19,16 +19,15 @@ from collections.abc import Callable
 import numpy as np
 
 from penstock.aggregates import deques
+from penstock.aggregates.columns import ALL_VALID, BOOL, NO_INTEGERS, plain
 from penstock.aggregates.deque_paging import DequePager
 from penstock.aggregates.images import from_images, images
-from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.state import AggregateState, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
 from penstock.errors import BudgetError, PenstockError
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType
 
-_ALL_VALID: Bools = np.zeros(0, dtype=np.bool_)
-_NO_RANKS: Int64s = np.zeros(0, dtype=np.int64)
 _FIRST_CHUNKS = 32
 
 
@@ -78,9 +77,9 @@ class SelectiveState(AggregateState):
         payload, key = added.arguments[0], added.arguments[-1]
         payloads = images(payload.values)
         keys = payloads if key is payload else images(key.values)
-        payloads_valid = _ALL_VALID if payload.valid is None else payload.valid
-        keys_valid = _ALL_VALID if key.valid is None or not self._keyed else key.valid
-        ranks = _NO_RANKS if self._ranks is None or self._rule != deques.BY_RANK else self._ranks()
+        payloads_valid = ALL_VALID if payload.valid is None else plain(payload.valid, BOOL)
+        keys_valid = ALL_VALID if key.valid is None or not self._keyed else plain(key.valid, BOOL)
+        ranks = NO_INTEGERS if self._ranks is None or self._rule != deques.BY_RANK else self._ranks()
         emits = len(schedule.emit_slots)
         out = np.empty(emits, np.int64)
         out_valid = np.empty(emits, np.bool_)
