@@ -27,9 +27,25 @@ GOLDEN = Path(__file__).parent / "golden"
 LAST_DIGIT = {"exp", "ln", "log10", "log2", "pow", "sin", "cos", "tan", "atan", "atan2"}
 """Java's StrictMath and the C library may differ in the last place; so may two C libraries."""
 
-DIFFERENT_VALUES: dict[tuple[str, tuple[Any, ...]], str] = {}
+DIFFERENT_VALUES: dict[tuple[str, tuple[Any, ...]], str] = {
+    ("date_add", (19_782, 2**31 - 1)): "Spark wraps around; an overflow is a failure here",
+    ("date_add", (2_932_896, 2**31 - 1)): "Spark wraps around; an overflow is a failure here",
+    ("substring", ("abc", -(2**31))): "Spark's end of the text overflows and cuts the last character",
+    ("substring", ("日本語テスト", -(2**31))): "Spark's end of the text overflows and cuts the last character",
+    ("substring", ("😀x", -(2**31))): "Spark's end of the text overflows and cuts the last character",
+    ("cast:STRING", (2147483648.0,)): "Java before 19 does not print the shortest digits",
+    ("cast:STRING", (9.223372036854775e18,)): "Java before 19 does not print the shortest digits",
+}
 
-DIFFERENT_TYPES: dict[str, str] = {}
+NUMBERS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE"}
+REFUSED_HERE: dict[tuple[str, frozenset[str]], str] = {
+    ("to_date", frozenset({"BOOLEAN", *NUMBERS})): "Spark plans it and then fails on every row",
+    (
+        "add",
+        frozenset({"NULL"}),
+    ): "an untyped NULL beside a DATE or TIMESTAMP is more likely a mistake than an interval",
+    ("subtract", frozenset({"NULL", "STRING", "DATE", "TIMESTAMP"})): "there are no columns of INTERVAL",
+}
 
 
 def decoded(type_: SqlType, value: Any) -> Any:
@@ -145,13 +161,17 @@ def test_every_function_has_golden_rows_and_a_meaning() -> None:
 
 
 def test_types_are_those_of_spark() -> None:
-    found = []
+    found, used = [], set()
     with (GOLDEN / "types.jsonl").open(encoding="utf-8") as lines:
         for line in lines:
             group = json.loads(line)
             args = tuple(Column(f"c{i}", SqlType(t)) for i, t in enumerate(group["types"]))
             expression = call_of(group["function"], args)
             ours = None if expression is None else expression.type.value
-            if ours != group["type"] and group["function"] not in DIFFERENT_TYPES:
+            excuse = [(f, t) for f, t in REFUSED_HERE if f == group["function"] and t.intersection(group["types"])]
+            if ours is None and group["type"] is not None and excuse:
+                used.update(excuse)
+            elif ours != group["type"]:
                 found.append(f"{group['function']}{group['types']}: {ours}, Spark {group['type']}")
     assert not found, f"{len(found)} differences\n" + "\n".join(found[:60])
+    assert used == set(REFUSED_HERE)

@@ -144,19 +144,18 @@ def _modulo(call: Call, site: Site) -> Operation:
     return run
 
 
-def _to_long(values: Array) -> Array:
-    """Java's (long) of a double: NaN is 0, what does not fit is the nearest limit."""
-    inside = np.where((values >= 2.0**63) | (values < -(2.0**63)) | np.isnan(values), 0.0, values).astype(np.int64)
-    inside[values >= 2.0**63] = _LONG_MAX
-    inside[values < -(2.0**63)] = _LONG_MIN
-    return inside
-
-
 def _whole(call: Call, site: Site) -> Operation:
+    """NaN is 0, as Java's (long) has it; what does not fit fails."""
     if call.args[0].type.is_integer:
         return strict(lambda values: values)
     direction = np.ceil if call.function == "ceil" else np.floor
-    return strict(lambda values: _to_long(direction(values)))
+
+    def kernel(values: Array) -> tuple[Array, Mask]:
+        whole = direction(values)
+        failed = (whole >= 2.0**63) | (whole < -(2.0**63))
+        return np.where(failed | np.isnan(whole), 0.0, whole).astype(np.int64), failed
+
+    return checked(kernel, site(_OVERFLOW))
 
 
 def _round(call: Call, site: Site) -> Operation:
@@ -176,7 +175,7 @@ def _round(call: Call, site: Site) -> Operation:
     least, most = limits.min, limits.max
 
     def exact(value: int) -> int:
-        rounded = (abs(value) + step // 2) // step * step
+        rounded: int = (abs(value) + step // 2) // step * step
         return rounded if value >= 0 else -rounded
 
     def kernel(values: Array, *_: Array) -> tuple[Array, Mask]:
@@ -223,9 +222,20 @@ def _sign(values: Array) -> Array:
 
 
 def _power(base: Array, exponent: Array) -> Array:
-    """Java's pow differs from C's: NaN wins over a base of 1, and 1 to an infinite power is NaN."""
+    """Java's pow differs from C's: NaN wins over a base of 1, and 1 to an infinite power is NaN.
+
+    The exponent is spread over the rows because numpy computes with a constant 2, 0.5 or -1 by other means, whose last
+    digit may differ, and only in batches of more than one row.
+    """
+    if len(exponent) == 1 < len(base):
+        exponent = np.full(len(base), exponent[0])
     undefined = np.isnan(exponent) | ((np.abs(base) == 1) & np.isinf(exponent))
     return np.where(undefined, np.nan, np.power(base, exponent))
+
+
+def _angle(ordinate: Array, abscissa: Array) -> Array:
+    """-0.0 counts as 0.0."""
+    return np.arctan2(ordinate + 0.0, abscissa + 0.0)
 
 
 def _logarithm(kernel: Callable[[Array], Array]) -> Callable[[Call, Site], Operation]:
@@ -283,7 +293,7 @@ ARITHMETIC: dict[str, Callable[[Call, Site], Operation]] = {
     "cos": _plain(np.cos),
     "tan": _plain(np.tan),
     "atan": _plain(np.arctan),
-    "atan2": _plain(np.arctan2),
+    "atan2": _plain(_angle),
     "degrees": _plain(np.degrees),
     "radians": _plain(np.radians),
     "is_nan": _is_nan,

@@ -151,21 +151,27 @@ def _arithmetic(args: Types) -> Types | None:
 def _additive(args: Types) -> Types | None:
     if args[1] is INTERVAL and args[0] in (DATE, TIMESTAMP, NULL):
         return (TIMESTAMP, INTERVAL)
+    if args[0] is DATE and args[1] in (TINYINT, SMALLINT, INT):
+        return (DATE, INT)
     return _arithmetic(args)
 
 
 def _plus(args: Types) -> Types | None:
     if args[0] is INTERVAL and args[1] in (DATE, TIMESTAMP, NULL):
         return (INTERVAL, TIMESTAMP)
+    if args[1] is DATE and args[0] in (TINYINT, SMALLINT, INT):
+        return (INT, DATE)
     return _additive(args)
 
 
 def _moment_or_first(args: Types) -> SqlType:
-    return TIMESTAMP if TIMESTAMP in args else args[0]
+    return next((moment for moment in (TIMESTAMP, DATE) if moment in args), args[0])
 
 
 def _quotient(args: Types) -> Types | None:
-    return None if _arithmetic(args) is None else (DOUBLE, DOUBLE)
+    """Integers are divided as they are, so that text beside one must be one: '1.5' / 2 fails as in Spark."""
+    met = _arithmetic(args)
+    return met if met is None or met[0].is_integer else (DOUBLE, DOUBLE)
 
 
 def _integral(args: Types) -> Types | None:
@@ -297,8 +303,8 @@ def _compare(name: str, description: str) -> Function:
 
 _LIST: tuple[Function, ...] = (
     # operators
-    Function("add", 2, 2, _plus, _moment_or_first, "x + y; TIMESTAMP + INTERVAL"),
-    Function("subtract", 2, 2, _additive, _moment_or_first, "x - y; TIMESTAMP - INTERVAL"),
+    Function("add", 2, 2, _plus, _moment_or_first, "x + y; TIMESTAMP + INTERVAL, DATE + days"),
+    Function("subtract", 2, 2, _additive, _moment_or_first, "x - y; TIMESTAMP - INTERVAL, DATE - days"),
     Function("multiply", 2, 2, _arithmetic, _first, "x * y"),
     Function("divide", 2, 2, _quotient, _gives(DOUBLE), "x / y, always DOUBLE"),
     Function("div", 2, 2, _integral_quotient, _gives(BIGINT), "x DIV y: integral, truncated toward zero"),

@@ -16,13 +16,17 @@ _BLANKS = "".join(map(chr, (*range(0x21), 0x7F)))
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?\Z")
-_SPECIAL = {"inf": np.inf, "infinity": np.inf, "nan": np.nan}
+_SPECIAL = {
+    "nan": np.nan,
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), np.inf),
+    **dict.fromkeys(("-inf", "-infinity"), -np.inf),
+}
 _TRUE = {"t", "true", "y", "yes", "1"}
 _FALSE = {"f", "false", "n", "no", "0"}
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?\Z", re.DOTALL)
 _TIMESTAMP = re.compile(
-    r"(?:([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?)?"
-    r"(?:(?:(?<=[0-9])[ T]|^T?)([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?"
+    r"([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?"
+    r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?)?"
     r" ?(Z|UTC|GMT|UT|(?:UTC|GMT|UT)?[+-][0-9]{1,2}(?::?[0-9]{1,2})?)?\Z"
 )
 _ZONE = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2}):?([0-9]{1,2})?\Z")
@@ -40,9 +44,7 @@ def read_double(written: str) -> float | None:
     trimmed = written.strip(_BLANKS)
     if _NUMBER.match(trimmed):
         return float(trimmed.rstrip("dDfF"))
-    sign = -1.0 if trimmed.startswith("-") else 1.0
-    special = _SPECIAL.get(trimmed.lower().removeprefix("-" if sign < 0 else "+"))
-    return None if special is None else sign * special
+    return _SPECIAL.get(trimmed.lower())
 
 
 def read_boolean(written: str) -> bool | None:
@@ -84,7 +86,7 @@ def read_timestamp(written: str) -> int | None:
     if match is None:
         return None
     sign, year, month, day, hour, minute, second, fraction, zone = match.groups()
-    if year is None or (hour is not None and day is None) or (zone is not None and hour is None):
+    if (hour is not None and day is None) or (zone is not None and hour is None):
         return None
     days = _days(sign, year, month, day)
     offset = _offset(zone)
@@ -109,11 +111,12 @@ def _offset(zone: str | None) -> int | None:
     return -total if sign == "-" else total
 
 
-def write_float(value: float | np.float32) -> str:
-    """As Java prints it: shortest digits that read back, a point always, an exponent outside [0.001, 10 million).
+def write_float(value: float) -> str:
+    """As Java 19 and later print it: shortest digits that read back, but two if one would do, the nearest to the
+    value; a point always; an exponent outside [0.001, 10 million).
 
-    >>> write_float(1e7), write_float(0.001), write_float(-0.0), write_float(1.5e-9)
-    ('1.0E7', '0.001', '-0.0', '1.5E-9')
+    >>> write_float(1e7), write_float(0.001), write_float(-0.0), write_float(5e-324)
+    ('1.0E7', '0.001', '-0.0', '4.9E-324')
     """
     if value != value:
         return "NaN"
@@ -122,6 +125,8 @@ def write_float(value: float | np.float32) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return np.format_float_positional(value, trim="0")
     mantissa, exponent = np.format_float_scientific(value, trim="0").split("e")
+    if mantissa.endswith(".0"):
+        mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}E{int(exponent)}"
 
 

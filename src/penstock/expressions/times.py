@@ -13,7 +13,7 @@ import numpy as np
 from penstock.errors import QueryError
 from penstock.expressions.functions import DATE_TRUNC_UNITS
 from penstock.expressions.tree import Call, Literal
-from penstock.expressions.vector import Array, Mask, Operation, Site, Vector, checked, strict
+from penstock.expressions.vector import Array, Mask, Operation, Site, Vector, both, checked, strict
 
 Builder = Callable[[Call, Site], Operation]
 
@@ -59,11 +59,13 @@ def _day_of_year(days: Array) -> Array:
 
 
 def _day_of_week(days: Array) -> Array:
-    return np.add((days + 4) % 7, 1)
+    days = (days + 4) % 7 + 1
+    return days
 
 
 def _monday(days: Array) -> Array:
-    return np.subtract(days, (days + 3) % 7)
+    days = days - (days + 3) % 7
+    return days
 
 
 def _week(days: Array) -> Array:
@@ -120,21 +122,15 @@ def _scaled(factor: int) -> Builder:
 
 
 def _timestamp_seconds(call: Call, site: Site) -> Operation:
-    """Fractional seconds are cut to microseconds; NaN and infinities are NULL."""
+    """Fractional seconds are cut to microseconds; NaN and infinities are NULL, what does not fit is a limit."""
     if call.args[0].type.is_integer:
         return _scaled(SECOND)(call, site)
-    overflow = site(_TIMES_OVERFLOW)
-
-    def kernel(seconds: Array) -> tuple[Array, Mask]:
-        micros = seconds * SECOND
-        outside = ~(np.abs(micros) < 2.0**63)
-        return np.where(outside, 0, micros).astype(np.int64), outside
-
-    finite = checked(kernel, overflow)
 
     def run(arg: Vector) -> Vector:
-        known = np.isfinite(arg.values)
-        return finite(Vector(arg.values, known if arg.valid is None else known & arg.valid, arg.errors))
+        micros = arg.values * SECOND
+        inside = np.where(np.abs(micros) < 2.0**63, micros, 0.0).astype(np.int64)
+        inside = np.where(micros >= 2.0**63, 2**63 - 1, np.where(micros <= -(2.0**63), -(2**63), inside))
+        return Vector(inside, both(arg.valid, np.isfinite(arg.values)), arg.errors)
 
     return run
 
