@@ -6,7 +6,8 @@ block, each an Arrow IPC stream, so that only the piece at its front is ever rea
 Invariants:
 1. Within a run, times never fall. Runs are taken in the order they were added, so a stable merge of what `take_upto`
    returns keeps the order of arrival among equal times.
-2. The account holds the bytes of all runs in memory. When the budget is full, the run needed last is spilled.
+2. The account holds the bytes of all runs and pieces in memory. When the budget is full, pieces that were read are
+   given up first, then the run needed last is spilled.
 """
 
 from __future__ import annotations
@@ -46,11 +47,8 @@ class MemoryRun:
     def __init__(self, batch: pa.RecordBatch, time_column: str) -> None:
         self.batch = batch
         self.nbytes = int(batch.nbytes)  # rows that were taken still share the run's buffers
-        self._time_column = time_column
-
-    @property
-    def first_time(self) -> int:
-        return int(times_of(self.batch, self._time_column)[0])
+        self._times = times_of(batch, time_column)
+        self.first_time = int(self._times[0])
 
     @property
     def rows(self) -> int:
@@ -58,20 +56,25 @@ class MemoryRun:
 
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
         """The rows with times up to `time`, which leave the run."""
-        count = int(np.searchsorted(times_of(self.batch, self._time_column), time, side="right"))
+        count = int(np.searchsorted(self._times, time, side="right"))
+        if count == 0:
+            return []
         taken = self.batch.slice(0, count)
-        self.batch = self.batch.slice(count)
-        return [taken] if count else []
+        self.batch, self._times = self.batch.slice(count), self._times[count:]
+        if len(self._times):
+            self.first_time = int(self._times[0])
+        return [taken]
 
 
 class SpilledRun:
-    """A run on a device. `skip` rows of its first piece are gone already."""
+    """A run on a device. `skip` rows of its first piece are gone already; if they are, the piece stays in memory."""
 
     def __init__(self, pieces: deque[Piece], skip: int, first_time: int, device: BlockDevice, time_column: str) -> None:
         self._pieces = pieces
         self._skip = skip
         self._device = device
         self._time_column = time_column
+        self._front: pa.RecordBatch | None = None
         self.first_time = first_time
         self.metrics = StoreMetrics()
 
@@ -100,15 +103,26 @@ class SpilledRun:
     def nbytes(self) -> int:
         return sum(piece.nbytes for piece in self._pieces)
 
+    @property
+    def front_bytes(self) -> int:
+        """Memory that the first piece takes, if it is there."""
+        return self._pieces[0].nbytes if self._front is not None else 0
+
+    def drop_front(self) -> None:
+        """Frees that memory; the piece is read again when it is needed."""
+        self._front = None
+
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
         """The rows with times up to `time`, which leave the run."""
         taken: list[pa.RecordBatch] = []
         freed: list[int] = []
         pieces, skip, first_time = self._pieces.copy(), self._skip, self.first_time
+        batch = self._front
         while pieces and first_time <= time:
-            batch = _deserialize(self._device.read(pieces[0].address))
-            self.metrics.blocks_read += 1
-            self.metrics.bytes_read += pieces[0].nbytes
+            if batch is None:
+                batch = _deserialize(self._device.read(pieces[0].address))
+                self.metrics.blocks_read += 1
+                self.metrics.bytes_read += pieces[0].nbytes
             times = times_of(batch, self._time_column)
             upto = int(np.searchsorted(times, time, side="right"))
             if upto > skip:
@@ -117,10 +131,10 @@ class SpilledRun:
                 skip, first_time = upto, int(times[upto])
                 break
             freed.append(pieces.popleft().address)
-            skip = 0
+            skip, batch = 0, None
             if pieces:
                 first_time = pieces[0].first_time
-        self._pieces, self._skip, self.first_time = pieces, skip, first_time
+        self._pieces, self._skip, self.first_time, self._front = pieces, skip, first_time, batch
         for address in freed:
             self._device.free(address)
         return taken
@@ -188,7 +202,7 @@ class RunStore:
             if not run.rows and isinstance(run, SpilledRun):
                 self._past.add(run.metrics)
         self._runs = [run for run in self._runs if run.rows]
-        self._account.resize(self._in_memory())
+        self._fit()
         return taken
 
     def snapshot(self) -> dict[str, Any]:
@@ -214,14 +228,19 @@ class RunStore:
         self._account.close()
 
     def _in_memory(self) -> int:
-        return sum(run.nbytes for run in self._runs if isinstance(run, MemoryRun))
+        return sum(run.nbytes if isinstance(run, MemoryRun) else run.front_bytes for run in self._runs)
 
     def _fit(self) -> None:
-        """Spills runs, the one needed last first, until the others are within the budget."""
+        """Gives up what can be read again, then spills runs, the one needed last first, until the budget is kept."""
         while True:
             try:
                 return self._account.resize(self._in_memory())
             except BudgetError:
+                fronts = [run for run in self._runs if isinstance(run, SpilledRun) and run.front_bytes]
+                for spilled in fronts:
+                    spilled.drop_front()
+                if fronts:
+                    continue
                 candidates = [(run.first_time, i) for i, run in enumerate(self._runs) if isinstance(run, MemoryRun)]
                 _, index = max(candidates)
                 victim = self._runs[index]
