@@ -6,9 +6,18 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.expressions.tree import Column
+from penstock.lang.query import StreamDef
 from penstock.spark.packing import Packer, decode
+from penstock.types import Field, Schema, SqlType
 
-SCHEMA = pa.schema([("t", pa.timestamp("us", tz="UTC")), ("k", pa.string()), ("v", pa.float64())])
+STREAM = StreamDef(
+    "s",
+    Schema((Field("t", SqlType.TIMESTAMP), Field("k", SqlType.STRING), Field("v", SqlType.DOUBLE))),
+    event_time="t",
+)
+SCHEMA = STREAM.schema.arrow
+KEY = Column("k", SqlType.STRING)
 LABELS = (12, 6, 2)
 
 events = st.fixed_dictionaries(
@@ -20,10 +29,6 @@ events = st.fixed_dictionaries(
 )
 
 
-def packer(time_unit: int = 1, schema: pa.Schema = SCHEMA, labels: tuple[int, ...] = LABELS) -> Packer:
-    return Packer(schema, "t", time_unit, lambda batch: [batch.column("k")], labels)
-
-
 def micros(batch: pa.RecordBatch) -> list[int | None]:
     return batch.column("t").cast(pa.int64()).to_pylist()
 
@@ -31,13 +36,16 @@ def micros(batch: pa.RecordBatch) -> list[int | None]:
 @given(st.lists(st.lists(events, max_size=8), max_size=5))
 def test_round_trip(batches: list[list[dict[str, object]]]) -> None:
     inputs = [pa.RecordBatch.from_pylist(rows, SCHEMA) for rows in batches]
-    packed = [row for batch in packer().pack(iter(inputs)) for row in batch.to_pylist()]
+    packed = [row for batch in Packer(STREAM, (KEY,), LABELS).pack(iter(inputs)) for row in batch.to_pylist()]
     bucket_of_key: dict[object, int] = {}
     seen = []
     for row in (r for r in packed if r["events"] is not None):
         batch = decode(row["events"], SCHEMA)
         times = [t for t in micros(batch) if t is not None]
         assert (row["t_min"], row["t_max"]) == ((min(times), max(times)) if times else (None, None))
+        if not times:
+            seen += batch.to_pylist()
+            continue
         for event in batch.to_pylist():
             assert bucket_of_key.setdefault(event["k"], row["bucket"]) == row["bucket"]
             seen.append(event)
@@ -50,21 +58,27 @@ def test_round_trip(batches: list[list[dict[str, object]]]) -> None:
 
 def test_order_of_arrival_is_kept_within_a_bucket() -> None:
     rows = [{"t": 5, "k": "a", "v": float(i)} for i in range(100)]
-    (events_batch, _clock) = packer().pack(iter([pa.RecordBatch.from_pylist(rows, SCHEMA)]))
+    (events_batch, _clock) = Packer(STREAM, (KEY,), LABELS).pack(iter([pa.RecordBatch.from_pylist(rows, SCHEMA)]))
     (row,) = events_batch.to_pylist()
     assert decode(row["events"], SCHEMA).column("v").to_pylist() == [float(i) for i in range(100)]
 
 
-def test_times_of_integer_columns_are_in_microseconds() -> None:
-    schema = pa.schema([("t", pa.int64()), ("k", pa.string())])
-    batch = pa.record_batch([pa.array([3, 1]), pa.array(["a", "a"])], schema=schema)
-    (events_batch, clock) = packer(1000, schema, (7,)).pack(iter([batch]))
-    assert events_batch.to_pylist()[0]["t_min"] == 1000
-    assert clock.to_pylist() == [{"bucket": 7, "t_min": 1000, "t_max": 3000, "events": None}]
+def test_times_of_integer_columns_are_in_microseconds_and_bad_ones_move_no_clock() -> None:
+    schema = Schema((Field("t", SqlType.BIGINT), Field("k", SqlType.STRING, nullable=False)))
+    stream = StreamDef("s", schema, event_time="t", time_unit=1000)
+    rows = [(3, "a"), (1, "a"), (2**62, "out of range"), (None, "no time"), (9, None)]
+    batch = pa.RecordBatch.from_pylist(
+        [{"t": t, "k": k} for t, k in rows], pa.schema([("t", pa.int64()), ("k", pa.string())])
+    )
+    fit, unfit, clock = (packed.to_pylist() for packed in Packer(stream, (KEY,), (7,)).pack(iter([batch])))
+    assert (fit[0]["t_min"], fit[0]["t_max"]) == (1000, 3000)
+    assert unfit[0]["t_min"] is None
+    assert decode(unfit[0]["events"], batch.schema).num_rows == 3
+    assert clock == [{"bucket": 7, "t_min": 1000, "t_max": 3000, "events": None}]
 
 
 def test_columns_are_pruned_and_brought_to_the_declared_types() -> None:
     wide = pa.table({"x": [1], "k": pa.array(["a"], pa.large_string()), "t": [5], "v": [1.5]})
     wide = wide.set_column(2, "t", wide.column("t").cast(pa.timestamp("us", tz="UTC")))
-    (events_batch, _clock) = packer().pack(iter(wide.to_batches()))
+    (events_batch, _clock) = Packer(STREAM, (KEY,), LABELS).pack(iter(wide.to_batches()))
     assert decode(events_batch.to_pylist()[0]["events"], SCHEMA).schema == SCHEMA

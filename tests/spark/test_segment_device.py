@@ -16,7 +16,7 @@ from penstock.spark.segment_device import SegmentDevice
 
 
 def device(directory: Path, retain: int = 2) -> SegmentDevice:
-    return SegmentDevice(str(directory), 5, block_bytes=200, retain=retain)
+    return SegmentDevice(str(directory), block_bytes=200, retain=retain)
 
 
 def files(directory: Path) -> list[Path]:
@@ -115,11 +115,11 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path, damage: str) -> 
 
 def test_a_place_that_is_no_file_system_is_refused() -> None:
     with pytest.raises(StorageError, match="nowhere"):
-        SegmentDevice("nowhere://x", 0)
+        SegmentDevice("nowhere://x")
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
     with pytest.raises(StorageError, match="cannot be written"):
-        SegmentDevice(str(blocked), 0).write(b"x")
+        SegmentDevice(str(blocked)).write(b"x")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.spark.packing import END_OF_TIME, PACKED_DDL, Packer, clock_rows, decode
@@ -34,11 +34,13 @@ def run_in_buckets(
 ) -> DataFrame:
     """The results of `recipe` over `events` as an ordinary DataFrame, streaming if `events` is."""
     packed = events.mapInArrow(lambda batches: packer.pack(batches), PACKED_DDL)
-    if end_directory is not None:
-        packed = packed.unionByName(_end_rows(events.sparkSession, end_directory, packer.labels))
+    end = _end_of(events, end_directory)
+    if end is not None:
+        packed = packed.unionByName(_end_rows(end, packer.labels))
     output = packed.groupBy("bucket").transformWithState(BucketProcessor(recipe), OUTPUT_DDL, "Append", "None")
     observed = output.observe(
         METRICS,
+        F.sum("results").alias("results"),
         F.sum("events").alias("events"),
         F.sum("late").alias("late"),
         F.sum("rejected").alias("rejected"),
@@ -55,12 +57,20 @@ def run_in_buckets(
     return observed.select("result").mapInArrow(unpack, result_ddl)
 
 
-def _end_rows(spark: SparkSession, directory: str, labels: tuple[int, ...]) -> DataFrame:
-    """A clock row at the end of time for every bucket, once a file in `directory` says that the stream has ended."""
+def _end_of(events: DataFrame, directory: str | None) -> DataFrame | None:
+    """A DataFrame with a row once the stream has ended: at once for static data, else by a file in `directory`."""
+    spark = events.sparkSession
+    if not events.isStreaming:
+        return spark.range(1)
+    return None if directory is None else spark.readStream.schema(END_DDL).json(directory)
 
-    def end(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def _end_rows(end: DataFrame, labels: tuple[int, ...]) -> DataFrame:
+    """A clock row at the end of time for every bucket."""
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
                 yield clock_rows(labels, END_OF_TIME, END_OF_TIME)
 
-    return spark.readStream.schema(END_DDL).json(directory).mapInArrow(end, PACKED_DDL)
+    return end.mapInArrow(tell, PACKED_DDL)

@@ -29,12 +29,17 @@ from penstock.spark.packing import decode, encode
 from penstock.store import state as state_format
 
 OUTPUT_DDL = (
-    "result binary, events bigint, late bigint, rejected bigint, state_bytes bigint, last_time bigint, restored int"
+    "result binary, results bigint, events bigint, late bigint, rejected bigint, state_bytes bigint, "
+    "last_time bigint, restored int"
 )
+"""Rows that carry packed results, and one row of figures per bucket and micro-batch."""
 
 
 class BucketPipeline(Protocol):
     """What a bucket runs: the operators of one query over the bucket's share of the events."""
+
+    def begin(self, batch: int) -> None:
+        """A micro-batch begins; what was written in the one before is committed."""
 
     def process(self, batch: pa.RecordBatch, watermark: int | None) -> list[pa.RecordBatch]:
         """Takes events in any order; returns what became due. No watermark: nothing may be released yet."""
@@ -91,7 +96,9 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: tuple[int], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
         (bucket,) = key
+        query, batch_id = _task_of_query()
         live, restored = self._take(bucket)
+        live.pipeline.begin(batch_id)
         clock = live.clock
         packs: list[Row] = []
         for row in rows:
@@ -114,10 +121,11 @@ class BucketProcessor(StatefulProcessor):
         live.clock = clock
         yield Row(
             result=None,
+            results=0,
             events=events,
             late=live.pipeline.late - late,
             rejected=live.pipeline.rejected - rejected,
-            state_bytes=self._keep(live),
+            state_bytes=self._keep(live, query, batch_id),
             last_time=clock.last,
             restored=restored,
         )
@@ -142,7 +150,7 @@ class BucketProcessor(StatefulProcessor):
         pipeline.restore(saved["pipeline"])
         return _Live(pipeline, Clock(saved["first"], saved["last"], saved["ended"])), 1
 
-    def _keep(self, live: _Live) -> int:
+    def _keep(self, live: _Live, query: str, batch_id: int) -> int:
         """Writes the state and files the live pipeline under its tag; returns the bytes written."""
         payload = state_format.encode(
             {
@@ -156,8 +164,7 @@ class BucketProcessor(StatefulProcessor):
         tag = uuid.uuid4().hex
         self._tag.update((tag,))
         self._state.update((payload,))
-        query, batch = _task_of_query()
-        _live.put(tag, query=query, batch=batch, live=live)
+        _live.put(tag, query=query, batch=batch_id, live=live)
         return len(payload)
 
 

@@ -1,6 +1,7 @@
 """Closed blocks in segment files beside the checkpoint, on whatever file system that is (`pyarrow.fs`).
 
-A segment is an immutable file of blocks, each with a small header: length, checksum. One bucket writes its own.
+A segment is an immutable file of blocks, each with a small header: length, checksum. Every store of every bucket
+has segments of its own.
 
 Invariants:
 1. A segment has a name of its own that no other attempt uses, so a failed or speculative attempt can do no harm.
@@ -47,14 +48,13 @@ class _Segment:
 
 
 class SegmentDevice(BlockDevice):
-    """The blocks of one bucket. `uri` is a directory, as a path or as any URI that `pyarrow.fs` knows."""
+    """The blocks of one store. `uri` is a directory of its own, as a path or as any URI that `pyarrow.fs` knows."""
 
-    def __init__(self, uri: str, bucket: int, *, block_bytes: int = 64 << 10, retain: int = 100) -> None:
+    def __init__(self, uri: str, *, block_bytes: int = 64 << 10, retain: int = 100) -> None:
         try:
-            self._files, base = pafs.FileSystem.from_uri(os.path.abspath(uri) if "://" not in uri else uri)
+            self._files, self._directory = pafs.FileSystem.from_uri(os.path.abspath(uri) if "://" not in uri else uri)
         except (pa.ArrowInvalid, OSError) as error:
             raise StorageError(f"segments cannot be kept at {uri!r}: {error}") from error
-        self._directory = f"{base.rstrip('/')}/bucket-{bucket}"
         self._capacity = block_bytes
         self._retain = retain
         self._batch = 0

@@ -1,0 +1,76 @@
+"""A streaming DataFrame of made-up events, for demonstrations and measurements: no files, the same rows every time."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from penstock.spark.schema import ddl
+from penstock.types import Schema
+
+_ROWS_PER_ARROW_BATCH = 1 << 16
+
+
+class Rows(Protocol):
+    """Makes any stretch of its rows, in any order of asking."""
+
+    def batch(self, start: int, count: int, columns: Sequence[str]) -> pa.RecordBatch: ...
+
+
+@dataclass(frozen=True)
+class _Stretch(InputPartition):
+    start: int
+    stop: int
+
+
+def generated_stream(
+    spark: SparkSession, make: Callable[[], Rows], schema: Schema, rows: int, rows_per_batch: int, tasks: int
+) -> DataFrame:
+    """The first `rows` rows of what `make()` generates, `rows_per_batch` in a micro-batch, made by `tasks` tasks."""
+
+    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        def initialOffset(self) -> dict[str, int]:
+            return {"row": 0}
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            return ReadMaxRows(rows_per_batch)
+
+        def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+            most = rows if isinstance(limit, ReadAllAvailable) else rows_per_batch
+            return {"row": min(rows, start["row"] + most)}
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """All rows are there from the beginning."""
+
+        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+            cuts = [start["row"] + (end["row"] - start["row"]) * i // tasks for i in range(tasks + 1)]
+            return [_Stretch(a, b) for a, b in itertools.pairwise(cuts) if b > a]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            assert isinstance(partition, _Stretch)
+            source = make()
+            for at in range(partition.start, partition.stop, _ROWS_PER_ARROW_BATCH):
+                yield source.batch(at, min(_ROWS_PER_ARROW_BATCH, partition.stop - at), schema.names)
+
+    class Generated(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return registered
+
+        def schema(self) -> str:
+            return ddl(schema)
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+            return Reader()
+
+    registered = f"penstock_generated_{uuid.uuid4().hex}"
+    spark.dataSource.register(Generated)
+    return spark.readStream.format(registered).load()

@@ -1,0 +1,34 @@
+"""Generated streams: every row once, in micro-batches of the size asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.spark.generated import generated_stream
+from penstock.types import Field, Schema, SqlType
+
+SCHEMA = Schema((Field("n", SqlType.BIGINT, False), Field("name", SqlType.STRING, False)))
+
+
+class Numbers:
+    def batch(self, start: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
+        numbers = range(start, start + count)
+        data = {"n": pa.array(numbers), "name": pa.array([f"row {n}" for n in numbers], pa.string())}
+        return pa.record_batch([data[name] for name in columns], schema=SCHEMA.arrow)
+
+
+def test_every_row_comes_once_and_batches_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
+    batches: list[list[tuple[int, str]]] = []
+
+    def collect(frame: DataFrame, _batch: int) -> None:
+        batches.append([(row.n, row.name) for row in frame.collect()])
+
+    frame = generated_stream(spark, Numbers, SCHEMA, rows=1000, rows_per_batch=300, tasks=2)
+    writer = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [len(batch) for batch in batches] == [300, 300, 300, 100]
+    assert sorted(row for batch in batches for row in batch) == [(n, f"row {n}") for n in range(1000)]
