@@ -86,15 +86,15 @@ class Evaluated:
         codes = self._vector.errors
         if codes is None or self._length == 0:
             return None
-        codes = np.broadcast_to(codes, (self._length,))
+        codes = _spread(codes, self._length)
         return RowErrors(codes, self._reasons) if codes.any() else None
 
     @property
     def columns(self) -> tuple[Array, Mask | None]:
         """Storage values and validity (None: no NULL) of a fixed-width result; BOOLEAN comes as numpy bool."""
         valid = self._vector.valid
-        shape = (self._length,)
-        return np.broadcast_to(self._vector.values, shape), None if valid is None else np.broadcast_to(valid, shape)
+        values = _spread(self._vector.values, self._length)
+        return values, None if valid is None else _spread(valid, self._length)
 
     @property
     def true(self) -> Mask:
@@ -121,6 +121,11 @@ class ColumnView(Evaluated):
 
 
 _PENDING = Vector(None, None)
+
+
+def _spread(values: Array, length: int) -> Array:
+    """One entry per row; numpy's own broadcast is slow for the single rows of per-event queries."""
+    return values if len(values) == length else np.broadcast_to(values, (length,))
 
 
 def text(values: Any, errors: Codes | None = None) -> Vector:
@@ -172,9 +177,8 @@ def to_arrow(vector: Vector, type_: SqlType, length: int) -> pa.Array:
         return pa.nulls(length)
     if type_ is SqlType.STRING:
         return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
-    if len(values) != length:
-        values = np.broadcast_to(values, (length,))
-    mask = None if valid is None else ~np.broadcast_to(valid, (length,))
+    values = _spread(values, length)
+    mask = None if valid is None else ~_spread(valid, length)
     if type_ in (SqlType.DATE, SqlType.TIMESTAMP):
         return pa.array(values, pa.int32() if type_ is SqlType.DATE else pa.int64(), mask=mask).view(type_.arrow)
     return pa.array(values, type_.arrow, mask=mask)
