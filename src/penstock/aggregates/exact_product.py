@@ -19,10 +19,12 @@ from penstock.jit import kernel
 
 SUM_WORDS = 3
 PRODUCT_WORDS = 6
-SCRATCH_WORDS = 2 * SUM_WORDS + PRODUCT_WORDS + (PRODUCT_WORDS + 1) + PRODUCT_WORDS
+SCRATCH_WORDS = 2 * SUM_WORDS + PRODUCT_WORDS + 2 * (PRODUCT_WORDS + 1)
 
+# Where the parts of a computation stand in the scratch words.
 _LEFT, _RIGHT, _PRODUCT, _MINUEND, _SUBTRAHEND = 0, 3, 6, 12, 19
 _NUMERATOR_WORDS = PRODUCT_WORDS + 1
+_U2 = np.uint64(2)
 _U6 = np.uint64(6)
 _U32 = np.uint64(32)
 _HALF_MASK = np.uint64(0xFFFFFFFF)
@@ -83,60 +85,68 @@ def change_product(
         result = partial + carry
         carry = overflow | np.uint64(result < carry)
         words[at + np.uint64(index)] = result
+        if high | low == U0 and carry == negative:
+            return  # nothing changes further up: zero and no carry, or all ones and a carry
 
 
 @kernel
-def _magnitude(words: Words, at: np.uint64, count: int, scratch: Words, to: int) -> bool:
-    """The absolute value of a two's complement integer, into scratch; returns whether it was negative."""
+def _magnitude(words: Words, at: np.uint64, count: int, scratch: Words, to: int) -> tuple[bool, int]:
+    """The absolute value of a two's complement integer, into scratch; was it negative, how many words it takes."""
     negative = (words[at + np.uint64(count - 1)] >> U63) != U0
     flip = U0 - np.uint64(negative)
     carry = np.uint64(negative)
+    used = 0
     for index in range(count):
         word = (words[at + np.uint64(index)] ^ flip) + carry
         carry &= np.uint64(word == U0)
-        scratch[to + index] = word
-    return negative
+        scratch[np.uint64(to + index)] = word
+        used = index + 1 if word != U0 else used
+    return negative, used
 
 
 @kernel
 def _numerator(
     words: Words, count: np.uint64, left: np.uint64, right: np.uint64, product: np.uint64, scratch: Words
-) -> bool:
-    """|n·P - A·B| into the minuend's part of scratch; returns whether it was negative."""
-    negative = _magnitude(words, product, PRODUCT_WORDS, scratch, _PRODUCT)
-    opposite = _magnitude(words, left, SUM_WORDS, scratch, _LEFT) != _magnitude(
-        words, right, SUM_WORDS, scratch, _RIGHT
-    )
+) -> tuple[bool, int]:
+    """|n·P - A·B| into the minuend's part of scratch; was it negative, how many words it takes."""
+    for index in range(_MINUEND, SCRATCH_WORDS):
+        scratch[np.uint64(index)] = U0
+    negative, used = _magnitude(words, product, PRODUCT_WORDS, scratch, _PRODUCT)
+    left_negative, left_used = _magnitude(words, left, SUM_WORDS, scratch, _LEFT)
+    right_negative, right_used = _magnitude(words, right, SUM_WORDS, scratch, _RIGHT)
     carry = U0
-    for index in range(PRODUCT_WORDS):
-        high, low = multiply(scratch[_PRODUCT + index], count)
+    for index in range(used):
+        high, low = multiply(scratch[np.uint64(_PRODUCT + index)], count)
         low += carry
         carry = high + np.uint64(low < carry)
-        scratch[_MINUEND + index] = low
-        scratch[_SUBTRAHEND + index] = U0
-    scratch[_MINUEND + PRODUCT_WORDS] = carry
-    for row in range(SUM_WORDS):
+        scratch[np.uint64(_MINUEND + index)] = low
+    scratch[np.uint64(_MINUEND + used)] = carry
+    for row in range(left_used):
+        factor = scratch[np.uint64(_LEFT + row)]
         carry = U0
-        for index in range(SUM_WORDS):
-            high, low = multiply(scratch[_LEFT + row], scratch[_RIGHT + index])
+        for index in range(right_used):
+            at = np.uint64(_SUBTRAHEND + row + index)
+            high, low = multiply(factor, scratch[np.uint64(_RIGHT + index)])
             low += carry
             carry = high + np.uint64(low < carry)
-            low += scratch[_SUBTRAHEND + row + index]
-            carry += np.uint64(low < scratch[_SUBTRAHEND + row + index])
-            scratch[_SUBTRAHEND + row + index] = low
-        scratch[_SUBTRAHEND + row + SUM_WORDS] = carry
+            low += scratch[at]
+            carry += np.uint64(low < scratch[at])
+            scratch[at] = low
+        scratch[np.uint64(_SUBTRAHEND + row + right_used)] = carry
     # Same signs: the magnitudes are subtracted, which is adding the complement.
-    subtract = negative == opposite
+    subtract = negative == (left_negative != right_negative)
     flip = U0 - np.uint64(subtract)
     carry = np.uint64(subtract)
     for index in range(_NUMERATOR_WORDS):
-        addend = (scratch[_SUBTRAHEND + index] if index < PRODUCT_WORDS else U0) ^ flip
-        partial = scratch[_MINUEND + index] + addend
+        at = np.uint64(_MINUEND + index)
+        addend = scratch[at + np.uint64(_NUMERATOR_WORDS)] ^ flip
+        partial = scratch[at] + addend
         overflow = np.uint64(partial < addend)
         result = partial + carry
         carry = overflow | np.uint64(result < carry)
-        scratch[_MINUEND + index] = result
-    return negative != _magnitude(scratch, np.uint64(_MINUEND), _NUMERATOR_WORDS, scratch, _MINUEND)
+        scratch[at] = result
+    flipped, used = _magnitude(scratch, np.uint64(_MINUEND), _NUMERATOR_WORDS, scratch, _MINUEND)
+    return negative != flipped, used
 
 
 @kernel
@@ -151,24 +161,22 @@ def covariance(
     scratch: Words,
 ) -> float:
     """(n·P - A·B) · 2**exponent / divisor, correctly rounded; A, B and P stand at `left`, `right` and `product`."""
-    negative = _numerator(words, count, left, right, product, scratch)
-    top = _NUMERATOR_WORDS - 1
-    while top > 0 and scratch[_MINUEND + top] == U0:
-        top -= 1
-    first = scratch[_MINUEND + top]
-    if first == U0:
+    negative, used = _numerator(words, count, left, right, product, scratch)
+    if used == 0:
         return 0.0
-    second = scratch[_MINUEND + top - 1] if top > 0 else U0
-    third = scratch[_MINUEND + top - 2] if top > 1 else U0
+    top = np.uint64(_MINUEND + used - 1)
+    first = scratch[top]
+    second = scratch[top - U1] if used > 1 else U0
+    third = scratch[top - _U2] if used > 2 else U0
     leading, shift = normalise(first, second)
     following = (second << shift) | ((third >> U1) >> (U63 - shift))
     rest = (following & U1) != U0 or (third << shift) != U0
-    for index in range(top - 2):
-        rest = rest or scratch[_MINUEND + index] != U0
+    for index in range(_MINUEND, _MINUEND + used - 3):
+        rest = rest or scratch[np.uint64(index)] != U0
     # One place to the right, so that the leading word is below the normalised divisor.
     widening = leading_zeros(divisor)
     quotient, remainder = divide(leading >> U1, (leading << U63) | (following >> U1), divisor << widening)
     rest = rest or remainder != U0
     spare = leading_zeros(quotient)
-    exponent += 64 * (top - 1) - np.int64(shift) + 1 + np.int64(widening) - np.int64(spare)
+    exponent += 64 * (used - 2) - np.int64(shift) + 1 + np.int64(widening) - np.int64(spare)
     return nearest_double(quotient << spare, rest, exponent, negative)
