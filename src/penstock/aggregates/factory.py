@@ -1,0 +1,54 @@
+"""From the planner's kind of a state (see `signatures.kind_of`) to the state. The operator calls nothing else here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.aggregates.count import CountState
+from penstock.aggregates.moments import ComomentsState, MomentsState
+from penstock.aggregates.order_statistics import OrderState
+from penstock.aggregates.selective import SelectiveState
+from penstock.aggregates.state import AggregateState, Int64s, Want
+from penstock.aggregates.sums import SumState
+from penstock.aggregates.user import UserAggregate, UserState
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.types import SqlType
+
+
+def create_state(
+    kind: str,
+    types: tuple[SqlType, ...],
+    wants: Sequence[Want],
+    *,
+    account: Account,
+    device: BlockDevice | None = None,
+    ranks: Callable[[], Int64s] | None = None,
+    user: UserAggregate | None = None,
+) -> AggregateState:
+    """The state of a kind over arguments of these types, serving `wants` in their order.
+
+    `device` lets the selective kinds go beyond memory; `ranks` orders the codes of the last argument if it is a
+    STRING; `user` is the aggregate of kind USER. Kinds in `SELF_ACCOUNTING` keep `account` up to date themselves.
+    """
+    if kind in _SELECTIVE:
+        return SelectiveState(kind, types, account=account, device=device, ranks=ranks)
+    if kind == "USER":
+        assert user is not None, "the planner names a user-defined aggregate that the app knows"
+        return UserState(user, account)
+    make = _MAKERS[kind]
+    return make(types, wants, account)
+
+
+_SELECTIVE = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
+
+SELF_ACCOUNTING = frozenset((*_SELECTIVE, "ORDER", "DISTINCT", "USER"))
+"""The kinds whose states hold their account themselves; the operator accounts for the others by `nbytes`."""
+
+_MAKERS: dict[str, Callable[[tuple[SqlType, ...], Sequence[Want], Account], AggregateState]] = {
+    "COUNT": lambda types, wants, account: CountState(),
+    "SUM": lambda types, wants, account: SumState(types[0].is_integer, wants),
+    "MOMENTS": lambda types, wants, account: MomentsState(wants),
+    "COMOMENTS": lambda types, wants, account: ComomentsState(wants),
+    "ORDER": lambda types, wants, account: OrderState(wants, types[0], account),
+}
