@@ -182,7 +182,7 @@ class App:
                 self._set_aside(source, late)
             if released.chunk.rows or released.watermark > source.dispatched:
                 source.dispatched = released.watermark
-                self._dispatch(source.definition.name, released.chunk, released.watermark)
+                self._dispatch(source.definition.name, [released.chunk], released.watermark)
         if any(s.definition.idle_after is not None for s in self._streams.values()):
             self._pass_idle_streams()
 
@@ -200,32 +200,34 @@ class App:
                 source.reorder.advance_to(min(awake))
                 released, _ = source.take(source.ingest.schema.empty_table().to_batches()[0], None, idle=True)
                 source.dispatched = released.watermark
-                self._dispatch(source.definition.name, released.chunk, released.watermark)
+                self._dispatch(source.definition.name, [released.chunk], released.watermark)
 
-    def _dispatch(self, stream: str, chunk: Chunk, watermark: int) -> None:
+    def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        """Hands a stream's rows to the queries that read it, and their results to those that read these."""
         for name, pipeline in self._pipelines.items():
             if stream in pipeline.streams:
-                progress = pipeline.push(stream, chunk, watermark)
-                self._deliver(name, progress.chunk, progress.watermark)
+                progress = pipeline.push(stream, chunks, watermark)
+                self._deliver(name, progress.chunks, progress.watermark)
 
-    def _deliver(self, name: str, chunk: Chunk, watermark: int) -> None:
-        if chunk.rows:
-            self._outlets[name].put(chunk.columns)
+    def _deliver(self, name: str, chunks: list[Chunk], watermark: int) -> None:
+        for chunk in chunks:
+            if chunk.rows:
+                self._outlets[name].put(chunk.columns)
         into = self._queries[name].into
         if into is not None and not self._is_sink(into):
-            self._dispatch(into, chunk, watermark)
+            self._dispatch(into, chunks, watermark)
 
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
         if self._finished:
             return
         for source in self._streams.values():
-            chunk = source.reorder.finish()
-            self._dispatch(source.definition.name, chunk, source.reorder.watermark)
+            self._dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
         for name, pipeline in list(self._pipelines.items()):
-            last = pipeline.finish()
+            last = [chunk for chunk in pipeline.finish() if chunk.rows]
             # What derives from these results ends later in the same loop: queries read only streams before them.
-            self._deliver(name, last, int(last.times[-1]) if last.rows else START)
+            if last:
+                self._deliver(name, last, int(last[-1].times[-1]))
         self._finished = True
 
     # Results out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
 
-CHUNK_ROWS = 8192
+CHUNK_ROWS = 16384
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
 
 
@@ -21,11 +22,25 @@ class Chunk(NamedTuple):
     def rows(self) -> int:
         return len(self.times)
 
+    def parts(self, watermark: int) -> Iterator[tuple[Chunk, int]]:
+        """The chunk cut to `CHUNK_ROWS`, each part with the watermark that holds once it is in: rows of later parts
+        may still enter windows that the final watermark closes. A chunk without rows is one part."""
+        if self.rows <= CHUNK_ROWS:
+            yield self, watermark
+            return
+        for start in range(0, self.rows, CHUNK_ROWS):
+            stop = min(start + CHUNK_ROWS, self.rows)
+            part = self.slice(start, stop)
+            yield part, watermark if stop == self.rows else min(watermark, int(part.times[-1]))
+
     def slice(self, start: int, stop: int) -> Chunk:
         return Chunk(self.times[start:stop], self.columns.slice(start, stop - start))
 
     def filter(self, keep: Bools) -> Chunk:
         return Chunk(self.times[keep], self.columns.filter(pa.array(keep)))
+
+
+NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0)], names=[""])
 
 
 def concat(chunks: list[Chunk], schema: pa.Schema) -> Chunk:

@@ -20,7 +20,7 @@ from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression
 from penstock.jit import kernel
 from penstock.operators.aggregation import Aggregation, Run
-from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
+from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.intake import Intake
@@ -213,7 +213,6 @@ class ClosingAggregate(Operator):
         self._aggregation = Aggregation(name, self._intake, node.states, node.answers, resources)
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._shown = shown_columns(node.emission)
-        self._schema = node.schema.arrow
         self._windows: Windows
         if isinstance(node.window.extent, Session):
             self._windows = SessionWindows(node.window.extent.gap, node.partition_by)
@@ -224,8 +223,9 @@ class ClosingAggregate(Operator):
         self._rows = 0
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        for start in range(0, chunk.rows, CHUNK_ROWS):
-            self._add(chunk.slice(start, min(start + CHUNK_ROWS, chunk.rows)))
+        for part, _ in chunk.parts(watermark):
+            if part.rows:
+                self._add(part)
         return Progress(self._close(watermark), watermark)
 
     def _add(self, chunk: Chunk) -> None:
@@ -238,10 +238,10 @@ class ClosingAggregate(Operator):
             self._aggregation.add(Run(self._rows, taken.slots, taken.columns))
             self._rows += chunk.rows
 
-    def _close(self, watermark: int) -> Chunk:
+    def _close(self, watermark: int) -> list[Chunk]:
         closed = self._windows.close(watermark)
         if len(closed.instances) == 0:
-            return concat([], self._schema)
+            return []
         groups = self._intake.groups
         order = groups.order()
         order = order[groups.counts[order] > 0]
@@ -255,10 +255,7 @@ class ClosingAggregate(Operator):
         slots = order[closes][sort]
         upto = np.searchsorted(rank[sort], np.arange(len(closed.instances)), "right")
         played = self._aggregation.evaluate(slots, upto)
-        keys = groups.keys(slots)[1:]
-        columns = {f"#{i}": column for i, column in enumerate(keys)}
-        columns |= {f"${i}": column for i, column in played.columns.items()}
-        batch = evaluation_rows(columns, self._shown, len(slots))
+        batch = evaluation_rows(groups.keys(slots)[1:], played, self._shown)
         chunk = self._emitter.emit(
             Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed=played.failed)
         )
@@ -266,11 +263,11 @@ class ClosingAggregate(Operator):
         done = order[instance <= closed.instances[-1]] if isinstance(self._windows, TumblingWindows) else slots
         self._aggregation.reset(done)
         groups.collect()
-        return chunk
+        return [chunk] if chunk.rows else []
 
-    def finish(self, last_time: int | None = None) -> Chunk:
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._windows.end(last_time)
-        return concat([], self._schema) if end is None else self._close(end)
+        return [] if end is None else self._close(end)
 
     def snapshot(self) -> dict[str, Any]:
         self._aggregation.account()

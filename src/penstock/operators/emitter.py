@@ -7,7 +7,7 @@ with those of the evaluation before (contract, rule 4); the window columns take 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,8 @@ _TIMESTAMP = SqlType.TIMESTAMP.arrow
 class Evaluations:
     """The rows of consecutive evaluations, one after the other: evaluation k has rows [upto[k-1], upto[k]).
 
-    `partitions`, for windows per partition, names the partition of each evaluation. `row_starts` replaces
-    `window_start` where it differs from row to row. `failed` marks rows with an aggregate that overflowed.
+    `partitions`, for windows per partition, names the partition of each evaluation. `failed` marks rows with an
+    aggregate that overflowed.
     """
 
     rows: pa.RecordBatch
@@ -42,8 +42,10 @@ class Evaluations:
     window_start: Int64s
     window_end: Int64s
     partitions: Int64s | None = None
-    row_starts: Int64s | None = None
     failed: Bools | None = None
+
+    def with_rows(self, rows: pa.RecordBatch, failed: Bools | None) -> Evaluations:
+        return replace(self, rows=rows, failed=failed)
 
 
 class Emitter:
@@ -60,11 +62,10 @@ class Emitter:
 
     def emit(self, evaluations: Evaluations) -> Chunk:
         """The results of the evaluations, in order; a result's time is its window_end - 1 µs."""
-        sizes = np.diff(evaluations.upto, prepend=0)
-        ends = np.repeat(evaluations.window_end, sizes)
-        starts = evaluations.row_starts
-        if starts is None:
-            starts = np.repeat(evaluations.window_start, sizes)
+        starts, ends = evaluations.window_start, evaluations.window_end
+        if len(ends) != evaluations.rows.num_rows or self._emission.needs_whole_evaluations:
+            sizes = np.diff(evaluations.upto, prepend=0)
+            starts, ends = np.repeat(starts, sizes), np.repeat(ends, sizes)
         columns, orders, keep = self._select(evaluations.rows, evaluations.failed)
         if not self._emission.needs_whole_evaluations:
             if keep is not None:

@@ -9,9 +9,9 @@ from penstock.operators.chunk import Chunk
 
 
 class Progress(NamedTuple):
-    """What came out, and the time before which nothing more will."""
+    """What came out, in order, and the time before which nothing more will."""
 
-    chunk: Chunk
+    chunks: list[Chunk]
     watermark: int
 
 
@@ -27,7 +27,7 @@ class Operator(ABC):
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress: ...
 
     @abstractmethod
-    def finish(self, last_time: int | None = None) -> Chunk: ...
+    def finish(self, last_time: int | None = None) -> list[Chunk]: ...
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]: ...

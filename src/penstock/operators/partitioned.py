@@ -22,7 +22,7 @@ from penstock.expressions.evaluate import compile_expression
 from penstock.jit import kernel
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
-from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
+from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.intake import Intake
@@ -91,7 +91,6 @@ class PartitionedAggregate(Operator):
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = shown_columns(node.emission)
-        self._schema = node.schema.arrow
         self._partition_keys = [compile_expression(key) for key in node.partition_by]
         self._partitions = GroupTable(tuple(key.type for key in node.partition_by))
         self._account = resources.account(f"{name}: rows of partitions")
@@ -108,13 +107,15 @@ class PartitionedAggregate(Operator):
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         results: list[Chunk] = []
         if self._policy is None:
-            for start in range(0, chunk.rows, CHUNK_ROWS):
-                self._per_event(chunk.slice(start, min(start + CHUNK_ROWS, chunk.rows)), results)
+            for part, _ in chunk.parts(watermark):
+                self._per_event(part, results)
         else:
             self._at_boundaries(chunk, watermark, results)
-        return Progress(concat(results, self._schema), watermark if self._policy else watermark - 1)
+        return Progress(results, watermark if self._policy else watermark - 1)
 
     def _per_event(self, chunk: Chunk, results: list[Chunk]) -> None:
+        if chunk.rows == 0:
+            return
         partitions, added, removed, gone_upto, oldest, seen, keys = self._enter(chunk)
         evaluates: Bools = seen % self._every == 0
         if self._when_full:
@@ -138,7 +139,7 @@ class PartitionedAggregate(Operator):
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
-                self._emit(played, Evaluations(_EMPTY, upto, starts[shown], chunk.times[shown], owners), own, results)
+                self._emit(played, Evaluations(NO_ROWS, upto, starts[shown], chunk.times[shown], owners), own, results)
             at += done
             added = added.part(done, len(added.slots))
             removed = removed.part(int(gone_upto[at - 1]) - left, len(removed.slots))
@@ -184,24 +185,12 @@ class PartitionedAggregate(Operator):
         played = self._aggregation.evaluate(slots, upto)
         starts = self._times[self._heads[owners]]
         bounds = np.full(len(owners), boundary, np.int64)
-        self._emit(played, Evaluations(_EMPTY, upto, starts, bounds, owners.astype(np.int64)), None, results)
+        self._emit(played, Evaluations(NO_ROWS, upto, starts, bounds, owners.astype(np.int64)), None, results)
 
     def _emit(self, played: Played, evaluations: Evaluations, own: list[Any] | None, results: list[Chunk]) -> None:
-        skip = len(self._partition_keys)
-        keys = (self._intake.groups.keys(played.slots) if own is None else own)[skip:]
-        columns = {f"#{i}": column for i, column in enumerate(keys)}
-        columns |= {f"${i}": column for i, column in played.columns.items()}
-        batch = evaluation_rows(columns, self._shown, len(played.slots))
-        chunk = self._emitter.emit(
-            Evaluations(
-                batch,
-                evaluations.upto,
-                evaluations.window_start,
-                evaluations.window_end,
-                evaluations.partitions,
-                failed=played.failed,
-            )
-        )
+        keys = self._intake.groups.keys(played.slots) if own is None else own
+        rows = evaluation_rows(keys[len(self._partition_keys) :], played, self._shown)
+        chunk = self._emitter.emit(evaluations.with_rows(rows, played.failed))
         if chunk.rows:
             results.append(chunk)
 
@@ -281,11 +270,9 @@ class PartitionedAggregate(Operator):
             self._free = np.append(self._free, removed_places)
         self._intake.groups.collect()
 
-    def finish(self, last_time: int | None = None) -> Chunk:
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = None if self._policy is None else self._policy.last_boundary(self._drain, last_time)
-        if end is None:
-            return concat([], self._schema)
-        return self.process(Chunk(np.empty(0, np.int64), _EMPTY), end).chunk
+        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
 
     _ARRAYS = ("heads", "tails", "counts", "totals", "owner", "times", "slots", "positions", "nexts", "free")
 
@@ -311,5 +298,3 @@ class PartitionedAggregate(Operator):
         for name in self._ARRAYS:
             setattr(self, f"_{name}", snapshot[name])
 
-
-_EMPTY = pa.RecordBatch.from_arrays([pa.nulls(0)], names=[""])

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.operators.chunk import Chunk, concat
+import numpy as np
+
+from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.partitioned import PartitionedAggregate
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
-from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.sliding import SlidingAggregate
 from penstock.operators.union import Union
@@ -42,7 +43,6 @@ class Pipeline:
         self.streams = streams(node)
         self._operators: list[Operator] = []
         self._root = self._build(node, resources)
-        self._reached = START
 
     def _build(self, node: Node, resources: Resources) -> _Stage:
         inputs = [self._build(child, resources) for child in children(node)]
@@ -52,49 +52,59 @@ class Pipeline:
         self._operators.append(operator)
         return _Stage(operator, None, inputs)
 
-    def push(self, stream: str, chunk: Chunk, watermark: int) -> Progress:
-        pieces: list[Chunk] = []
-        for progress in self._push(self._root, stream, chunk, watermark):
-            pieces.append(progress.chunk)
-            self._reached = max(self._reached, progress.watermark)
-        return Progress(concat(pieces, self.schema.arrow), self._reached)
+    def push(self, stream: str, chunks: list[Chunk], watermark: int) -> Progress:
+        progress = self._push(self._root, stream, Progress(chunks, watermark))
+        assert progress is not None, f"{self.name} does not read {stream}"
+        return progress
 
-    def _push(self, stage: _Stage, stream: str, chunk: Chunk, watermark: int) -> list[Progress]:
+    def _push(self, stage: _Stage, stream: str, events: Progress) -> Progress | None:
         if stage.operator is None:
-            return [Progress(chunk, watermark)] if stage.stream == stream else []
-        return [
-            stage.operator.process(progress.chunk, progress.watermark, port)
-            for port, below in enumerate(stage.inputs)
-            for progress in self._push(below, stream, chunk, watermark)
-        ]
+            return events if stage.stream == stream else None
+        done: Progress | None = None
+        for port, below in enumerate(stage.inputs):
+            progress = self._push(below, stream, events)
+            if progress is not None:
+                own = feed(stage.operator, progress, port)
+                done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
+        return done
 
-    def finish(self, last_time: int | None = None) -> Chunk:
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
         """The end of a bounded run: what the contract promises after the last event, whose time is `last_time` where
         this pipeline has seen only a part of the stream."""
         return self._finish(self._root, last_time)
 
-    def _finish(self, stage: _Stage, last_time: int | None) -> Chunk:
-        pieces: list[Chunk] = []
+    def _finish(self, stage: _Stage, last_time: int | None) -> list[Chunk]:
+        results: list[Chunk] = []
         assert stage.operator is not None, "a query is more than a stream"
         for port, below in enumerate(stage.inputs):
             if below.operator is not None:
-                last = self._finish(below, last_time)
+                last = [chunk for chunk in self._finish(below, last_time) if chunk.rows]
                 last_time = None
-                reached = int(last.times[-1]) if last.rows else START
-                pieces.append(stage.operator.process(last, reached, port).chunk)
-        pieces.append(stage.operator.finish(last_time))
-        return concat(pieces, pieces[-1].columns.schema)
+                if last:
+                    results += feed(stage.operator, Progress(last, int(last[-1].times[-1])), port).chunks
+        return results + stage.operator.finish(last_time)
 
     def close(self) -> None:
         self._resources.close()
 
     def snapshot(self) -> dict[str, Any]:
-        return {"operators": [o.snapshot() for o in self._operators], "reached": self._reached}
+        return {"operators": [o.snapshot() for o in self._operators]}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._reached = snapshot["reached"]
         for operator, saved in zip(self._operators, snapshot["operators"], strict=True):
             operator.restore(saved)
+
+
+def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
+    """Hands on what an operator or a stream gave; the watermark moves with the rows."""
+    chunks = progress.chunks or [Chunk(np.empty(0, np.int64), NO_ROWS)]
+    results: list[Chunk] = []
+    for chunk in chunks[:-1]:
+        if chunk.rows:
+            reached = min(progress.watermark, int(chunk.times[-1]))
+            results += operator.process(chunk, reached, port).chunks
+    last = operator.process(chunks[-1], progress.watermark, port)
+    return Progress(results + last.chunks, last.watermark)
 
 
 def make_operator(name: str, node: Node, resources: Resources) -> Operator:

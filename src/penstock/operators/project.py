@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expressions.evaluate import compile_expression
-from penstock.operators.chunk import Chunk, concat
+from penstock.operators.chunk import Chunk
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
@@ -22,7 +22,7 @@ class Project(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if chunk.rows == 0:
-            return Progress(concat([], self._schema), watermark)
+            return Progress([], watermark)
         keep = self._intake.passes(chunk)
         if keep is not None and not keep.all():
             chunk = chunk.filter(keep)
@@ -33,10 +33,10 @@ class Project(Operator):
             keep = self._intake.without(chunk, keep, result.errors)
             columns.append(result.values)
         projected = Chunk(chunk.times, pa.RecordBatch.from_arrays(columns, names=self._schema.names))
-        return Progress(projected if keep is None else projected.filter(keep), watermark)
+        return Progress([projected if keep is None else projected.filter(keep)], watermark)
 
-    def finish(self, last_time: int | None = None) -> Chunk:
-        return concat([], self._schema)
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
+        return []
 
     def snapshot(self) -> dict[str, Any]:
         return {}

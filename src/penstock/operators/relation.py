@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Int64s
+from penstock.aggregates.state import Argument
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
 from penstock.lang.query import Emit, Output
-from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
+from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.columns import to_argument, to_arrow
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
@@ -55,7 +55,6 @@ class WindowRelation(Operator):
         self._filter_first = node.filter_first
         self._event_row = emission.emit is Emit.EVENT_GROUP
         self._drain = emission.drain
-        self._schema = node.schema.arrow
         self._window = node.window
         self._policy = policy_for(node.window)
         self._by_position = isinstance(node.window.extent, Rows)
@@ -69,11 +68,9 @@ class WindowRelation(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         results: list[Chunk] = []
-        for start in range(0, max(1, chunk.rows), CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, chunk.rows)
-            part = chunk.slice(start, stop)
-            self._process(part, watermark if stop == chunk.rows else min(watermark, int(part.times[-1])), results)
-        return Progress(concat(results, self._schema), watermark - self._lag)
+        for part, reached in chunk.parts(watermark):
+            self._process(part, reached, results)
+        return Progress(results, watermark - self._lag)
 
     def _process(self, chunk: Chunk, watermark: int, results: list[Chunk]) -> None:
         self._policy.observe(chunk.times)
@@ -152,12 +149,9 @@ class WindowRelation(Operator):
             return pa.RecordBatch.from_arrays([pa.nulls(0, t.arrow) for t in self._types], names=self._names)
         return pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if len(parts) > 1 else parts[0]
 
-    def finish(self, last_time: int | None = None) -> Chunk:
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._policy.last_boundary(self._drain, last_time)
-        if end is None:
-            return concat([], self._schema)
-        none: Int64s = np.empty(0, np.int64)
-        return self.process(Chunk(none, pa.RecordBatch.from_arrays([pa.nulls(0)], names=[""])), end).chunk
+        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {

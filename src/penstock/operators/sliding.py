@@ -1,11 +1,10 @@
 """Aggregation over sliding windows: each row is stored once, read once more when it leaves, and never copied.
 
-The window's policy says where evaluations take place and what has left by then; the store gives the rows that leave,
-block by block; the aggregation plays both. A step that uses up a block is played in two parts: the rest of the block
-without the evaluation, then the next block with it.
+The window's policy says where evaluations take place and what has left by then; the store gives the rows that leave;
+the aggregation plays both against each other.
 
 Invariants:
-1. The cursor stands at the oldest row of the window; everything before it has left every state.
+1. Between calls the cursor stands at the oldest row of the window; everything before it has left every state.
 2. Row positions count the rows that entered the store; for windows that count rows before WHERE, that is every row.
 """
 
@@ -21,40 +20,33 @@ from penstock.expressions import tree
 from penstock.jit import kernel
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
-from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
+from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake, Taken
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode, Emission
-from penstock.store.fifo import ColumnSpec
+from penstock.store.fifo import ColumnSpec, View
 from penstock.windows.spec import EveryEvent, Rows, Since
 from penstock.windows.steps import Steps, policy_for
 
 _TIME, _SLOT = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("slot", np.dtype(np.int32), False)
 
+LEAVING_AT_ONCE = 2 * CHUNK_ROWS
+"""About how many leaving rows are brought together; a window that empties at once takes several turns."""
+
 
 @kernel
-def _leave_by_time(times: Int64s, before: Int64s) -> Int64s:
-    """How many of the rows have left by each step, up to the first step by which all have; both run upwards."""
+def _left_by_time(times: Int64s, before: Int64s, used_up: bool) -> Int64s:
+    """How many of the rows have left by each step; both run upwards. When more rows follow, the answer ends with the
+    first step by which all of these have left."""
     left = np.empty(len(before), np.int64)
     at = 0
     for k in range(len(before)):
         while at < len(times) and times[at] < before[k]:
             at += 1
         left[k] = at
-        if at == len(times):
-            return left[: k + 1]
-    return left
-
-
-@kernel
-def _leave_by_position(first: int, count: int, before: Int64s) -> Int64s:
-    """The same for windows of so many rows."""
-    left = np.empty(len(before), np.int64)
-    for k in range(len(before)):
-        left[k] = min(max(before[k] - first, 0), count)
-        if left[k] == count:
+        if used_up and at == len(times):
             return left[: k + 1]
     return left
 
@@ -69,7 +61,6 @@ class SlidingAggregate(Operator):
         self._drain = node.emission.drain
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = shown_columns(node.emission)
-        self._schema = node.schema.arrow
         self._policy = policy_for(node.window)
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
@@ -80,16 +71,12 @@ class SlidingAggregate(Operator):
             self._cursor = self._store.cursor()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results = []
-        for start in range(0, max(1, chunk.rows), CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, chunk.rows)
-            part = chunk if stop - start == chunk.rows else chunk.slice(start, stop)
-            # Rows later in the chunk may still enter windows that the final watermark closes.
-            reached = watermark if stop == chunk.rows else min(watermark, int(part.times[-1]))
-            results += self._process(part, reached)
-        return Progress(concat(results, self._schema), watermark - self._lag)
+        results: list[Chunk] = []
+        for part, reached in chunk.parts(watermark):
+            self._process(part, reached, results)
+        return Progress(results, watermark - self._lag)
 
-    def _process(self, chunk: Chunk, watermark: int) -> list[Chunk]:
+    def _process(self, chunk: Chunk, watermark: int, results: list[Chunk]) -> None:
         self._policy.observe(chunk.times)
         if isinstance(self._window.extent, Since) and chunk.rows:
             chunk = chunk.slice(int(np.searchsorted(chunk.times, self._window.extent.time)), chunk.rows)
@@ -104,7 +91,6 @@ class SlidingAggregate(Operator):
         if self._store is not None and chunk.rows:
             self._store.append([Argument(chunk.times, None), Argument(taken.slots, None), *taken.columns])
         added = Run(first, taken.slots, taken.columns)
-        results: list[Chunk] = []
         done = 0
         while True:
             steps = self._policy.steps(chunk.times[done:], first + done, watermark)
@@ -115,94 +101,127 @@ class SlidingAggregate(Operator):
         if self._store is not None:
             self._store.release(self._cursor.position)
         self._intake.groups.collect()
-        return results
 
     def _play(self, added: Run, steps: Steps, taken: Taken, offset: int, results: list[Chunk]) -> None:
-        """Plays the steps, cut where the rows that leave run out of their block."""
+        """Plays all steps; where the rows that leave come in several turns, the step between two turns is played in
+        two parts, and its evaluation waits for the second."""
         at = entered = 0
         while at < len(steps):
-            removed, left, used_up = self._leaving(steps.leave_before[at:])
+            removed, left, starts, used_up = self._leaving(steps, at)
             part = slice(at, at + len(left))
             evaluates = steps.evaluates[part]
-            if used_up:  # the last of these steps goes on with the next block; its evaluation waits for that
+            if used_up:
                 evaluates = evaluates.copy()
                 evaluates[-1] = False
             add_upto = steps.add_upto[part] - entered
-            events = None
-            if self._event_group:
-                events = np.where(evaluates, taken.slots[offset - 1 + steps.add_upto[part]], np.int32(-1))
-            starts = self._window_starts(steps.window_start[part], left)
-            done, played = self._aggregation.play(added, removed, add_upto, left, evaluates, events)
-            shown = np.flatnonzero(evaluates[:done])
-            if len(shown):
-                own = None if events is None else offset - 1 + steps.add_upto[part][events >= 0]
-                self._emit(played, shown, starts[shown], steps.window_end[part][shown], taken, own, results)
-            if done:
-                entered += int(add_upto[done - 1])
+            done = gone = 0
+            while done < len(left):
+                rest = slice(done, None)
+                events = None
+                if self._event_group:
+                    own = offset - 1 + steps.add_upto[at + done : at + len(left)]
+                    events = taken.slots[own] if evaluates.all() else np.where(evaluates, taken.slots[own], _NONE)
+                count, played = self._aggregation.play(
+                    added, removed, add_upto[rest], left[rest] - gone, evaluates[rest], events
+                )
+                played_steps = slice(done, done + count)
+                if events is not None:
+                    self._emit_events(played, own, events, starts, steps.window_end[part], taken, results)
+                elif evaluates[played_steps].any():
+                    shown = np.flatnonzero(evaluates[played_steps])
+                    ends = steps.window_end[part][played_steps][shown]
+                    self._emit_all(played, played.upto[shown], starts[played_steps][shown], ends, results)
+                done += count
+                self._leave(removed, int(left[done - 1]) - gone)
                 added = added.part(int(add_upto[done - 1]), len(added.slots))
-                self._leave(removed, int(left[done - 1]))
-            at += done - 1 if used_up and done == len(left) else done
+                removed = removed.part(int(left[done - 1]) - gone, len(removed.slots))
+                entered += int(add_upto[done - 1])
+                add_upto = add_upto - add_upto[done - 1]
+                gone = int(left[done - 1])
+            at += done - 1 if used_up else done
 
     def _leave(self, removed: Run, count: int) -> None:
-        if count:
-            if any(self._intake.interners):
-                leaving = removed.part(0, count)
-                self._intake.leave(leaving.slots, leaving.columns)
-            self._cursor.advance(count)
+        if count and any(self._intake.interners):
+            leaving = removed.part(0, count)
+            self._intake.leave(leaving.slots, leaving.columns)
 
-    def _leaving(self, before: Int64s) -> tuple[Run, Int64s, bool]:
-        """The rows of the oldest block, how many have left by each step, and whether the last step uses them up
-        while others follow; steps after that one are left out."""
-        if self._store is None or self._cursor.position == self._store.head:
-            return Run(0, np.empty(0, np.int32), self._intake.no_columns()), np.zeros(len(before), np.int64), False
-        view = self._cursor.view(self._store.head)
-        self._view_times = view.columns[0].values
+    def _leaving(self, steps: Steps, at: int) -> tuple[Run, Int64s, Int64s, bool]:
+        """The rows that leave during the steps from `at` on, how many have left by each step, the window's start at
+        each step, and whether more rows leave during the last of them. The cursor moves past them."""
+        before = steps.leave_before[at:]
+        views, used_up = self._read_leaving(int(before[-1]))
+        if not views:
+            none = Run(0, np.empty(0, np.int32), self._intake.no_columns())
+            starts = steps.window_start[at:]
+            if self._by_position and self._store is not None and self._cursor.position < self._store.head:
+                starts = np.full(len(before), self._oldest_time(), np.int64)
+            return none, np.zeros(len(before), np.int64), starts, False
+        first = views[0].first
+        columns = views[0].columns if len(views) == 1 else _joined(views)
+        times = columns[0].values
+        removed = Run(first, columns[1].values, tuple(columns[2:]))
         if self._by_position:
-            left = _leave_by_position(view.first, view.count, before)
-        else:
-            left = _leave_by_time(self._view_times, before)
-        if view.first + view.count == self._store.head and len(left) < len(before):
-            left = np.concatenate([left, np.full(len(before) - len(left), view.count)])
-        used_up = view.first + view.count < self._store.head and int(left[-1]) == view.count
-        return Run(view.first, view.columns[1].values, tuple(view.columns[2:])), left, used_up
+            left = np.clip(before - first, 0, len(times))
+            if used_up:
+                left = left[: int(np.searchsorted(left, len(times))) + 1]
+            oldest = np.append(times, self._oldest_time() if self._cursor.position < self._rows else times[-1])
+            return removed, left, oldest[left], used_up
+        left = _left_by_time(times, before, used_up)
+        return removed, left, steps.window_start[at : at + len(left)], used_up
 
-    def _window_starts(self, starts: Int64s, left: Int64s) -> Int64s:
-        if not self._by_position:
-            return starts
-        # The oldest row that is still in; where the block is used up, the step comes again with the next one.
-        return self._view_times[np.minimum(left, len(self._view_times) - 1)]
+    def _read_leaving(self, before: int) -> tuple[list[View], bool]:
+        """Views of the oldest rows, up to a time or a position, and whether there are more of them than at once."""
+        views: list[View] = []
+        rows = 0
+        while self._store is not None and self._cursor.position < self._store.head:
+            view = self._cursor.view(self._store.head)
+            if self._by_position:
+                count = min(max(before - view.first, 0), view.count)
+            else:
+                times = view.columns[0].values
+                count = view.count if times[-1] < before else int(np.searchsorted(times, before))
+            if count == 0:
+                break
+            if rows >= LEAVING_AT_ONCE:
+                return views, True
+            views.append(view if count == view.count else view.head(count))
+            rows += count
+            self._cursor.advance(count)
+            if count < view.count:
+                break
+        return views, False
 
-    def _emit(
-        self,
-        played: Played,
-        shown: Int64s,
-        starts: Int64s,
-        ends: Int64s,
-        taken: Taken,
-        own: Int64s | None,
-        results: list[Chunk],
+    def _oldest_time(self) -> int:
+        assert self._store is not None
+        return int(self._cursor.view(self._store.head).columns[0].values[0])
+
+    def _emit_events(
+        self, played: Played, own: Int64s, events: Any, starts: Int64s, ends: Int64s, taken: Taken, results: list[Chunk]
     ) -> None:
-        """Turns the evaluations among the played steps into results; `own` are the rows of the events themselves."""
-        if own is not None:
-            keys = [_taken_rows(key, own) for key in taken.keys]
-        else:
-            keys = self._intake.groups.keys(played.slots)
-        columns = {f"#{i}": column for i, column in enumerate(keys)}
-        columns |= {f"${i}": column for i, column in played.columns.items()}
-        batch = evaluation_rows(columns, self._shown, len(played.slots))
-        chunk = self._emitter.emit(Evaluations(batch, played.upto[shown], starts, ends, failed=played.failed))
+        """One row per event: its own keys, and its group's aggregates."""
+        if len(played.slots) == 0:
+            return
+        if len(played.slots) < len(events):
+            shown = events >= 0
+            own, starts, ends = own[shown], starts[shown], ends[shown]
+        keys = [_taken_rows(key, own) for key in taken.keys]
+        self._emit(played, keys, Evaluations(NO_ROWS, np.arange(1, len(own) + 1), starts, ends), results)
+
+    def _emit_all(self, played: Played, upto: Int64s, starts: Int64s, ends: Int64s, results: list[Chunk]) -> None:
+        """Every group that has rows, in the order of the keys."""
+        keys = self._intake.groups.keys(played.slots)
+        self._emit(played, keys, Evaluations(NO_ROWS, upto, starts, ends), results)
+
+    def _emit(self, played: Played, keys: list[pa.Array], evaluations: Evaluations, results: list[Chunk]) -> None:
+        chunk = self._emitter.emit(evaluations.with_rows(evaluation_rows(keys, played, self._shown), played.failed))
         if chunk.rows:
             results.append(chunk)
 
-    def finish(self, last_time: int | None = None) -> Chunk:
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._policy.last_boundary(self._drain, last_time)
-        if end is None:
-            return concat([], self._schema)
-        none = Chunk(np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=pa.schema([])))
-        return self.process(none, end).chunk
+        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
 
     def snapshot(self) -> dict[str, Any]:
-        self._aggregation.account()
         saved = {
             "policy": self._policy.snapshot(),
             "aggregation": self._aggregation.snapshot(),
@@ -222,6 +241,9 @@ class SlidingAggregate(Operator):
             self._cursor = self._store.cursor(snapshot["cursor"])
 
 
+_NONE = np.int32(-1)
+
+
 def shown_columns(emission: Emission) -> list[str]:
     """The columns of an evaluation that the select list, HAVING or ORDER BY reads."""
     expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
@@ -230,15 +252,26 @@ def shown_columns(emission: Emission) -> list[str]:
     return sorted(set().union(*(tree.columns(e) for e in expressions)))
 
 
-def evaluation_rows(columns: dict[str, pa.Array], shown: list[str], rows: int) -> pa.RecordBatch:
-    """The shown columns as a batch; a batch of literals alone still needs its number of rows."""
-    if not shown:
-        return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])
-    return pa.RecordBatch.from_arrays([columns[name] for name in shown], names=shown)
+def evaluation_rows(keys: list[pa.Array], played: Played, shown: list[str]) -> pa.RecordBatch:
+    """Group keys as `#0`, `#1`, ... and aggregates as `$0`, `$1`, ..., as far as they are shown."""
+    if not shown:  # a batch of literals alone still needs its number of rows
+        return pa.RecordBatch.from_arrays([pa.nulls(len(played.slots))], names=[""])
+    columns = [keys[int(name[1:])] if name[0] == "#" else played.columns[int(name[1:])] for name in shown]
+    return pa.RecordBatch.from_arrays(columns, names=shown)
+
+
+def _joined(views: list[View]) -> tuple[Argument, ...]:
+    columns = []
+    for parts in zip(*(view.columns for view in views), strict=True):
+        valid = None
+        if any(p.valid is not None for p in parts):
+            valid = np.concatenate([np.ones(len(p.values), np.bool_) if p.valid is None else p.valid for p in parts])
+        columns.append(Argument(np.concatenate([p.values for p in parts]), valid))
+    return tuple(columns)
 
 
 def _taken_rows(column: pa.Array, rows: Int64s) -> pa.Array:
     """The given rows, without a copy where they are consecutive."""
-    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+    if int(rows[-1]) - int(rows[0]) + 1 == len(rows):
         return column.slice(int(rows[0]), len(rows))
     return column.take(pa.array(rows))

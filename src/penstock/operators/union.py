@@ -30,7 +30,7 @@ class Union(Operator):
             self._waiting[port] = concat([self._waiting[port], named], self._schema)
         self._watermarks[port] = max(self._watermarks[port], watermark)
         reached = min(self._watermarks)
-        return Progress(self._release(reached), reached)
+        return Progress([self._release(reached)], reached)
 
     def _release(self, before: int) -> Chunk:
         """The waiting rows with times below `before`, merged."""
@@ -46,8 +46,8 @@ class Union(Operator):
         order = np.argsort(merged.times, kind="stable")
         return Chunk(merged.times[order], merged.columns.take(pa.array(order)))
 
-    def finish(self, last_time: int | None = None) -> Chunk:
-        return self._release(-START)
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
+        return [self._release(-START)]
 
     def snapshot(self) -> dict[str, Any]:
         return {

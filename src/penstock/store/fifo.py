@@ -41,6 +41,13 @@ class View:
     count: int
     columns: tuple[Argument, ...]
 
+    def head(self, count: int) -> View:
+        """The first `count` rows."""
+        columns = tuple(
+            [Argument(values[:count], None if valid is None else valid[:count]) for values, valid in self.columns]
+        )
+        return View(self.first, count, columns)
+
 
 @dataclass
 class StoreMetrics:
