@@ -103,27 +103,32 @@ def play_moments(
     x_unit, y_unit = np.uint64(x_base), np.uint64(y_base)
     x_exponent, y_exponent = x_base - EXPONENT_BIAS, y_base - EXPONENT_BIAS
     second = _Y if width > ONE_ARGUMENT_WORDS else _X
-    entered, left, emitted = cursor[1], cursor[2], cursor[3]
-    for step in range(cursor[0], len(add_upto)):
-        while entered < add_upto[step]:
+    step, entered = np.uint64(cursor[0]), np.uint64(cursor[1])
+    left, emitted = np.uint64(cursor[2]), np.uint64(cursor[3])
+    steps = np.uint64(len(add_upto))
+    while step < steps:
+        stop = np.uint64(add_upto[step])
+        while entered < stop:
             slot = add_slots[entered]
             row = entered
-            entered += 1
+            entered += U1
             if slot < 0 or (add_masked and not add_valid[row]):
                 continue
             if _change(words, width, slot, add_x_bits[row], add_y_bits[row], x_unit, y_unit, False):
                 cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
                 return ADDED_WIDE
-        while left < remove_upto[step]:
+        stop = np.uint64(remove_upto[step])
+        while left < stop:
             slot = remove_slots[left]
             row = left
-            left += 1
+            left += U1
             if slot < 0 or (remove_masked and not remove_valid[row]):
                 continue
             if _change(words, width, slot, remove_x_bits[row], remove_y_bits[row], x_unit, y_unit, True):
                 cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
                 return REMOVED_WIDE
-        while emitted < emit_upto[step]:
+        stop = np.uint64(emit_upto[step])
+        while emitted < stop:
             at = np.uint64(emit_slots[emitted]) * np.uint64(width)
             count = words[at]
             special = words[at + _SPECIAL] != U0
@@ -154,6 +159,7 @@ def play_moments(
                         shared = covariance(words, count, squared, x, y, xy, exponent, scratch)
                         correlation[emitted] = shared / (math.sqrt(x_variance) * math.sqrt(y_variance))
                         defined[emitted] = True
-            emitted += 1
+            emitted += U1
+        step += U1
     cursor[:] = 0
     return DONE

@@ -40,12 +40,12 @@ _ROOTS = ("STDDEV_POP", "STDDEV_SAMP")
 class _Results:
     """The columns one call fills; those that nobody wants are empty."""
 
-    def __init__(self, functions: tuple[str, ...], count: int) -> None:
+    def __init__(self, count: int, population: bool, sample: bool, correlation: bool) -> None:
         self.counts: Int64s = np.empty(count, dtype=np.int64)
-        self.population = np.empty(count) if any(f in _POPULATION for f in functions) else NO_FLOATS
-        self.sample = np.empty(count) if any(f in _SAMPLE for f in functions) else NO_FLOATS
-        self.correlation = np.empty(count) if "CORR" in functions else NO_FLOATS
-        self.defined: Bools = np.empty(len(self.correlation), dtype=np.bool_)
+        self.population = np.empty(count) if population else NO_FLOATS
+        self.sample = np.empty(count) if sample else NO_FLOATS
+        self.correlation = np.empty(count) if correlation else NO_FLOATS
+        self.defined: Bools = np.empty(count, dtype=np.bool_) if correlation else ALL_VALID
 
     def serve(self, function: str) -> Emitted:
         if function == "CORR":
@@ -78,6 +78,11 @@ class _SecondOrder(AggregateState):
 
     def __init__(self, wants: Sequence[Want], arguments: int) -> None:
         self._functions = tuple(want.function for want in wants)
+        self._wanted = (
+            any(function in _POPULATION for function in self._functions),
+            any(function in _SAMPLE for function in self._functions),
+            "CORR" in self._functions,
+        )
         self._arguments = arguments
         if arguments == 1:
             self._width = layout.ONE_ARGUMENT_WORDS
@@ -99,7 +104,7 @@ class _SecondOrder(AggregateState):
             self._words = grown
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
-        results = _Results(self._functions, len(schedule.emit_slots))
+        results = _Results(len(schedule.emit_slots), *self._wanted)
         add_slots, remove_slots = plain(added.slots, INT32), plain(removed.slots, INT32)
         emit_slots = plain(schedule.emit_slots, INT32)
         add_x, add_y, add_valid, add_masked = self._columns(added)
