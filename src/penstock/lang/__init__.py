@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from penstock.lang.bind_aggregates import UserAggregate
+from penstock.lang.bind_aggregates import UserSignature
 from penstock.lang.parsing import parse
 
-__all__ = ["UserAggregate", "parse"]
+__all__ = ["UserSignature", "parse"]

@@ -12,6 +12,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from penstock.aggregates.signatures import ALIASES, SIGNATURES, AggregateCall, result_type
+from penstock.expressions.functions import implicit_cast
 from penstock.expressions.tree import Column, Expression, Literal
 from penstock.lang.bind_expressions import ExpressionBinder
 from penstock.lang.dialect import span_of
@@ -23,7 +24,7 @@ _SPELLINGS = {"PERCENTILE": "PERCENTILE_CONT", "QUANTILE_CONT": "PERCENTILE_CONT
 _PERCENTILES = ("PERCENTILE_CONT", "PERCENTILE_DISC")
 
 
-class UserAggregate(Protocol):
+class UserSignature(Protocol):
     """What the binder must know of a user-defined aggregate: the types it takes and the type it returns."""
 
     @property
@@ -36,7 +37,7 @@ class UserAggregate(Protocol):
 class KnownAggregates:
     """The aggregates that exist: the built-in ones and the user's."""
 
-    def __init__(self, user_aggregates: Mapping[str, UserAggregate]) -> None:
+    def __init__(self, user_aggregates: Mapping[str, UserSignature]) -> None:
         self.users = {name.upper(): aggregate for name, aggregate in user_aggregates.items()}
 
     def recognises(self, name: str) -> bool:
@@ -113,8 +114,29 @@ class AggregateBinder:
         if name in _PERCENTILES:
             nodes, parameter = self._percentile(name, nodes, ordered, node)
         args = tuple(self._arguments.bind(n) for n in nodes)
-        type_ = self._result_type(name, args, written, span_of(node))
-        return AggregateCall(name, args, condition, parameter, type_)
+        user = self._users.get(name) if name not in SIGNATURES else None
+        if user is not None:
+            args = self._user_arguments(user, args, written, nodes, span_of(node))
+            return AggregateCall(name, args, condition, None, user.result_type)
+        return AggregateCall(name, args, condition, parameter, self._result_type(name, args, written, span_of(node)))
+
+    def _user_arguments(
+        self,
+        user: UserSignature,
+        args: tuple[Expression, ...],
+        written: str,
+        nodes: list[exp.Expr],
+        span: Span | None,
+    ) -> tuple[Expression, ...]:
+        wanted = tuple(user.argument_types)
+        fit = len(args) == len(wanted) and all(implicit_cast(a.type, t) for a, t in zip(args, wanted, strict=True))
+        if not fit:
+            raise self._source.refusal(
+                f"{written} takes ({', '.join(map(str, wanted))}), not ({', '.join(str(a.type) for a in args)})",
+                span,
+                "CAST(x AS type) changes a type",
+            )
+        return tuple(map(self._arguments.converted, args, wanted, nodes))
 
     def _count(self, nodes: list[exp.Expr], condition: Expression | None, node: exp.Expr) -> AggregateCall:
         """COUNT of a literal that is not NULL counts events, like COUNT(*)."""
@@ -154,15 +176,6 @@ class AggregateBinder:
 
     def _result_type(self, name: str, args: tuple[Expression, ...], written: str, span: Span | None) -> SqlType:
         types = tuple(arg.type for arg in args)
-        given = ", ".join(map(str, types))
-        user = self._users.get(name)
-        if name not in SIGNATURES and user is not None:
-            if types != tuple(user.argument_types):
-                wanted = ", ".join(map(str, user.argument_types))
-                raise self._source.refusal(
-                    f"{written} takes ({wanted}), not ({given})", span, "CAST(x AS type) changes a type"
-                )
-            return user.result_type
         arity = SIGNATURES[name].arity
         if len(args) != arity:
             raise self._source.refusal(
@@ -173,6 +186,7 @@ class AggregateBinder:
         self._check_typed(args, span)
         result = result_type(name, types)
         if result is None:
+            given = ", ".join(map(str, types))
             raise self._source.refusal(f"{written} cannot be applied to {given}", span, SIGNATURES[name].description)
         return result
 

@@ -25,6 +25,9 @@ DEEPEST = 100
 
 _BITS = {SqlType.TINYINT: 7, SqlType.SMALLINT: 15, SqlType.INT: 31, SqlType.BIGINT: 63}
 
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_PREDICATES = (*_COMPARISONS, exp.In, exp.Like, exp.Between, exp.Is)
+
 _OF_THE_CLOCK = frozenset({"now", "current_timestamp", "current_date", "rand", "random", "uuid", "randn"})
 
 
@@ -84,7 +87,7 @@ class ExpressionBinder:
                 span_of(node),
                 "write a comparison, such as x > 0",
             )
-        return self._converted(bound, SqlType.BOOLEAN, span_of(node))
+        return self.converted(bound, SqlType.BOOLEAN, node)
 
     def _without_aliases(self) -> ExpressionBinder:
         scope = Scope(self._scope.schema, self._scope.qualifiers, self._scope.windowed)
@@ -116,43 +119,45 @@ class ExpressionBinder:
 
     # -- calls ----------------------------------------------------------------------------------------------
 
-    def call(self, name: str, args: tuple[Expression, ...], span: Span | None, spans: list[Span | None]) -> Expression:
-        """A typed call with its arguments cast to what the function takes."""
+    def _call(self, name: str, args: tuple[Expression, ...], nodes: list[exp.Expr], node: exp.Expr) -> Expression:
+        """A typed call with its arguments, bound from `nodes`, cast to what the function takes."""
         function = functions.FUNCTIONS[name]
         if len(args) < function.least or (function.most is not None and len(args) > function.most):
             raise self._source.refusal(
                 f"{symbol(name)} takes {_arity(function.least, function.most)}, not {len(args)}",
-                span,
+                span_of(node),
                 function.description,
             )
         for position in function.literals:
             if position < len(args) and not isinstance(args[position], Literal):
                 raise self._source.refusal(
-                    f"argument {position + 1} of {symbol(name)} must be a literal", spans[position]
+                    f"argument {position + 1} of {symbol(name)} must be a literal", span_of(nodes[position])
                 )
         types = functions.coerce(name, tuple(arg.type for arg in args))
-        converted = None if types is None else tuple(map(self._converted, args, types, spans))
+        converted = None if types is None else tuple(map(self.converted, args, types, nodes))
         result = None if converted is None else functions.resolve(name, tuple(arg.type for arg in converted))
         if converted is None or result is None:
             given = ", ".join(str(arg.type) for arg in args)
             raise self._source.refusal(
                 f"{symbol(name)} cannot be applied to {given}",
-                span,
+                span_of(node),
                 f"{function.description}; CAST(x AS type) changes a type",
             )
         if name == "date_trunc":
-            self._check_unit(converted[0], spans[0])
+            self._check_unit(converted[0], nodes[0])
         return Call(name, converted, result)
 
-    def _check_unit(self, unit: Expression, span: Span | None) -> None:
+    def _check_unit(self, unit: Expression, node: exp.Expr) -> None:
         if not isinstance(unit, Literal) or str(unit.value).lower() not in functions.DATE_TRUNC_UNITS:
             raise self._source.refusal(
-                "date_trunc does not know this unit", span, f"the units are {', '.join(functions.DATE_TRUNC_UNITS)}"
+                "date_trunc does not know this unit",
+                span_of(node),
+                f"the units are {', '.join(functions.DATE_TRUNC_UNITS)}",
             )
 
     def _bound_call(self, name: str, nodes: list[exp.Expr], node: exp.Expr, depth: int) -> Expression:
         args = tuple(self.bind(n, depth) for n in nodes)
-        return self.call(name, args, span_of(node), [span_of(n) for n in nodes])
+        return self._call(name, args, nodes, node)
 
     def _function(self, node: exp.Expr, depth: int) -> Expression:
         inner = node
@@ -187,11 +192,11 @@ class ExpressionBinder:
         bound = self.bind(operand, depth)
         if not functions.can_cast(bound.type, target):
             raise self._source.refusal(f"{bound.type} cannot be cast to {target}", span_of(node))
-        return self._converted(bound, target, span_of(operand))
+        return self.converted(bound, target, operand)
 
     def _case(self, node: exp.Case, depth: int) -> Expression:
         args: list[Expression] = []
-        spans: list[Span | None] = []
+        nodes: list[exp.Expr] = []
         for branch in node.args["ifs"]:
             condition, value = branch.this, branch.args["true"]
             if node.this is None:
@@ -199,13 +204,19 @@ class ExpressionBinder:
             else:
                 args.append(self._bound_call("eq", [node.this, condition], condition, depth))
             args.append(self.bind(value, depth))
-            spans += [span_of(condition), span_of(value)]
+            nodes += [condition, value]
         default = node.args.get("default")
         args.append(Literal(None, SqlType.NULL) if default is None else self.bind(default, depth))
-        spans.append(None if default is None else span_of(default))
-        return self.call("case", tuple(args), span_of(node), spans)
+        nodes.append(node if default is None else default)
+        return self._call("case", tuple(args), nodes, node)
 
     def _operator(self, node: exp.Expr, depth: int) -> Expression:
+        if isinstance(node, _COMPARISONS) and (
+            isinstance(node.this, _PREDICATES) or isinstance(node.expression, _PREDICATES)
+        ):
+            raise self._source.refusal(
+                "comparisons cannot be chained", span_of(node), "write a < b AND b < c, or use parentheses"
+            )
         function = BINARY.get(type(node))
         if function in ("and", "or", "concat"):
             return self._bound_call(function, _flattened(node), node, depth)
@@ -249,7 +260,7 @@ class ExpressionBinder:
     def _negated(self, expression: Expression) -> Expression:
         return Call("not", (expression,), SqlType.BOOLEAN)
 
-    def _converted(self, expression: Expression, target: SqlType, span: Span | None) -> Expression:
+    def converted(self, expression: Expression, target: SqlType, node: exp.Expr) -> Expression:
         """A cast, done at once where a literal allows, so that a bad date is refused and not rejected later."""
         if expression.type is target:
             return expression
@@ -261,7 +272,7 @@ class ExpressionBinder:
                 parsed = parse_timestamp(value) if target is SqlType.TIMESTAMP else parse_date(value)
                 if parsed is None:
                     example = "2024-03-01 12:30:00" if target is SqlType.TIMESTAMP else "2024-03-01"
-                    raise self._source.refusal(f"this is no {target}", span, f"write '{example}'")
+                    raise self._source.refusal(f"this is no {target}", span_of(node), f"write '{example}'")
                 return Literal(parsed, target)
             if expression.type.is_integer and isinstance(value, int):
                 if target is SqlType.DOUBLE:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.lang.bind_aggregates import KnownAggregates, UserAggregate
+from penstock.lang.bind_aggregates import KnownAggregates, UserSignature
 from penstock.lang.bind_select import SelectBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, Span, did_you_mean
@@ -22,7 +22,7 @@ from penstock.windows.spec import WindowSpec
 class QueryBinder:
     """Binds the queries of one text; `catalog` says which streams there are."""
 
-    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserAggregate]) -> None:
+    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserSignature]) -> None:
         self._source = source
         self._catalog = catalog
         self._known = KnownAggregates(user_aggregates)

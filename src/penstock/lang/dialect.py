@@ -127,6 +127,17 @@ class ExpressionParser(SparkParser):
         for token, parser in SparkParser.UNARY_PARSERS.items()
         if token in (TokenType.PLUS, TokenType.NOT, TokenType.DASH)
     }
+    # Spark's ladder from + down to |; sqlglot has one rung for what are four there
+    TERM: ClassVar = {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe}
+    BITWISE_RUNGS: ClassVar = (
+        {(TokenType.PIPE,): exp.BitwiseOr},
+        {(TokenType.CARET,): exp.BitwiseXor},
+        {(TokenType.AMP,): exp.BitwiseAnd},
+        {
+            (TokenType.LT, TokenType.LT): exp.BitwiseLeftShift,
+            (TokenType.GT, TokenType.GT): exp.BitwiseRightShift,
+        },
+    )
     COLUMN_OPERATORS: ClassVar = {TokenType.DOT: None, TokenType.DCOLON: SparkParser.COLUMN_OPERATORS[TokenType.DCOLON]}
 
     # -- errors ---------------------------------------------------------------------------------------------
@@ -196,6 +207,20 @@ class ExpressionParser(SparkParser):
 
     # -- the rungs of the ladder that sqlglot leaves too open -----------------------------------------------
 
+    def _parse_bitwise(self, rung: int = 0) -> exp.Expr | None:
+        if rung == len(self.BITWISE_RUNGS):
+            return self._parse_term()
+        this = self._parse_bitwise(rung + 1)
+        while (operator := self.bitwise_operator(rung)) is not None:
+            this = self.expression(operator(this=this, expression=self._parse_bitwise(rung + 1)))
+        return this
+
+    def bitwise_operator(self, rung: int) -> type[exp.Expr] | None:
+        for tokens, operator in self.BITWISE_RUNGS[rung].items():
+            if self._match_set(tokens[:1]) if len(tokens) == 1 else self._match_pair(*tokens):
+                return operator
+        return None
+
     def _parse_dcolon(self) -> exp.Expr:
         suffix = SUFFIXES.get(self._curr.text.upper())
         if suffix is not None and self._prev.start == self._curr.start:
@@ -222,7 +247,8 @@ class ExpressionParser(SparkParser):
         raise NotImplementedError
 
     def _parse_bracket(self, this: Any = None) -> Any:
-        if self._match(TokenType.L_BRACKET, advance=False):
+        # sqlglot loops here while a bracket is next, so none may be left standing
+        if self._match_set(self.BRACKETS, advance=False):
             self.unexpected("no bracket here", "a window in brackets follows a stream or a subquery in FROM")
         return this
 

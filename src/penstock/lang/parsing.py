@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.lang.bind_aggregates import UserAggregate
+from penstock.lang.bind_aggregates import UserSignature
 from penstock.lang.catalog import Catalog
 from penstock.lang.dialect import DIALECT, tokenize
 from penstock.lang.grammar import StatementParser
@@ -20,7 +20,7 @@ from penstock.lang.program import ProgramBinder
 from penstock.lang.query import Program
 from penstock.types import Schema
 
-LONGEST_TEXT = 1_000_000
+LONGEST_TEXT = 500_000
 DEEPEST_NESTING = 30
 
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
@@ -33,7 +33,7 @@ def parse(
     streams: Mapping[str, Schema] | None = None,
     sinks: Collection[str] = (),
     queries: Collection[str] = (),
-    user_aggregates: Mapping[str, UserAggregate] | None = None,
+    user_aggregates: Mapping[str, UserSignature] | None = None,
 ) -> Program:
     """Parses and types a program. `streams`, `sinks` and `queries` are what a running app has already.
 

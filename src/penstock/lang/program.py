@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.lang.bind_aggregates import UserAggregate
+from penstock.lang.bind_aggregates import UserSignature
 from penstock.lang.bind_query import QueryBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, did_you_mean
@@ -17,7 +17,7 @@ from penstock.types import Field, Schema, SqlType
 class ProgramBinder:
     """Binds one text. Used once."""
 
-    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserAggregate]) -> None:
+    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserSignature]) -> None:
         self._source = source
         self._catalog = catalog
         self._binder = QueryBinder(source, catalog, user_aggregates)

@@ -29,6 +29,9 @@ from penstock.windows.spec import (
 
 MOST_ROWS = 10**12
 
+_RESERVED = frozenset({TokenType.NULL, TokenType.TRUE, TokenType.FALSE, TokenType.CASE, TokenType.ALL})
+"""Words that always mean something else in an expression."""
+
 FORMS = "[RANGE 1 HOUR SLIDE 1 MINUTE], [ROWS 100], [PARTITION BY k ROWS 100], [SESSION 5 MINUTES] or [NOW]"
 
 
@@ -36,9 +39,15 @@ class WindowParser(ExpressionParser):
     """Expressions plus durations and windows."""
 
     def name(self, wanted: str) -> Name:
-        """An identifier, quoted or not; words that only our grammar reserves may be names too."""
-        if not self._match_set((TokenType.IDENTIFIER, TokenType.VAR)) and not self._match_set(self.ID_VAR_TOKENS):
-            self.unexpected(wanted)
+        """An identifier, quoted or not; words that SQL does not need may be names too."""
+        token_type = self._curr.token_type
+        usable = token_type == TokenType.IDENTIFIER or (
+            token_type in self.ID_VAR_TOKENS and token_type not in _RESERVED
+        )
+        if not usable:
+            a_word = bool(self._curr) and self._curr.text.isalpha() and token_type != TokenType.STRING
+            self.unexpected(wanted, f"quote a name that is a word of SQL: `{self._curr.text}`" if a_word else None)
+        self._advance()
         return Name(self._prev.text, self.span_of_token(self._prev))
 
     def names(self, wanted: str) -> tuple[Name, ...]:

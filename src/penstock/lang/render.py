@@ -1,0 +1,158 @@
+"""Typed expressions and windows back to readable SQL, for EXPLAIN.
+
+Bound in the same place, the rendered text gives the same tree; casts that the binder inserted are shown.
+
+>>> from penstock.types import SqlType
+>>> x, two = Column("x", SqlType.DOUBLE), Literal(2.0, SqlType.DOUBLE)
+>>> render(Call("multiply", (Call("add", (x, two), SqlType.DOUBLE), x), SqlType.DOUBLE))
+'(x + 2.0) * x'
+>>> render_window(WindowSpec(Range(3_600_000_000), TimeSlide(10_000_000)))
+'[RANGE 1 HOUR SLIDE 10 SECONDS]'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+
+from penstock.aggregates.signatures import AggregateCall
+from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
+from penstock.lang.durations import UNITS
+from penstock.lang.symbols import SYMBOLS
+from penstock.types import SqlType
+from penstock.windows.spec import CountSlide, EveryEvent, Range, Rows, Session, TimeSlide, WindowSpec
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ATOM = 99
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def render(expression: Expression, names: Mapping[str, str] | None = None) -> str:
+    """The expression as SQL; `names` says what to write for columns such as `$0` and `#0`."""
+    return _render(expression, names or {})[0]
+
+
+def render_aggregate(call: AggregateCall, names: Mapping[str, str] | None = None) -> str:
+    """The aggregate call as SQL.
+
+    >>> render_aggregate(AggregateCall("COUNT", (), None, None, SqlType.BIGINT))
+    'COUNT(*)'
+    """
+    args = [render(arg, names) for arg in call.args]
+    if call.function == "COUNT_DISTINCT":
+        shown = f"COUNT(DISTINCT {args[0]})"
+    elif call.parameter is not None:
+        shown = f"{call.function}({', '.join([*args, repr(call.parameter)])})"
+    else:
+        shown = f"{call.function}({', '.join(args) or '*'})"
+    return f"{shown} FILTER (WHERE {render(call.filter, names)})" if call.filter is not None else shown
+
+
+def render_window(window: WindowSpec) -> str:
+    parts = []
+    if window.partition_by:
+        parts.append("PARTITION BY " + ", ".join(map(_name, window.partition_by)))
+    extent, slide = window.extent, window.slide
+    if isinstance(extent, Range):
+        now = extent.micros == 1 and isinstance(slide, EveryEvent)
+        parts.append("NOW" if now else f"RANGE {render_duration(extent.micros)}")
+    elif isinstance(extent, Rows):
+        parts.append(f"ROWS {extent.count}")
+    elif isinstance(extent, Session):
+        parts.append(f"SESSION {render_duration(extent.gap)}")
+    else:
+        parts.append(f"SINCE TIMESTAMP '{_moment(extent.time)}'")
+    if isinstance(slide, TimeSlide):
+        parts.append(f"SLIDE {render_duration(slide.micros)}")
+        if slide.offset:
+            parts.append(f"OFFSET {render_duration(slide.offset)}")
+        if slide.wall_clock:
+            parts.append("ON WALL CLOCK")
+    elif isinstance(slide, CountSlide):
+        parts.append(f"SLIDE {slide.count} ROWS")
+    if window.when_full:
+        parts.append("WHEN FULL")
+    return f"[{' '.join(parts)}]"
+
+
+def render_duration(micros: int) -> str:
+    """A duration in the fewest units.
+
+    >>> render_duration(5_400_000_000), render_duration(1)
+    ('1 HOUR 30 MINUTES', '1 MICROSECOND')
+    """
+    parts = []
+    for unit, size in reversed(UNITS.items()):
+        count, micros = divmod(micros, size)
+        if count:
+            parts.append(f"{count} {unit}{'S' if count > 1 else ''}")
+    return " ".join(parts) or "0 SECONDS"
+
+
+def _render(expression: Expression, names: Mapping[str, str]) -> tuple[str, int]:
+    """The text and how tightly its outermost operator binds."""
+    if isinstance(expression, Column):
+        return names.get(expression.name) or _name(expression.name), _ATOM
+    if isinstance(expression, Literal):
+        return _literal(expression)
+    if isinstance(expression, Cast):
+        return f"CAST({_render(expression.operand, names)[0]} AS {expression.type})", _ATOM
+    return _call(expression, names)
+
+
+def _call(call: Call, names: Mapping[str, str]) -> tuple[str, int]:
+    args = call.args
+    if call.function == "case":
+        pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
+        branches = "".join(f" WHEN {_render(c, names)[0]} THEN {_render(v, names)[0]}" for c, v in pairs)
+        return f"CASE{branches} ELSE {_render(args[-1], names)[0]} END", _ATOM
+    if call.function not in SYMBOLS:
+        return f"{call.function}({', '.join(_render(a, names)[0] for a in args)})", _ATOM
+    symbol, level = SYMBOLS[call.function]
+
+    def operand(index: int, least: int) -> str:
+        text, tightness = _render(args[index], names)
+        return text if tightness >= least else f"({text})"
+
+    if call.function in ("is_null", "is_not_null"):
+        return f"{operand(0, level + 1)} {symbol}", level
+    if call.function == "in":
+        values = ", ".join(_render(a, names)[0] for a in args[1:])
+        return f"{operand(0, level + 1)} IN ({values})", level
+    if call.function == "not":
+        return f"NOT {operand(0, level + 1)}", level
+    if call.function == "negate":
+        return f"-{operand(0, _ATOM)}", level
+    # the left operand of arithmetic may bind equally, all others must bind tighter: a - b - c is (a - b) - c
+    arithmetic = level > SYMBOLS["eq"][1]
+    first = operand(0, level if arithmetic else level + 1)
+    return f" {symbol} ".join([first, *(operand(i, level + 1) for i in range(1, len(args)))]), level
+
+
+def _literal(literal: Literal) -> tuple[str, int]:
+    value = literal.value
+    if value is None:
+        return ("NULL" if literal.type is SqlType.NULL else f"CAST(NULL AS {literal.type})"), _ATOM
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'", _ATOM
+    if isinstance(value, bool):
+        return str(value).upper(), _ATOM
+    if isinstance(value, float):
+        return repr(value), _ATOM if value >= 0 else SYMBOLS["negate"][1]
+    if literal.type is SqlType.TIMESTAMP:
+        return f"TIMESTAMP '{_moment(value)}'", _ATOM
+    if literal.type is SqlType.DATE:
+        return f"DATE '{date(1970, 1, 1) + timedelta(days=value)}'", _ATOM
+    if literal.type is SqlType.INTERVAL:
+        return f"INTERVAL '{render_duration(value)}'", _ATOM
+    suffix = {SqlType.TINYINT: "Y", SqlType.SMALLINT: "S"}.get(literal.type, "")
+    return f"{value}{suffix}", _ATOM if value >= 0 else SYMBOLS["negate"][1]
+
+
+def _moment(micros: int) -> str:
+    return (_EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%d %H:%M:%S.%f").removesuffix(".000000")
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) or name[:1] in "$#" else "`" + name.replace("`", "``") + "`"
