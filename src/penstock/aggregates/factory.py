@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.aggregates.count import CountState
+from penstock.aggregates.distinct import DistinctState
 from penstock.aggregates.moments import ComomentsState, MomentsState
 from penstock.aggregates.order_statistics import OrderState
 from penstock.aggregates.selective import SelectiveState
@@ -50,5 +51,6 @@ _MAKERS: dict[str, Callable[[tuple[SqlType, ...], Sequence[Want], Account], Aggr
     "SUM": lambda types, wants, account: SumState(types[0].is_integer, wants),
     "MOMENTS": lambda types, wants, account: MomentsState(wants),
     "COMOMENTS": lambda types, wants, account: ComomentsState(wants),
+    "DISTINCT": lambda types, wants, account: DistinctState(wants, types[0], account),
     "ORDER": lambda types, wants, account: OrderState(wants, types[0], account),
 }

@@ -1,0 +1,75 @@
+"""A hash table from (owner, value) to one word: open addressing with linear probing, and deletion without tombstones.
+
+An *owner* is a slot at one time of its life: resetting a slot gives it a new generation, and what the old one owned
+becomes stale and is dropped when the table is rebuilt. So a reset need not look for what a slot holds.
+
+Invariants:
+1. The number of cells is a power of two, and at least a quarter of them are empty: the caller rebuilds in time.
+2. Between the home cell of an entry and the entry no cell is empty.
+
+Called by `distinct.DistinctState` alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.aggregates.images import Word
+from penstock.aggregates.state import Int64s
+from penstock.jit import tight
+
+OWNER, VALUE, LOAD = 0, 1, 2
+EMPTY = -1
+
+
+def empty_table(cells: int) -> Int64s:
+    return np.full((cells, 3), EMPTY, dtype=np.int64)
+
+
+def cells_for(entries: int) -> int:
+    """The cells of a table that may hold so many entries.
+
+    >>> cells_for(0), cells_for(12), cells_for(13)
+    (16, 16, 32)
+    """
+    return max(16, 1 << (entries * 4 // 3 - 1).bit_length()) if entries else 16
+
+
+@tight
+def owner_of(slot: Word, generations: Int64s) -> Word:
+    generation: np.int64 = generations[slot]
+    return generation << 32 | slot
+
+
+@tight
+def _home(owner: Word, value: Word, mask: Word) -> Word:
+    """A multiplicative hash; the shifts bring the well-mixed high bits down."""
+    mixed = (value ^ (owner * np.int64(-0x61C8864680B583EB))) * np.int64(-0x4B47D0C5D9F2A1ED)
+    mixed = (mixed ^ ((mixed >> 32) & 0xFFFF_FFFF)) * np.int64(-0x3B314601E57A13AD)
+    return (mixed >> 29) & mask
+
+
+@tight
+def find(table: Int64s, owner: Word, value: Word) -> Word:
+    """The cell of an entry, or the empty cell where it belongs."""
+    mask = len(table) - 1
+    cell = _home(owner, value, mask)
+    while table[cell, OWNER] != EMPTY and not (table[cell, OWNER] == owner and table[cell, VALUE] == value):
+        cell = (cell + 1) & mask
+    return cell
+
+
+@tight
+def erase(table: Int64s, cell: Word) -> None:
+    """Empties a cell and moves later entries up where invariant 2 needs it."""
+    mask = len(table) - 1
+    hole = cell
+    probe = (cell + 1) & mask
+    while table[probe, OWNER] != EMPTY:
+        home = _home(table[probe, OWNER], table[probe, VALUE], mask)
+        if (probe - home) & mask >= (probe - hole) & mask:
+            for word in range(3):
+                table[hole, word] = table[probe, word]
+            hole = probe
+        probe = (probe + 1) & mask
+    table[hole, OWNER] = EMPTY
