@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from checks import Player, Step, Window, check_history, check_state, make_history
+from checks import History, Player, Step, Window, check_history, check_state, make_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +72,8 @@ def comoments_oracle(window: Window) -> list[object]:
         if not all(math.isfinite(v) for v in xs + ys):
             correlation = math.nan
         elif x_variance > 0.0 and y_variance > 0.0:
-            correlation = float(np.float64(shared) / (np.sqrt(x_variance) * np.sqrt(y_variance)))
+            scale = math.sqrt(x_variance) * math.sqrt(y_variance)
+            correlation = math.nan if math.isinf(shared) and math.isinf(scale) else shared / scale
     return [shared, covariance(xs, ys, 1), correlation]
 
 
@@ -89,7 +90,7 @@ def test_adversarial_variances(pool: list[float]) -> None:
 
 
 @POOLS
-@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_adversarial_covariances(pool: list[float]) -> None:
     def draw(rng: np.random.Generator, count: int) -> tuple[Argument, ...]:
         return tuple(Argument(rng.choice(np.array(pool), count), some_null(rng, count)) for _ in range(2))
@@ -123,7 +124,7 @@ def test_any_variances(values: list[float], seed: int, slots: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(any_float, any_float), max_size=25), st.integers(0, 2**32), st.integers(1, 4))
-@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_any_covariances(pairs: list[tuple[float, float]], seed: int, slots: int) -> None:
     rng = np.random.default_rng(seed)
     columns = np.array(pairs, dtype=np.float64).reshape(-1, 2).T.copy()
@@ -144,23 +145,24 @@ def test_covariance_without_correlation() -> None:
     )
 
 
+def rows_of_one_slot(values: np.ndarray) -> History:
+    return History(np.zeros(len(values), dtype=np.int32), (Argument(values, None),), np.arange(len(values)), ())
+
+
 def test_a_great_mean_does_not_drown_the_variance() -> None:
     """
     1e9+4  1e9+7  1e9+13  1e9+16      the textbook formula in doubles gives a negative variance
     |------------------------->   30
     """
     values = np.array([1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16])
-    history = make_history(np.random.default_rng(0), (Argument(values, None),), 1)
-    history.slots[:] = 0
+    history = rows_of_one_slot(values)
     player = Player(MomentsState([Want("VAR_SAMP")]), history)
     player.play([Step(4, 0, (0,))])
     assert player.answers == [(struct.pack("<d", 30.0),)]
 
 
 def test_a_wide_row_gives_its_memory_back() -> None:
-    history = make_history(np.random.default_rng(0), (Argument(np.array([1.0, 1e300]), None),), 1)
-    history.slots[:] = 0
-    history.leaving.sort()
+    history = rows_of_one_slot(np.array([1.0, 1e300]))
     player = Player(make_moments(), history)
     player.play([Step(1, 0, ())])
     narrow = player.state.nbytes
@@ -169,3 +171,19 @@ def test_a_wide_row_gives_its_memory_back() -> None:
     player.play([Step(0, 2, (0,))])
     assert player.answers == [(None,) * 4]
     assert len(player.state.snapshot()["wide"]["slots"]) == 0
+
+
+def test_more_rows_than_a_squared_count_can_hold() -> None:
+    """Two rows (1 and 3), each 2**31 times: played once, then multiplied in the snapshot."""
+    history = rows_of_one_slot(np.array([1.0, 3.0]))
+    player = Player(make_moments(), history)
+    player.play([Step(2, 0, ())])
+    snapshot = player.state.snapshot()
+    words = snapshot["words"].copy()
+    for start, stop in ((0, 1), (3, 6), (6, 12)):
+        total = int.from_bytes(words[start:stop].tobytes(), "little") << 31
+        words[start:stop] = np.frombuffer(total.to_bytes(8 * (stop - start), "little"), dtype=np.uint64)
+    player.state.restore({**snapshot, "words": words})
+    player.play([Step(0, 0, (0,))])
+    sample = float(Fraction(2**32, 2**32 - 1))
+    assert player.answers == [tuple(struct.pack("<d", v) for v in (1.0, sample, 1.0, math.sqrt(sample)))]

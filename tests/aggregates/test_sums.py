@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from checks import FAILED, Player, Step, Window, check_history, check_state, make_history
+from checks import FAILED, History, Player, Step, Window, check_history, check_state, make_history
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,12 +122,13 @@ def test_any_integers(values: list[int], seed: int, slots: int) -> None:
     check_history(make_integer_state, make_history(rng, arguments, slots), integer_oracle, rng)
 
 
+def rows_of_slots(slots: list[int], values: list[float]) -> History:
+    arguments = (Argument(np.array(values), None),)
+    return History(np.array(slots, dtype=np.int32), arguments, np.arange(len(values)), ())
+
+
 def sums_of_one_slot(values: list[float], steps: list[Step]) -> list[float]:
-    rng = np.random.default_rng(0)
-    history = make_history(rng, (Argument(np.array(values), None),), 1)
-    history.slots[:] = 0
-    history.leaving.sort()
-    player = Player(make_float_state(), history)
+    player = Player(make_float_state(), rows_of_slots([0] * len(values), values))
     player.play(steps)
     return [struct.unpack("<d", total)[0] for total, _, _ in player.answers]
 
@@ -163,11 +164,7 @@ def test_a_long_slide_does_not_drift() -> None:
 
 def test_wide_rows_are_given_back() -> None:
     values = [1.0, 1e300, 1e-300, math.nan, math.inf]
-    rng = np.random.default_rng(0)
-    history = make_history(rng, (Argument(np.array(values), None),), 5)
-    history.slots[:] = np.arange(5)
-    history.leaving.sort()
-    player = Player(make_float_state(), history)
+    player = Player(make_float_state(), rows_of_slots([0, 1, 2, 3, 4], values))
     player.play([Step(1, 0, ())])
     narrow = player.state.nbytes
     player.play([Step(4, 0, ())])

@@ -68,9 +68,9 @@ class _Results:
             defined = count > 1 and x_variance > 0.0 and y_variance > 0.0
             self.defined[index] = defined
             # numpy's division, because two infinite variances make a NaN here as they do in the kernel.
-            self.correlation[index] = (
-                np.float64(shared) / (np.sqrt(x_variance) * np.sqrt(y_variance)) if defined else 0.0
-            )
+            with np.errstate(invalid="ignore"):
+                quotient = np.float64(shared) / (np.sqrt(x_variance) * np.sqrt(y_variance)) if defined else 0.0
+            self.correlation[index] = quotient
 
 
 class _SecondOrder(AggregateState):
