@@ -29,7 +29,7 @@ three_words = st.one_of(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(three_words, st.integers(LEAST_EXPONENT, GREATEST_EXPONENT))
 @example(-(2**191), GREATEST_EXPONENT)
 @example(1, LEAST_EXPONENT)
@@ -48,7 +48,7 @@ leading_word = st.one_of(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(leading_word, st.booleans(), st.one_of(st.integers(-1200, 1000), st.integers(-1150, -1070)), st.booleans())
 @example(2**64 - 1, True, 960, False)
 @example(2**63, False, -1138, True)
