@@ -7,7 +7,7 @@ lies in base .. base + 97; it then has at most 150 bits, and 2**41 of them canno
 `wide`. Which way depends on the value and the base alone, so a value leaves the way it came.
 
 Words per slot: [count, low, middle, high] for floats, [count, low, high] for integers. Indices are unsigned: numba
-would otherwise test each of them for being negative, which costs a quarter of the speed.
+would otherwise test each of them for being negative, which costs a tenth of the speed.
 """
 
 from __future__ import annotations
