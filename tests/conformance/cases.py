@@ -144,7 +144,9 @@ def _case(title: str, file: str, head: str, sections: list[tuple[str, str]]) -> 
             case "late":
                 events = _events(content, types[subject])
                 names = _cells(content.splitlines()[0])
-                late[subject] = Table(tuple(names), [tuple(event[n] for n in names) for event in events])
+                moments = {n for n in names if types[subject][n] == "TIMESTAMP"}
+                rows = [tuple(Moment(v) if n in moments else v for n, v in event.items()) for event in events]
+                late[subject] = Table(tuple(names), rows)
             case "rejects":
                 rejects = int(content)
             case "refused":

@@ -58,7 +58,7 @@ class Stream:
         declared = ", ".join(f"{name} {kind}" for name, kind in self.columns)
         late = f" LATENESS {duration(self.lateness)}" if self.lateness else ""
         ties = f" SEQUENCE {self.sequence}" if self.sequence else ""
-        return f"CREATE STREAM {self.name} ({declared}, EVENT TIME {self.time}{late}{ties})"
+        return f"CREATE STREAM {self.name} ({declared}, EVENT TIME {self.time}{late}{ties}) LATE INTO late_{self.name}"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,11 +15,16 @@ from penstock.types import Field, Schema, SqlType
 SCHEMA = Schema((Field("n", SqlType.BIGINT, False), Field("name", SqlType.STRING, False)))
 
 
-class Numbers:
-    def batch(self, start: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
-        numbers = range(start, start + count)
-        data = {"n": pa.array(numbers), "name": pa.array([f"row {n}" for n in numbers], pa.string())}
-        return pa.record_batch([data[name] for name in columns], schema=SCHEMA.arrow)
+def numbers() -> Any:
+    """Made inside a function, so that it travels to the workers by value: they do not know this file."""
+
+    class Numbers:
+        def batch(self, start: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
+            values = range(start, start + count)
+            data = {"n": pa.array(values), "name": pa.array([f"row {n}" for n in values], pa.string())}
+            return pa.record_batch(data).select(columns)
+
+    return Numbers
 
 
 def test_every_row_comes_once_and_batches_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
@@ -27,7 +33,7 @@ def test_every_row_comes_once_and_batches_are_bounded(spark: SparkSession, tmp_p
     def collect(frame: DataFrame, _batch: int) -> None:
         batches.append([(row.n, row.name) for row in frame.collect()])
 
-    frame = generated_stream(spark, Numbers, SCHEMA, rows=1000, rows_per_batch=300, tasks=2)
+    frame = generated_stream(spark, numbers(), SCHEMA, rows=1000, rows_per_batch=300, tasks=2)
     writer = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path))
     writer.trigger(availableNow=True).start().awaitTermination()
     assert [len(batch) for batch in batches] == [300, 300, 300, 100]

@@ -4,9 +4,10 @@ All six are one algorithm, a monotonic deque per slot (`deques`); they differ in
 NULL and return the value, ARG_* ignore rows whose second argument is NULL, FIRST and LAST take every row.
 
 Invariants:
-1. The pool of chunks is as large as the account allows and needs; its bytes and the directory's are on the account.
-2. When the pool cannot grow and there is a device, the middle of long deques is moved to the device (`deque_paging`)
-   and comes back when the front or the back of its deque reaches it.
+1. The bytes of the pool of chunks and of the directory are on the account.
+2. Without a device the pool grows as far as the budget goes. With one it leaves half of what is free to others; then
+   the middle of long deques is moved to the device (`deque_paging`) and comes back when the front or the back of its
+   deque reaches it.
 3. A `BudgetError` from `advance` leaves every deque whole, but the schedule half played: restore, reset or drop.
 
 Created by the factory; driven by the operator through `AggregateState`.
@@ -123,30 +124,35 @@ class SelectiveState(AggregateState):
         self._pager.load(slot, at_front, self._chains)
 
     def _make_room(self, chunks: int) -> None:
-        """At least so many free chunks: by growing while the account grants it, then by spilling."""
+        """At least so many free chunks: by growing, or else by spilling."""
         if self._control[deques.FREE_COUNT] >= chunks:
             return
-        held = self._pool.nbytes // (8 * deques.CHUNK_WORDS)
+        held = len(self._pool) // deques.CHUNK_WORDS
         least = held + chunks
         for wanted in (max(_FIRST_CHUNKS, 2 * held, least), max(held + held // 4, least)):
-            try:
-                self._account.resize(wanted * 8 * deques.CHUNK_WORDS + self._directory.nbytes)
-            except BudgetError as error:
-                refusal = error
-            else:
+            if self._is_granted(wanted):
                 self._grow(wanted)
                 return
         if self._pager is None or not self._pager.spill(self._chains, chunks):
-            raise BudgetError(
-                f"{self._function} has no room for the rows that may still become its answer: {refusal}"
-            ) from refusal
+            self._grow(least)
 
     @property
     def _chains(self) -> deques.Chains:
         return deques.Chains(self._pool, self._directory, self._control)
 
+    def _is_granted(self, chunks: int) -> bool:
+        """Whether the pool may have so many chunks. What can spill leaves half of the free budget to others."""
+        more = 8 * (chunks * deques.CHUNK_WORDS - len(self._pool))
+        return more <= (self._account.free if self._pager is None else self._account.free // 2)
+
     def _grow(self, chunks: int) -> None:
         grown = np.empty(chunks * deques.CHUNK_WORDS, dtype=np.int64)
+        try:
+            self._account.resize(grown.nbytes + self._directory.nbytes)
+        except BudgetError as refusal:
+            raise BudgetError(
+                f"{self._function} has no room for the rows that may still become its answer: {refusal}"
+            ) from refusal
         grown[: len(self._pool)] = self._pool
         self._control[deques.FREE_COUNT] += (len(grown) - len(self._pool)) // deques.CHUNK_WORDS
         self._pool = grown

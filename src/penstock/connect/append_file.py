@@ -19,8 +19,10 @@ class AppendFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: BinaryIO | None = None
+        self._written = False
 
     def write(self, data: bytes) -> None:
+        self._written = True
         try:
             self._opened().write(data)
         except OSError as error:
@@ -30,8 +32,10 @@ class AppendFile:
         try:
             if self._file is None:
                 return self._size()
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            if self._written:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._written = False
             return self._file.tell()
         except OSError as error:
             raise self._failed(error) from None

@@ -2,6 +2,9 @@
 
 A field that equals the option `null` (by default: nothing between the delimiters) is NULL; in quotes it is text.
 Times with and without a zone are both read; without one they are UTC.
+
+Where Arrow refuses a run of rows for its values, the run is read as text and its columns are converted one by one,
+with the same conversions, to find the values that are to blame.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from penstock.connect.conform import match_names
 from penstock.connect.lines import LineFormat, Parsed, Unparsable
 from penstock.connect.source import Reading
 from penstock.errors import InputError
-from penstock.types import SqlType
+from penstock.types import Field, SqlType
 
 _ZONED, _PLAIN = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 
@@ -50,15 +53,22 @@ class CsvFormat(LineFormat):
         try:
             return self._read(data, records, self._types)
         except Unparsable:
-            if not self._times:
-                raise
-        as_text = {**self._types, **{name: pa.string() for name in self._times}}
-        parsed = self._read(data, records, as_text)
-        table = parsed.table
-        for name in self._times:
-            column, self._types[name] = _times(table.column(name))
-            table = table.set_column(table.schema.get_field_index(name), name, column)
-        return Parsed(table, parsed.kept, parsed.refused)
+            text = self._read(data, records, dict.fromkeys(self._types, pa.string()))
+        reasons: dict[int, str] = {}
+        columns = []
+        for field in self._reading.fields:
+            column = text.table.column(field.name).combine_chunks()
+            converted = _Conversion(field)
+            columns.append(converted.all_of(column))
+            for row in converted.misfits:
+                reasons.setdefault(row, f"column '{field.name}': '{column[row]}' is no {field.type}")
+            if field.name in self._times:
+                self._types[field.name] = converted.kind
+        table = pa.table(columns, names=list(self._types))
+        good = np.ones(table.num_rows, bool)
+        good[list(reasons)] = False
+        refused = text.refused + [(int(text.kept[row]), reason) for row, reason in reasons.items()]
+        return Parsed(table.filter(pa.array(good)), text.kept[good], refused)
 
     def _read(self, data: bytes, records: int, types: dict[str, pa.DataType]) -> Parsed:
         refused: list[tuple[int, str]] = []
@@ -96,15 +106,43 @@ class CsvFormat(LineFormat):
         return Parsed(table.rename_columns(list(types)), kept, refused)
 
 
-def _times(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DataType]:
-    """Text as UTC times, and the type Arrow's CSV reader needs to do the same by itself next time."""
-    reason = ""
-    for kind in (_ZONED, _PLAIN):
-        try:
-            return pc.cast(pc.cast(column, kind), _ZONED), kind
-        except pa.ArrowInvalid as error:
-            reason = str(error)
-    raise Unparsable(reason)
+class _Conversion:
+    """Text to a declared type. `misfits` are the rows that did not convert, `kind` is what the last ones were."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self._kinds = [_ZONED, _PLAIN] if field.type is SqlType.TIMESTAMP else [field.type.arrow]
+        self.kind = self._kinds[0]
+        self.misfits: list[int] = []
+
+    def all_of(self, column: pa.Array) -> pa.Array:
+        if self._field.type is SqlType.STRING:
+            return column
+        column = pc.ascii_trim_whitespace(column)
+        pieces = []
+        runs = [(0, len(column))]
+        while runs:
+            low, high = runs.pop()
+            piece = self._convert(column.slice(low, high - low))
+            if piece is not None:
+                pieces.append(piece)
+            elif high - low == 1:
+                self.misfits.append(low)
+                pieces.append(pa.nulls(1, self._field.type.arrow))
+            else:
+                middle = (low + high) // 2
+                runs += [(middle, high), (low, middle)]
+        return pa.concat_arrays(pieces)
+
+    def _convert(self, column: pa.Array) -> pa.Array | None:
+        for kind in self._kinds:
+            try:
+                converted = pc.cast(column, kind)
+            except pa.ArrowInvalid:
+                continue
+            self.kind = kind
+            return pc.cast(converted, self._field.type.arrow)
+        return None
 
 
 def _reason(message: str, places: dict[str, int]) -> str:

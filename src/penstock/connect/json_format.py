@@ -43,8 +43,8 @@ class JsonFormat(LineFormat):
         return False
 
     def parse(self, data: bytes, records: int) -> Parsed:
-        if records > 1 and not _one_object_a_line(data):
-            raise Unparsable("not a JSON object")
+        if records > 1 and (odd := _first_odd_line(data)) is not None:
+            raise Unparsable("not a JSON object", odd)
         try:
             table = self._read(data)
         except Unparsable:
@@ -82,15 +82,28 @@ class JsonFormat(LineFormat):
                 for f in self._reading.fields
             ]
         except pa.ArrowInvalid as error:
-            raise Unparsable(str(error).removesuffix(" in row 0")) from None
+            message = str(error)
+            raise Unparsable(message.removesuffix(" in row 0"), _guilty_row(message)) from None
         return pa.table(columns, names=list(self._reading.fields.names))
 
 
-def _one_object_a_line(data: bytes) -> bool:
-    """Whether every line begins with { and ends with }: then no object runs over a line end, and counting is proof."""
-    raw = np.frombuffer(data.rstrip(_SPACE) + b"\n", np.uint8)
+def _first_odd_line(data: bytes) -> int | None:
+    """The first line that does not begin with { and end with }. Without any, no object can run over a line end: a
+    brace that closes is never followed by one that opens within an object. So counting the objects is proof.
+    """
+    raw = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     newlines = np.flatnonzero(raw == ord("\n"))
     starts = np.concatenate(([0], newlines[:-1] + 1))
     last = raw[newlines - 1]
     last = np.where(last == ord("\r"), raw[np.maximum(newlines - 2, 0)], last)
-    return bool((raw[starts] == ord("{")).all() and (last == ord("}")).all())
+    odd = np.flatnonzero((raw[starts] != ord("{")) | (last != ord("}")))
+    return int(odd[0]) if len(odd) else None
+
+
+def _guilty_row(message: str) -> int | None:
+    """
+    >>> _guilty_row("JSON parse error: Invalid value. in row 17"), _guilty_row("Failed to convert JSON to int32")
+    (17, None)
+    """
+    found = re.search(r" in row (\d+)$", message)
+    return int(found[1]) if found else None

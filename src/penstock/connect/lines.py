@@ -2,7 +2,7 @@
 
 `LineReader` cuts a stream of bytes at line ends and knows the offset and line number of each cut. `decode` turns a
 run of records into columns at full speed with one call of the format's vectorised parser; where that refuses, it
-halves the run until the records that are to blame stand alone, so that good rows are always read by the same parser.
+cuts the run until the records that are to blame stand alone, so that good rows are always read by the same parser.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ _NEWLINE, _QUOTE = ord("\n"), ord('"')
 
 
 class Unparsable(Exception):
-    """A format's parser refuses a run of records; never leaves this package."""
+    """A format's parser refuses a run of records, because of `record` if it knows; never leaves this package."""
+
+    def __init__(self, reason: str, record: int | None = None) -> None:
+        super().__init__(reason)
+        self.record = record
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class LineFormat(ABC):
 
     @abstractmethod
     def parse(self, data: bytes, records: int) -> Parsed:
-        """Columns, named as declared, of a run of records; raises `Unparsable` if the run has to be halved."""
+        """Columns, named as declared, of a run of records; raises `Unparsable` if the run has to be cut."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class LineReader:
         records = Records(self._data[start:end], self._ends[self._taken : stop] - start, self.line)
         self._taken = stop
         self.offset += end - start
-        self.line += records.data.count(b"\n")
+        self.line += records.data.count(b"\n") if self._multiline else len(records.ends)
         return records
 
     def _refill(self, final: bool) -> bool:
@@ -146,9 +150,13 @@ def decode(
         except Unparsable as error:
             if high - low == 1:
                 refused.append((low, str(error)))
-            else:
+            elif error.record is None:
                 middle = (low + high) // 2
                 runs += [(middle, high), (low, middle)]
+            else:
+                guilty = low + error.record
+                parts = [(guilty + 1, high), (guilty, guilty + 1), (low, guilty)]
+                runs += [(start, stop) for start, stop in parts if start < stop]
             continue
         tables.append(parsed.table)
         kept.append(parsed.kept + low)

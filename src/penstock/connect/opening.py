@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.connect.csv_format import check_delimiter
+from penstock.connect.csv_format import check_delimiter, flag
 from penstock.connect.files import FORMATS, FileSource, format_by_name, local_path
 from penstock.connect.generate import GeneratedSource
 from penstock.connect.parquet_sink import ParquetSink
@@ -18,7 +18,7 @@ from penstock.errors import InputError
 from penstock.lang.query import SinkDef, StreamDef
 from penstock.types import Schema
 
-SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline")
+SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline", "follow")
 SINK_OPTIONS = ("format", "delimiter", "header")
 
 
@@ -32,6 +32,7 @@ def open_source(
 ) -> Source:
     """Opens the source of a declared stream, at a saved position if one is given.
 
+    `follow` (or the stream's option of that name) waits for more at the end of the files.
     `columns` are those that some query reads; the event time and the sequence always come with them. A column that
     is not read is not checked either.
     """
@@ -40,7 +41,7 @@ def open_source(
         return StdinSource(reading, position)
     if reading.uri.startswith("generate:"):
         return GeneratedSource(reading, position)
-    return FileSource(reading, position, follow)
+    return FileSource(reading, position, follow or flag(reading, "follow", False))
 
 
 def _reading(stream: StreamDef, batch_rows: int, columns: Sequence[str] | None) -> Reading:

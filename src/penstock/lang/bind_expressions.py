@@ -126,7 +126,7 @@ class ExpressionBinder:
             raise self._source.refusal(
                 f"{symbol(name)} takes {_arity(function.least, function.most)}, not {len(args)}",
                 span_of(node),
-                function.description,
+                f"{symbol(name)}: {function.description}",
             )
         for position in function.literals:
             if position < len(args) and not isinstance(args[position], Literal):
@@ -141,7 +141,7 @@ class ExpressionBinder:
             raise self._source.refusal(
                 f"{symbol(name)} cannot be applied to {given}",
                 span_of(node),
-                f"{function.description}; CAST(x AS type) changes a type",
+                f"{symbol(name)}: {function.description}; CAST(x AS type) changes a type",
             )
         if name == "date_trunc":
             self._check_unit(converted[0], nodes[0])

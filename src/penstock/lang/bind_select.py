@@ -110,7 +110,7 @@ class SelectBinder:
 
     def _star(self, star: Name) -> list[Item]:
         if star.text and star.text.lower() not in self._scope.qualifiers:
-            raise self._source.refusal(f"no stream '{star.text}' in this FROM", star.span)
+            raise self._source.refusal(f"no stream '{star.text}' in this FROM", star.span, "write * for all columns")
         items = []
         for field in self._scope.schema:
             if self._scope.windowed and field.name.lower() in WINDOW_COLUMNS:
@@ -182,7 +182,9 @@ class SelectBinder:
         position = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
         if not 1 <= position <= len(self._items):
             raise self._source.refusal(
-                f"{clause} {text[:20]} names no output", span_of(node), f"there are {len(self._items)} outputs"
+                f"{clause} {text[:20]} names no output",
+                span_of(node),
+                f"the outputs are numbered from 1 to {len(self._items)}",
             )
         return self._items[position - 1].node
 

@@ -32,6 +32,7 @@ TYPE_NAMES: dict[str, SqlType] = {
     "FLOAT": SqlType.FLOAT,
     "REAL": SqlType.FLOAT,
     "DOUBLE": SqlType.DOUBLE,
+    "DOUBLE PRECISION": SqlType.DOUBLE,
     "STRING": SqlType.STRING,
     "TEXT": SqlType.STRING,
     "VARCHAR": SqlType.STRING,
@@ -161,6 +162,10 @@ class ExpressionParser(SparkParser):
             self.refuse(f"expected {wanted}, found {shown!r}", span, hint)
         self.refuse(f"expected {wanted}, but the statement ends here", self.span_of_token(self._curr), hint)
 
+    def out_of_place(self, hint: str) -> NoReturn:
+        """Refuses the current token where nothing like it may stand."""
+        self.refuse(f"{self._curr.text!r} cannot stand here", self.span_of_token(self._curr), hint)
+
     def span_of_token(self, token: Token) -> Span:
         """The token's offsets; for the end of the statement, the place just behind its last token."""
         if token:
@@ -199,10 +204,8 @@ class ExpressionParser(SparkParser):
         if name not in TYPE_NAMES or token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
             self.unexpected("a type", f"the types are {', '.join(sorted({t.value for t in TYPE_NAMES.values()}))}")
         self._advance()
-        if name == "DOUBLE":
-            self.take("PRECISION")
         if self._match(TokenType.L_PAREN, advance=False):
-            self.unexpected("no length after a type", "write the type without parentheses")
+            self.out_of_place("write the type without a length")
         return TYPE_NAMES[name]
 
     # -- the rungs of the ladder that sqlglot leaves too open -----------------------------------------------
@@ -249,7 +252,7 @@ class ExpressionParser(SparkParser):
     def _parse_bracket(self, this: Any = None) -> Any:
         # sqlglot loops here while a bracket is next, so none may be left standing
         if self._match_set(self.BRACKETS, advance=False):
-            self.unexpected("no bracket here", "a window in brackets follows a stream or a subquery in FROM")
+            self.out_of_place("a window in brackets follows a stream or a subquery in FROM")
         return this
 
     def _parse_paren(self) -> exp.Expr | None:

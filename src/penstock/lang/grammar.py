@@ -179,7 +179,7 @@ class StatementParser(CreateParser):
         else:
             source = self.name("a stream or a subquery in parentheses")
             if self._match(TokenType.DOT, advance=False):
-                self.unexpected("no '.' here", "streams have simple names; quote a name with a dot: `a.b`")
+                self.out_of_place("streams have simple names; quote a name with a dot: `a.b`")
         window = self.window() if self._match(TokenType.L_BRACKET, advance=False) else None
         alias = None
         if self._match(TokenType.ALIAS):

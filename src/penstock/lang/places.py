@@ -50,5 +50,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if len(name) > LONGEST_GUESSED_NAME:
         return None
     by_lower = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return f"did you mean '{by_lower[close[0]]}'?" if close else None

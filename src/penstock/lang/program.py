@@ -37,9 +37,10 @@ class ProgramBinder:
                 explain = explain or statement.explain
                 self._query(statement)
         for name in self._late:
-            if self._catalog.stream(name.text) is not None:
+            kind = self._catalog.kind_of(name.text)
+            if kind not in (None, "sink"):
                 raise self._source.refusal(
-                    f"'{name.text}' is a stream; late events need a name of their own or a sink", name.span
+                    f"'{name.text}' is a {kind} already", name.span, "late events need a sink or a name of their own"
                 )
         return Program(tuple(self._streams), tuple(self._sinks), tuple(self._queries), explain)
 

@@ -37,7 +37,7 @@ class Scope:
             raise source.refusal("this is no column", span_of(node), "write column or alias.column")
         qualifier = node.args.get("table")
         if qualifier is not None and qualifier.name.lower() not in self.qualifiers:
-            hint = did_you_mean(qualifier.name, self.qualifiers)
+            hint = did_you_mean(qualifier.name, self.qualifiers) or f"write {name} alone"
             raise source.refusal(f"no stream '{qualifier.name}' in this FROM", span_of(qualifier), hint)
         alias = self.aliases.get(name.lower()) if qualifier is None else None
         if alias is not None and self.aliases_first:

@@ -71,7 +71,7 @@ class WindowParser(ExpressionParser):
 
     def counted_units(self, wanted: str) -> int:
         if self._match(TokenType.DASH, advance=False):
-            self.unexpected(f"{wanted} of more than zero")
+            self.refuse(f"{wanted} must be longer than zero", self.span_of_token(self._curr))
         total = 0
         while True:
             number = self.expect(TokenType.NUMBER, f"{wanted}, such as 10 SECONDS")
@@ -127,7 +127,7 @@ class WindowParser(ExpressionParser):
     def count(self, wanted: str) -> int:
         """A whole number of rows, at least one."""
         if self._match(TokenType.DASH, advance=False):
-            self.unexpected(f"{wanted} of at least 1")
+            self.refuse(f"{wanted} must be at least 1", self.span_of_token(self._curr))
         token = self.expect(TokenType.NUMBER, wanted)
         if not (token.text.isascii() and token.text.isdigit()):
             self.refuse(f"{wanted} must be a whole number", self.span_of_token(token))
@@ -145,7 +145,9 @@ class WindowParser(ExpressionParser):
         when_full: Span | None = None
         while not self._match(TokenType.R_BRACKET):
             here = self._curr.start if self._curr else 0
-            if slide is None and self.take("SLIDE"):
+            if self.take("SLIDE"):
+                if slide is not None:
+                    self.refuse("this window cannot have a SLIDE, or not two", self.span_since(here))
                 slide = self.slide(extent)
             elif offset is None and self.take("OFFSET"):
                 offset = self.duration("the OFFSET"), self.span_since(here)
@@ -197,6 +199,9 @@ class WindowParser(ExpressionParser):
             if not self.take("ROWS"):
                 self.take("ROW")
             return CountSlide(count)
+        if self._curr.token_type == TokenType.NUMBER and not self._next.text.isalpha():
+            number, span = self._curr.text[:20], self.span_of_token(self._curr)
+            self.refuse("the SLIDE needs a unit", span, f"write SLIDE {number} SECONDS or SLIDE {number} ROWS")
         return TimeSlide(self.duration("the SLIDE"))
 
     def bare_count(self, extent: Extent) -> bool:

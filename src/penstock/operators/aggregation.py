@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.factory import create_state
+from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
 from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, Rows, Schedule, Slots
 from penstock.jit import kernel
 from penstock.operators.columns import to_arrow
@@ -161,6 +161,9 @@ class Aggregation:
             )
             for i, spec in enumerate(states)
         ]
+        self._unaccounting = [
+            state for spec, state in zip(states, self._states, strict=True) if spec.kind not in SELF_ACCOUNTING
+        ]
         self._unaccounted = 0
         self._first_interner = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
@@ -264,7 +267,7 @@ class Aggregation:
     def account(self) -> None:
         """Tells the budget what is held; raises `BudgetError` when that is too much."""
         self._unaccounted = 0
-        self._account.resize(self.intake.nbytes + sum(s.nbytes for s in self._states))
+        self._account.resize(self.intake.nbytes + sum(s.nbytes for s in self._unaccounting))
 
     def snapshot(self) -> dict[str, Any]:
         return {"intake": self.intake.snapshot(), "states": [s.snapshot() for s in self._states]}

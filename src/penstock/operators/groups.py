@@ -111,6 +111,7 @@ class GroupTable:
             if self._used == 0:
                 self._used = 1
                 self._alive[0] = True
+                self._order = None
             return slots
         keys = np.zeros((rows, self._words), np.int64)
         for w, (column, kind, interner) in enumerate(zip(columns, self.types, self.interners, strict=True)):

@@ -10,21 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.engine.ingest import Ingest
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamDef
-from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.reorder import START, Reorder
 from penstock.operators.resources import Resources
-from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.nodes import Node
 from penstock.spark.stores import BucketStores
 from penstock.store.budget import Budget
-from penstock.windows.spec import Range, TimeSlide, first_boundary_after
 
 _UNSORTED = 1
 """Any lateness above zero tells the reorder operator that a batch need not be in order, which ours need not be."""
@@ -55,23 +52,18 @@ class QueryRecipe:
 
     def create(self, bucket: int) -> BucketQuery:
         stores = BucketStores(Budget(self.memory // self.buckets), self.segments, bucket, retain=self.retain)
-        return BucketQuery(self.node, self.stream, stores, sees_all=self.buckets == 1)
+        return BucketQuery(self.node, self.stream, stores)
 
 
 class BucketQuery:
-    """`sees_all`: the bucket gets every event of the stream, so it knows by itself where a bounded run ends."""
-
-    def __init__(self, node: Node, stream: StreamDef, stores: BucketStores, *, sees_all: bool) -> None:
-        self._node = node
+    def __init__(self, node: Node, stream: StreamDef, stores: BucketStores) -> None:
         self._stream = stream
         self._stores = stores
-        self._sees_all = sees_all
         self.late = 0
         self.rejected = 0
         self._ingest = _ingest(stream, self._reject)
-        self._schema = self._ingest.schema
         resources = Resources(stores, self._reject)
-        self._reorder = Reorder(stream.name, self._schema, _UNSORTED, stream.sequence, resources)
+        self._reorder = Reorder(stream.name, self._ingest.schema, _UNSORTED, stream.sequence, resources)
         self._pipeline = Pipeline("query", node, resources)
 
     def begin(self, batch: int) -> None:
@@ -84,16 +76,12 @@ class BucketQuery:
         released = self._reorder.process(times, batch, START if watermark is None else watermark)
         if released.late is not None:
             self.late += released.late.num_rows
-        progress = self._pipeline.push(self._stream.name, released.chunk, released.watermark)
-        return [progress.chunk.columns]
+        progress = self._pipeline.push(self._stream.name, [released.chunk], released.watermark)
+        return [chunk.columns for chunk in progress.chunks]
 
     def finish(self, last_time: int) -> list[pa.RecordBatch]:
-        none = pa.RecordBatch.from_pylist([], self._schema)
-        results = self.process(none, last_time)
-        if self._sees_all:
-            return [*results, self._pipeline.finish().columns]
-        end = Chunk(np.empty(0, np.int64), none)
-        return [*results, self._pipeline.push(self._stream.name, end, self._last_boundary(last_time)).chunk.columns]
+        results = self.process(pa.RecordBatch.from_pylist([], self._ingest.schema), last_time)
+        return results + [chunk.columns for chunk in self._pipeline.finish(last_time)]
 
     def snapshot(self) -> dict[str, Any]:
         saved = {"reorder": self._reorder.snapshot(), "pipeline": self._pipeline.snapshot()}
@@ -105,15 +93,6 @@ class BucketQuery:
         self._stores.restore(snapshot["stores"])
         self._reorder.restore(snapshot["reorder"])
         self._pipeline.restore(snapshot["pipeline"])
-
-    def _last_boundary(self, last_time: int) -> int:
-        """The first boundary after the last event of the stream; with DRAIN, one by which the window is empty."""
-        node = self._node
-        assert isinstance(node, AggregateNode)
-        assert isinstance(node.window.extent, Range)
-        assert isinstance(node.window.slide, TimeSlide)
-        drained = last_time + node.window.extent.micros if node.emission.drain else last_time
-        return first_boundary_after(drained, node.window.slide)
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         self.rejected += 1

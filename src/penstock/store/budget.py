@@ -69,6 +69,11 @@ class Account:
         self.name = name
         self.nbytes = 0
 
+    @property
+    def free(self) -> int:
+        """Bytes that the budget could still grant."""
+        return self._budget.free
+
     def resize(self, nbytes: int) -> None:
         """From now on this account holds `nbytes`; `BudgetError` and no change if they are not there."""
         budget = self._budget
