@@ -1,0 +1,187 @@
+"""The command: what goes to standard output and standard error, exit codes, Ctrl-C, and how errors are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main
+
+APP = """
+    CREATE STREAM s (t BIGINT, n INT, EVENT TIME t UNIT SECONDS) FROM '{source}';
+    SELECT SUM(n) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS];
+"""
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "penstock.cli", *map(str, args)]
+
+
+@pytest.fixture
+def app_file(tmp_path: Path) -> Path:
+    (tmp_path / "in.csv").write_text("t,n\n1,1\n2,x\n3,2\n11,5\n")
+    file = tmp_path / "app.sql"
+    file.write_text(APP.format(source=tmp_path / "in.csv"))
+    return file
+
+
+@pytest.fixture
+def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs the command in this process; gives the exit code and what it wrote to the two streams."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["penstock", *map(str, args)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capfd.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+def test_run_prints_results_and_nothing_else(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = penstock("run", app_file)
+    assert code == 0
+    assert [json.loads(line)["total"] for line in out.splitlines()] == [3, 5]
+    assert "finished" in err
+    assert "app.rejects.jsonl" in err
+    rejects = [json.loads(line) for line in Path("app.rejects.jsonl").read_text().splitlines()]
+    assert [(r["row"], r["raw"]) for r in rejects] == [(3, "2,x")]
+
+
+def test_quiet_and_limit(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = penstock("run", app_file, "--quiet", "--limit", 1, "--memory", "8MB", "--block-size", "16KB")
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["total"] for line in out.splitlines()] == [1]
+
+
+@pytest.mark.parametrize("name", ["late", "chained", "callcentre", "vwap"])
+def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    examples = Path(__file__).parent.parent / "examples"
+    (tmp_path / "examples").symlink_to(examples)
+    code, _, err = penstock("run", f"examples/{name}.sql", "--limit", 200_000, "--memory", "16MB")
+    assert code == 0, err
+    code, out, _ = penstock("explain", f"examples/{name}.sql")
+    assert code == 0
+    assert "RANGE" in out
+
+
+def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    app_file.write_text(
+        app_file.read_text().replace("SELECT", f"CREATE SINK o TO '{tmp_path}/o.csv'; INSERT INTO o SELECT")
+    )
+    first, second = (
+        (penstock("run", app_file, "--checkpoint", tmp_path / "state", "-q"), (tmp_path / "o.csv").read_text())
+        for _ in range(2)
+    )
+    assert first == second
+    assert first[1].count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run", "nowhere.sql"], "nowhere.sql: cannot be read: No such file"),
+        (["run", "app.sql", "--memory", "lots"], "'lots' is not a size"),
+        (["run", "app.sql", "--memory", "1KB"], "the least budget that this plan can start with is"),
+        (["run", "app.sql", "--limit", "5", "--checkpoint", "d"], "give one of them"),
+        (["run", "gone.sql"], "file 'gone.csv' does not exist"),
+        (["run", "bad.sql"], "unknown column 'm'"),
+        (["bench", "nothing"], "unknown bench 'nothing'; there are"),
+    ],
+)
+def test_errors_are_told_without_a_traceback(penstock, app_file: Path, args: list[str], message: str) -> None:  # type: ignore[no-untyped-def]
+    Path("gone.sql").write_text(APP.format(source="gone.csv"))
+    Path("bad.sql").write_text(APP.format(source="gone.csv").replace("SUM(n)", "SUM(m)"))
+    code, out, err = penstock(*args)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_query_error_keeps_its_caret_and_brackets(penstock) -> None:  # type: ignore[no-untyped-def]
+    Path("bad.sql").write_text("CREATE STREAM s (t TIMESTAMP, EVENT TIME t);\nSELECT oops FROM s [ROWS 1];")
+    _, _, err = penstock("run", "bad.sql")
+    assert "  | SELECT oops FROM s [ROWS 1];\n  |        ^^^^" in err
+
+
+def test_help_and_version(penstock) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = penstock("--help")
+    assert code == 0
+    assert "penstock run examples/callcentre.sql" in out
+    assert all(name in out for name in ("run", "explain", "bench"))
+    assert penstock("--version")[1].startswith("penstock 0.")
+
+
+def test_a_second_process_on_the_same_checkpoint_is_refused(tmp_path: Path, app_file: Path) -> None:
+    arguments = ("run", app_file, "--checkpoint", tmp_path / "state", "-q", "--follow")
+    first = subprocess.Popen(command(*arguments), cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(tmp_path / "state" / "blocks" / ".lock")
+        second = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert second.returncode == 2
+        assert "another process" in second.stderr
+    finally:
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 130
+
+
+def test_ctrl_c_stops_at_a_checkpoint(tmp_path: Path) -> None:
+    """An endless generator is stopped twice; both parts together are the uninterrupted results."""
+    text = f"""
+        CREATE STREAM Stock (Timestamp TIMESTAMP, Price DOUBLE, EVENT TIME Timestamp)
+        FROM 'generate:stock?seconds=0&rate=1000';
+        CREATE SINK o TO '{tmp_path}/o.csv';
+        INSERT INTO o SELECT SUM(Price) AS total FROM Stock [RANGE 1 HOUR SLIDE 1 MINUTE];
+    """
+    (tmp_path / "app.sql").write_text(text)
+    arguments = command("run", tmp_path / "app.sql", "--checkpoint", tmp_path / "state", "--every", "0.2")
+    kept = b""
+    for _ in range(2):
+        process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        wait_for(tmp_path / "o.csv", len(kept) + 2000)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "stopped" in err
+        written = (tmp_path / "o.csv").read_bytes()
+        assert written.startswith(kept)
+        kept = written
+    minutes = [line.split(b",")[1] for line in kept.splitlines()[1:]]
+    assert minutes == sorted(set(minutes))
+
+
+def test_standard_input_flows_through(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(APP.format(source="-"))
+    process = subprocess.Popen(
+        command("run", tmp_path / "app.sql", "-q"), cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b'{"t":1,"n":1}\n{"t":12,"n":2}\n')
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["total"] == 1
+    far_ahead = int(time.time()) + 10_000_000
+    process.stdin.write(b'{"t":%d,"n":9}\n{"t":13,"n":3}\n' % far_ahead)
+    process.stdin.close()
+    assert json.loads(process.stdout.readline())["total"] == 5
+    assert process.stdout.read() == b""
+    assert process.wait(60) == 0
+    rejects = (tmp_path / "app.rejects.jsonl").read_text().splitlines()
+    assert len(rejects) == 1
+    assert "ahead of the clock" in rejects[0]
+
+
+def wait_for(path: Path, size: int = 0) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or os.path.getsize(path) < size:
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(0.02)
