@@ -1,0 +1,90 @@
+"""Every window form of the contract, and durations in every spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.lang import parse
+from penstock.lang.query import Select
+from penstock.types import Field, Schema, SqlType
+from penstock.windows.spec import (
+    AtClose,
+    CountSlide,
+    EveryEvent,
+    Range,
+    Rows,
+    Session,
+    Since,
+    TimeSlide,
+    WindowSpec,
+)
+
+SECOND = 1_000_000
+HOUR = 3_600 * SECOND
+SCHEMA = Schema((Field("k", SqlType.STRING), Field("Key2", SqlType.INT), Field("x", SqlType.DOUBLE)))
+
+
+def window(text: str) -> WindowSpec:
+    body = parse(f"SELECT COUNT(*) FROM s {text}", streams={"s": SCHEMA}).queries[0].body
+    assert isinstance(body, Select)
+    assert body.window is not None
+    return body.window
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[RANGE 1 HOUR]", WindowSpec(Range(HOUR), EveryEvent())),
+        ("[range 1 hour slide 10 seconds]", WindowSpec(Range(HOUR), TimeSlide(10 * SECOND))),
+        ("[RANGE 1 HOUR SLIDE 1 HOUR]", WindowSpec(Range(HOUR), TimeSlide(HOUR))),
+        ("[RANGE 1 HOUR SLIDE 5 ROWS]", WindowSpec(Range(HOUR), CountSlide(5))),
+        ("[RANGE 1 HOUR SLIDE 1 ROW]", WindowSpec(Range(HOUR), CountSlide(1))),
+        ("[ROWS 100]", WindowSpec(Rows(100), EveryEvent())),
+        ("[ROWS 100 SLIDE 10]", WindowSpec(Rows(100), CountSlide(10))),
+        ("[ROWS 100 SLIDE 10 ROWS WHEN FULL]", WindowSpec(Rows(100), CountSlide(10), when_full=True)),
+        ("[ROWS 100 SLIDE 10 SECONDS]", WindowSpec(Rows(100), TimeSlide(10 * SECOND))),
+        ("[PARTITION BY k ROWS 3]", WindowSpec(Rows(3), EveryEvent(), ("k",))),
+        ("[PARTITION BY K, key2 ROWS 3 SLIDE 2]", WindowSpec(Rows(3), CountSlide(2), ("k", "Key2"))),
+        ("[PARTITION BY k SESSION 5 MINUTES]", WindowSpec(Session(300 * SECOND), AtClose(), ("k",))),
+        ("[SESSION 5 MINUTES]", WindowSpec(Session(300 * SECOND), AtClose())),
+        ("[NOW]", WindowSpec(Range(1), EveryEvent())),
+        ("[SINCE TIMESTAMP '1970-01-01 01:00:00' SLIDE 1 HOUR]", WindowSpec(Since(HOUR), TimeSlide(HOUR))),
+        (
+            "[RANGE 1 HOUR SLIDE 1 MINUTE OFFSET 15 SECONDS ON WALL CLOCK WHEN FULL]",
+            WindowSpec(Range(HOUR), TimeSlide(60 * SECOND, 15 * SECOND, wall_clock=True), when_full=True),
+        ),
+        (
+            "[RANGE 1 HOUR WHEN FULL SLIDE 1 MINUTE ON WALL CLOCK]",
+            WindowSpec(Range(HOUR), TimeSlide(60 * SECOND, 0, wall_clock=True), when_full=True),
+        ),
+    ],
+)
+def test_forms(text: str, expected: WindowSpec) -> None:
+    assert window(text) == expected
+    assert window(f"AS a {text}") == expected
+    assert window(f"{text} a") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("1 MICROSECOND", 1),
+        ("2 MICROSECONDS", 2),
+        ("1 MILLISECOND", 1_000),
+        ("250 milliseconds", 250_000),
+        ("1 SECOND", SECOND),
+        ("1.5 Seconds", 1_500_000),
+        ("1 MINUTE", 60 * SECOND),
+        ("1 HOUR 30 MINUTES", 5_400 * SECOND),
+        ("24 HOURS", 24 * HOUR),
+        ("1 DAY", 24 * HOUR),
+        ("2 WEEKS", 14 * 24 * HOUR),
+        ("INTERVAL '1' HOUR", HOUR),
+        ("INTERVAL 90 MINUTES", 5_400 * SECOND),
+        ("INTERVAL '1 hour 30 minutes'", 5_400 * SECOND),
+        ("INTERVAL '1' HOUR '30' MINUTES", 5_400 * SECOND),
+    ],
+)
+def test_durations(text: str, micros: int) -> None:
+    assert window(f"[RANGE {text}]").extent == Range(micros)
+    assert window(f"[ROWS 5 SLIDE {text}]").slide == TimeSlide(micros)
