@@ -63,7 +63,7 @@ class DequePager:
         _measure(chains.pool, chains.directory, lengths)
         half = len(chains.pool) // deques.CHUNK_WORDS // 2
         share = _fair_share(lengths.sum(axis=1), half)
-        block = min(self._longest, max(_SHORTEST, share // 4))
+        block = min(self._longest, max(_SHORTEST, share // 2))
         for shortest in (min(block, _SHORTEST), 1):
             for slot in np.flatnonzero(lengths.sum(axis=1) > share).tolist():
                 self._spill_slot(slot, lengths[slot], share, block, shortest, chains)
@@ -201,7 +201,6 @@ def _attach(
     """Puts a block behind the front segment (before the back segment); after the last block the segments are one."""
     inwards, outwards = (deques.NEXT, deques.PREVIOUS) if front else (deques.PREVIOUS, deques.NEXT)
     edge = _inner_edge(pool, directory, slot, front)
-    other = _inner_edge(pool, directory, slot, not front)
     count = len(entries) // deques.ENTRIES_WORDS
     for index in range(count):
         place = index if front else count - 1 - index
@@ -212,6 +211,7 @@ def _attach(
         pool[chunk + outwards] = edge
         edge = chunk
     if last:
+        other = _inner_edge(pool, directory, slot, not front)
         pool[edge + inwards] = other
         pool[other + outwards] = edge
     else:
