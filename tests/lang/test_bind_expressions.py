@@ -102,7 +102,7 @@ def test_operators_and_functions(text: str, expected: Expression) -> None:
 def test_the_type_of_every_division() -> None:
     assert bound("n / 2").type is D
     assert bound("n DIV 2").type is L
-    assert bound("n % 2").type is I
+    assert bound("n % 2").type is INT
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,11 @@ def stream(text: str) -> StreamDef:
         "CREATE STREAM S (t BIGINT NOT NULL, x DOUBLE, id BIGINT, EVENT TIME t UNIT MILLISECONDS LATENESS 5 SECONDS "
         "SEQUENCE id IDLE AFTER 1 MINUTE LATE INTO l) FROM 'in/*.csv' WITH ('header' = 'true', 'sep' = ';')",
         "create stream S (LATENESS 5 seconds, event time T unit millisecond, t bigint not null, x double precision"
-        " null, sequence ID, id long, idle after 60 seconds) with ('header'='true','sep'=';') late into l from 'in/*.csv'",
+        " null, sequence ID, id long, idle after 60 seconds) with ('header'='true','sep'=';') late into l"
+        " from 'in/*.csv'",
         "CREATE STREAM S (t BIGINT NOT NULL, x DOUBLE, id BIGINT, EVENT TIME t UNIT MILLISECONDS) LATENESS INTERVAL "
-        "'5' SECOND IDLE AFTER 1 MINUTE SEQUENCE id FROM 'in/*.csv' LATE INTO l WITH ('header'='true','sep'=';') -- end",
+        "'5' SECOND IDLE AFTER 1 MINUTE SEQUENCE id FROM 'in/*.csv' LATE INTO l "
+        "WITH ('header'='true','sep'=';') -- end",
     ],
 )
 def test_properties_in_any_order(text: str) -> None:
@@ -68,7 +70,8 @@ def test_every_type() -> None:
 @pytest.mark.parametrize(
     "word",
     ["date", "time", "end", "start", "range", "rows", "first", "value", "type", "user", "key", "offset", "window",
-     "left", "event", "sequence", "lateness", "late", "session", "now", "slide", "count", "interval", "timestamp", "limit"],
+     "left", "event", "sequence", "lateness", "late", "session", "now", "slide", "count",
+     "interval", "timestamp", "limit"],
 )  # fmt: skip
 def test_columns_may_bear_words_of_the_language(word: str) -> None:
     program = parse(

@@ -16,7 +16,7 @@ from penstock.lang.dialect import TYPE_NAMES
 from penstock.lang.durations import UNITS
 from penstock.lang.places import Span
 from penstock.lang.syntax import ColumnSyntax, CreateSink, CreateStream, Name
-from penstock.lang.windows import WindowParser
+from penstock.lang.window_grammar import WindowParser
 
 Options = tuple[tuple[str, str], ...]
 

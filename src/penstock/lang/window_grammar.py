@@ -9,9 +9,9 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.lang.dialect import ExpressionParser
 from penstock.lang.durations import LONGEST, UNITS, VARIABLE_UNITS, parse_timestamp, scale, singular
 from penstock.lang.places import Span
+from penstock.lang.scalar_grammar import ExpressionParser
 from penstock.lang.syntax import Name, WindowSyntax
 from penstock.windows.spec import (
     AtClose,
