@@ -99,6 +99,12 @@ def test_operators_and_functions(text: str, expected: Expression) -> None:
     assert bound(text) == expected
 
 
+def test_zero_and_minus_zero_are_not_taken_for_each_other() -> None:
+    assert bound("-0.0") == Call("negate", (Literal(0.0, D),), D)
+    assert bound("x * -0.0") != bound("x * 0.0")
+    assert bound("-0") == Literal(0, INT)
+
+
 def test_the_type_of_every_division() -> None:
     assert bound("n / 2").type is D
     assert bound("n DIV 2").type is L

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.expressions.tree import Expression
 from penstock.lang import parse
@@ -108,3 +110,41 @@ def test_names_for_the_columns_of_groups() -> None:
     names = {f"${i}": render_aggregate(call) for i, call in enumerate(select.aggregates)}
     assert render(select.outputs[0].expression, names) == "SUM(x) / CAST(COUNT(*) AS DOUBLE)"
     assert render(select.outputs[0].expression) == "$0 / CAST($1 AS DOUBLE)"
+
+
+def _joined(parts: st.SearchStrategy[str], operators: list[str]) -> st.SearchStrategy[str]:
+    return st.tuples(parts, st.sampled_from(operators), parts).map(" ".join)
+
+
+NUMBERS = st.recursive(
+    st.sampled_from(
+        ["x", "n", "s", "`a b`", "1", "-2", "0.5", "3000000000", "2S", "CAST(k AS INT)", "EXTRACT(HOUR FROM t)"]
+    ),
+    lambda inner: (
+        _joined(inner, ["+", "-", "*", "/", "%"])
+        | inner.map("({})".format)
+        | inner.map("-({})".format)
+        | st.tuples(inner, inner).map(lambda pair: f"CASE WHEN ok THEN {pair[0]} ELSE {pair[1]} END")
+    ),
+    max_leaves=8,
+)
+CONDITIONS = st.recursive(
+    _joined(NUMBERS, ["=", "<>", "<", "<=", ">", ">=", "<=>", "IS DISTINCT FROM"])
+    | st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda t: f"{t[0]} BETWEEN {t[1]} AND {t[2]}")
+    | st.tuples(NUMBERS, NUMBERS, NUMBERS).map(lambda t: f"{t[0]} NOT IN ({t[1]}, {t[2]})")
+    | st.sampled_from(["ok", "k LIKE 'a%'", "x IS NULL", "k || 'b' = 'ab'", "TRUE", "d > '2024-03-01'"]),
+    lambda inner: (
+        _joined(inner, ["AND", "OR"])
+        | inner.map("({})".format)
+        | inner.map("NOT {}".format)
+        | inner.map("({}) IS NOT NULL".format)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(CONDITIONS)
+def test_any_condition_is_the_same_when_rendered_and_read_again(written: str) -> None:
+    tree = expression(written)
+    assert expression(render(tree)) == tree

@@ -223,8 +223,12 @@ class ExpressionBinder:
         if function is not None:
             return self._bound_call(function, [node.this, node.expression], node, depth)
         if isinstance(node, exp.Neg):
-            if isinstance(node.this, exp.Literal) and not node.this.is_string:
-                return self._literal(node.this, negative=True)
+            operand = node.this.unnest()
+            if isinstance(operand, exp.Literal) and not operand.is_string:
+                literal = self._literal(operand, negative=True)
+                # -0.0 stays a call: as a literal it would equal 0.0, and equal expressions are computed once
+                if literal.value != 0.0 or literal.type is not SqlType.DOUBLE:
+                    return literal
             return self._bound_call("negate", [node.this], node, depth)
         if isinstance(node, exp.Not):
             inner = node.this
