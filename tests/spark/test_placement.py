@@ -28,12 +28,6 @@ def test_by_the_value_of_an_expression() -> None:
     assert placed.keys == (Call("upper", (Column("k", SqlType.STRING),), SqlType.STRING),)
 
 
-def test_through_a_projection() -> None:
-    inner = "(SELECT upper(k) AS name, v FROM s WHERE v > 0)"
-    placed = place(plan(f"SELECT name, SUM(v) AS a FROM {inner} [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY name"))
-    assert placed.keys == (Call("upper", (Column("k", SqlType.STRING),), SqlType.STRING),)
-
-
 @pytest.mark.parametrize(
     ("select", "reason"),
     [
@@ -43,6 +37,7 @@ def test_through_a_projection() -> None:
         ("SELECT k, SUM(v) AS a FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k ORDER BY a LIMIT 3", "ORDER BY"),
         ("SELECT ISTREAM SUM(v) AS a FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k", "ISTREAM"),
         ("SELECT k, SUM(v) AS a FROM s [RANGE 1 HOUR SLIDE 1 HOUR WHEN FULL] GROUP BY k", "WHEN FULL"),
+        ("SELECT k, SUM(v) AS a FROM (SELECT k, v FROM s) [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k", "subquery"),
     ],
 )
 def test_one_bucket_and_why(select: str, reason: str) -> None:

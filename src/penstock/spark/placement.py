@@ -3,7 +3,7 @@
 A query is split by its group keys when the rows of one group never depend on events of another:
 
     SELECT k, SUM(v) FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k            by k
-    SELECT k, SUM(v) FROM (SELECT upper(n) AS k, v FROM s) [RANGE ...] GROUP BY k   by upper(n)
+    SELECT upper(k), SUM(v) FROM s [RANGE ...] GROUP BY upper(k)                  by upper(k)
     SELECT SUM(v) FROM s [RANGE ...]                                              one bucket: there is no key
     ... GROUP BY k ORDER BY n LIMIT 10                                            one bucket: all groups are compared
 
@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.expressions.tree import Column, Expression, transform
-from penstock.lang.query import Output
-from penstock.plan.nodes import AggregateNode, Node, ProjectNode, StreamNode
+from penstock.expressions.tree import Expression
+from penstock.plan.nodes import AggregateNode, Node, StreamNode
 from penstock.windows.spec import Range, TimeSlide
 
 
@@ -39,17 +38,6 @@ def place(node: Node) -> Placement:
         return Placement((), "DISTINCT, ORDER BY, LIMIT, ISTREAM and DSTREAM compare all groups of an evaluation")
     if node.window.when_full:
         return Placement((), "WHEN FULL depends on the first event of the whole stream")
-    keys = node.group_by
-    below = node.input
-    while isinstance(below, ProjectNode):
-        keys = tuple(_through(key, below.outputs) for key in keys)
-        below = below.input
-    if not isinstance(below, StreamNode):
-        return Placement((), "its input is not a stream as it was declared")
-    return Placement(keys)
-
-
-def _through(key: Expression, outputs: tuple[Output, ...]) -> Expression:
-    """The key in terms of the columns below a projection."""
-    below = {output.name: output.expression for output in outputs}
-    return transform(key, lambda e: below[e.name] if isinstance(e, Column) else e)
+    if not isinstance(node.input, StreamNode):
+        return Placement((), "where the last event of a subquery is, no bucket can tell alone")
+    return Placement(node.group_by)

@@ -1,8 +1,8 @@
 """The stateful operator: one bucket's share of the query, called once per bucket and micro-batch.
 
 What is committed with Spark's checkpoint, per bucket:
-- `tag`: a name unique to the attempt that wrote the state;
-- `state`: the clock, the fingerprint of what wrote it and the pipeline's snapshot, in the one format of `store.state`.
+- `tag`: a name unique to the attempt that wrote the state, and the fingerprint of the query that it belongs to;
+- `state`: the clock and the pipeline's snapshot, in the one format of `store.state`.
 
 Invariants:
 1. Spark commits both or neither. A live pipeline is used again only if its tag is the committed one (`spark.live`).
@@ -91,7 +91,7 @@ class BucketProcessor(StatefulProcessor):
         self._recipe = recipe
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._tag = handle.getValueState("tag", "tag string")
+        self._tag = handle.getValueState("tag", "tag string, fingerprint string")
         self._state = handle.getValueState("state", "state binary")
 
     def handleInputRows(self, key: tuple[int], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
@@ -132,20 +132,21 @@ class BucketProcessor(StatefulProcessor):
 
     def _take(self, bucket: int) -> tuple[_Live, int]:
         """The bucket's live pipeline, and 1 if it had to be restored from its state."""
-        saved_tag = self._tag.get()
-        if saved_tag is None:
+        committed = self._tag.get()
+        if committed is None:
             return _Live(self._recipe.create(bucket), Clock()), 0
-        live = _live.take(saved_tag[0])
+        tag, fingerprint = committed
+        if fingerprint != self._recipe.fingerprint:
+            raise CheckpointError(
+                "the checkpoint belongs to another query, stream, lateness or number of buckets; "
+                "use the query that it was made with, or a new checkpoint directory"
+            )
+        live = _live.take(tag)
         if live is not None:
             return live, 0
         saved_state = self._state.get()
         assert saved_state is not None, "the tag and the state are committed together"
         saved = state_format.decode(bytes(saved_state[0]))
-        if saved["fingerprint"] != self._recipe.fingerprint:
-            raise CheckpointError(
-                "the checkpoint belongs to another query, stream, lateness or number of buckets; "
-                "use the query that it was made with, or a new checkpoint directory"
-            )
         pipeline = self._recipe.create(bucket)
         pipeline.restore(saved["pipeline"])
         return _Live(pipeline, Clock(saved["first"], saved["last"], saved["ended"])), 1
@@ -154,7 +155,6 @@ class BucketProcessor(StatefulProcessor):
         """Writes the state and files the live pipeline under its tag; returns the bytes written."""
         payload = state_format.encode(
             {
-                "fingerprint": self._recipe.fingerprint,
                 "first": live.clock.first,
                 "last": live.clock.last,
                 "ended": live.clock.ended,
@@ -162,7 +162,7 @@ class BucketProcessor(StatefulProcessor):
             }
         )
         tag = uuid.uuid4().hex
-        self._tag.update((tag,))
+        self._tag.update((tag, self._recipe.fingerprint))
         self._state.update((payload,))
         _live.put(tag, query=query, batch=batch_id, live=live)
         return len(payload)
@@ -194,7 +194,16 @@ def _steps(
 def _results(batches: list[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
         if batch.num_rows:
-            yield Row(result=encode(batch), events=0, late=0, rejected=0, state_bytes=0, last_time=None, restored=0)
+            yield Row(
+                result=encode(batch),
+                results=batch.num_rows,
+                events=0,
+                late=0,
+                rejected=0,
+                state_bytes=0,
+                last_time=None,
+                restored=0,
+            )
 
 
 def _task_of_query() -> tuple[str, int]:
