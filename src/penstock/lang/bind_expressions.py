@@ -231,7 +231,7 @@ class ExpressionBinder:
                     return literal
             return self._bound_call("negate", [node.this], node, depth)
         if isinstance(node, exp.Not):
-            inner = node.this
+            inner = node.this.unnest()
             if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
                 return self._bound_call("is_not_null", [inner.this], node, depth)
             return self._bound_call("not", [node.this], node, depth)
