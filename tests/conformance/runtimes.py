@@ -1,0 +1,154 @@
+"""The runtimes that conformance cases run on. Each takes a case and gives back what came out of it.
+
+The embedded runtime can be driven in many ways that must make no difference: how the events are cut into pushes, how
+much memory there is, how large a block is, and whether it is stopped and started again from a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import penstock as ps
+from conformance.cases import Case, Moment, Table
+from conformance.compare import bits
+from conformance.description import Event
+from penstock.lang import parse
+
+Arrivals = Sequence[tuple[str, Event]]
+
+
+@dataclass
+class Run:
+    """What came out: the rows of each query, the late events of each stream and the number of rejects."""
+
+    results: dict[str, list[Table]] = field(default_factory=dict)
+    late: dict[str, list[Table]] = field(default_factory=dict)
+    rejects: int = 0
+
+    def table(self, query: str) -> Table:
+        return joined(self.results[query])
+
+    def late_table(self, stream: str) -> Table:
+        return joined(self.late[stream])
+
+
+@dataclass(frozen=True)
+class Drive:
+    """How to run the embedded engine.
+
+    `batches`: sizes of the pushes, in turn, the rest in one; after a restart the sizes begin again.
+    `restart_at`: after so many events a checkpoint is taken, the next `lost` events are pushed, their results thrown
+    away, and a new App takes up from the checkpoint.
+    """
+
+    batches: tuple[int, ...] = ()
+    memory: str = "64MB"
+    block_size: int = 65536
+    restart_at: int | None = None
+    lost: int = 0
+    directory: Path | None = None
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """Successive reads of one query: the columns are the same in all, the rows follow."""
+    assert len({table.columns for table in tables}) == 1, "the columns changed between two reads"
+    return Table(tables[0].columns, [row for table in tables for row in table.rows])
+
+
+def plain(table: pa.Table) -> Table:
+    """An Arrow table as Python values, timestamps as `Moment`."""
+    columns = []
+    for column in table.columns:
+        if pa.types.is_timestamp(column.type):
+            micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+            columns.append([None if value is None else Moment(value) for value in micros])
+        else:
+            columns.append(column.to_pylist())
+    return Table(tuple(table.column_names), list(zip(*columns, strict=True)))
+
+
+def pushes(arrivals: Arrivals, sizes: Sequence[int]) -> Iterator[tuple[str, list[Event]]]:
+    """Cuts the arrivals into batches of these sizes (0 is an empty push), never across two streams."""
+    start = 0
+    for size in (*sizes, len(arrivals)):
+        batch = arrivals[start : start + size]
+        start += size
+        if not batch and arrivals and size == 0:
+            yield arrivals[0][0], []
+        for stream, part in groupby(batch, key=lambda arrival: arrival[0]):
+            yield stream, [event for _, event in part]
+
+
+def run_embedded(case: Case, drive: Drive = Drive()) -> Run:  # noqa: B008 - frozen
+    """Runs a case through `penstock.App` and collects every query and stream the case expects something of."""
+    return drive_embedded(case.program, case.arrivals, tuple(case.expect), tuple(case.late), drive)
+
+
+def drive_embedded(program: str, arrivals: Arrivals, queries: Sequence[str], late: Sequence[str], drive: Drive) -> Run:
+    run = Run()
+    checkpoint = str(drive.directory) if drive.restart_at is not None else None
+
+    def start() -> ps.App:
+        return ps.App(program, memory=drive.memory, checkpoint=checkpoint, block_size=drive.block_size)
+
+    def collect(app: ps.App) -> None:
+        for name in queries:
+            run.results.setdefault(name, []).append(plain(app.results(name)))
+        for name in late:
+            run.late.setdefault(name, []).append(plain(app.late(name)))
+
+    app = start()
+    try:
+        if drive.restart_at is not None:
+            for stream, batch in pushes(arrivals[: drive.restart_at], drive.batches):
+                app.push(stream, batch)
+            collect(app)
+            app.checkpoint()
+            run.rejects += len(app.rejects)
+            arrivals = arrivals[drive.restart_at :]
+            for stream, batch in pushes(arrivals[: drive.lost], ()):
+                app.push(stream, batch)
+            app.close()
+            app = start()
+        before = len(app.rejects) if drive.restart_at is not None else 0
+        for stream, batch in pushes(arrivals, drive.batches):
+            app.push(stream, batch)
+            collect(app)
+        app.finish()
+        collect(app)
+        run.rejects += len(app.rejects) - before
+    finally:
+        app.close()
+    return run
+
+
+def run_spark(case: Case, spark: Any, directory: Path | None = None, micro_batches: int = 3) -> Run:
+    """Runs the queries of a case on Spark, one after the other, in buckets: as a bounded streaming run with files in
+    `directory`, or else over a static DataFrame. Rows come back in the order in which the case expects them, since
+    those of one evaluation come from several buckets in any order."""
+    from spark.runs import Collected, bounded_run, static_run
+
+    run = Run()
+    for query in parse(case.program).queries:
+        program = f"{case.streams};\n{query.text}"
+        (stream,) = parse(program).streams
+        events = [event for name, event in case.arrivals if name == stream.name]
+        sink = Collected()
+        if directory is None:
+            static_run(spark, program, events, sink, buckets=3)
+        else:
+            size = -(-len(events) // micro_batches)
+            batches = [events[i : i + size] for i in range(0, len(events), size)]
+            run.rejects += bounded_run(spark, program, batches, sink, directory / query.name, buckets=3).rejected
+        table = plain(pa.concat_tables(sink.batches.values()))
+        expected = [tuple(map(bits, row)) for row in case.expect[query.name].rows] if query.name in case.expect else []
+        place = {row: i for i, row in reversed(list(enumerate(expected)))}
+        table.rows.sort(key=lambda row: place.get(tuple(map(bits, row)), len(expected)))
+        run.results[query.name] = [table]
+    return run
