@@ -221,6 +221,23 @@ def test_a_tall_tree_stays_in_order_and_shrinks_again(shape: str) -> None:
     assert player.answers[-1] == (None,) * len(WANTS)
 
 
+@pytest.mark.parametrize("batch", [1, 7, 500])
+def test_no_order_of_inserts_outgrows_the_room_made_for_it(batch: int) -> None:
+    """Pairs that close in on a full leaf from above, each rising, each below the pair before."""
+    low, pairs = 127, 4000
+    values = np.concatenate([np.arange(low), 1_000_000 - np.arange(pairs).repeat(2) * 2 + np.tile([0, 1], pairs)])
+    count = len(values)
+    history = History(np.zeros(count, np.int32), (Argument(values, None),), np.arange(count), ())
+    player = Player(state(SqlType.BIGINT), history)
+    while player.entered < count:
+        leaves, nodes = tree.needed(player.state._control, batch)
+        player.play([Step(min(batch, count - player.entered), 0, ())])
+        assert player.state._control[tree.LEAVES_USED] <= leaves
+        assert player.state._control[tree.NODES_USED] <= nodes
+    check_tree(player.state)
+    assert player.state._control[tree.LEAVES_USED] <= 2 + count // (tree.LEAF // 2 - 1)
+
+
 def test_a_full_budget_is_an_error_that_changes_nothing() -> None:
     budget = Budget(200_000)
     made = OrderState((Want("MEDIAN"),), SqlType.BIGINT, budget.account("median of q"))

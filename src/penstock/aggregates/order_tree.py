@@ -43,11 +43,16 @@ def empty_control() -> Int64s:
 
 
 def needed(control: Int64s, inserts: int) -> tuple[int, int]:
-    """Leaves and inner nodes that a tree may have after so many inserts, whatever they are."""
+    """Leaves and inner nodes that a tree may have after so many inserts, whatever they are: kernels check no bounds.
+
+    Every full leaf may split at once, after that one in LEAF / 2 inserts (a rising split leaves a nearly full leaf
+    behind, but only the last leaf splits so: see `insert`). The same holds for nodes and the splits below them; on
+    its way down one insert splits at most one node per level. The divisors are half of what that needs.
+    """
     leaves, nodes, height = int(control[LEAVES_USED]), int(control[NODES_USED]), int(control[HEIGHT])
-    splits = min(inserts, leaves + 2 * inserts // LEAF + 1)
-    inner_splits = min(splits, nodes + 2 * splits // FAN + 1)
-    return leaves + splits + 1, nodes + inner_splits + height + 2
+    splits = min(inserts, leaves + inserts // (LEAF // 4) + 4)
+    inner_splits = min(inserts * (height + 1), nodes + nodes // 16 + splits // (FAN // 4))
+    return leaves + splits + 1, nodes + inner_splits + height + 4
 
 
 @inline
@@ -216,13 +221,18 @@ def _raise_root(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control
 
 @tight
 def insert(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int64s, slot: Word, key: Word) -> None:
-    """Adds (slot, key). Full children are split on the way down, so there is no way back up."""
+    """Adds (slot, key). Full children are split on the way down, so there is no way back up.
+
+    A leaf is split in halves, except that values which rise at the end of the tree leave full leaves behind.
+    """
     root = control[ROOT]
     if (sizes[root] == LEAF) if control[HEIGHT] == 0 else (nodes[root, SIZE] == FAN):
         _raise_root(keys, slots, sizes, nodes, control)
     node = control[ROOT]
+    last = True
     for level in range(control[HEIGHT], 0, -1):
         place = _child_for(nodes, node, slot, key)
+        last = last and place == nodes[node, SIZE] - 1
         if place == 0 and _before(slot, key, nodes[node, SLOTS], nodes[node, KEYS]):
             nodes[node, SLOTS] = slot
             nodes[node, KEYS] = key
@@ -232,7 +242,7 @@ def insert(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int
             if level > 1:
                 _split_node(nodes, control, node, place)
             else:
-                rising = _before(slots[child, LEAF - 1], keys[child, LEAF - 1], slot, key)
+                rising = last and _before(slots[child, LEAF - 1], keys[child, LEAF - 1], slot, key)
                 _split_leaf(keys, slots, sizes, nodes, control, node, place, LEAF - 1 if rising else LEAF // 2)
             if not _before(slot, key, nodes[node, SLOTS + place + 1], nodes[node, KEYS + place + 1]):
                 place += 1
