@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.aggregates.selective import SelectiveState
 from penstock.aggregates.state import Argument, Rows, Schedule
-from penstock.errors import BudgetError
+from penstock.errors import BudgetError, StorageError
 from penstock.store.budget import Budget
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType
@@ -214,6 +214,28 @@ def test_reset_frees_the_blocks_of_the_slot() -> None:
     assert sorted(shelf.freed) == list(range(len(shelf.blocks)))
     player.play([Step(0, 0, (0,))])
     assert player.answers[-1] == (None,)
+
+
+@pytest.mark.parametrize("writes", range(6))
+def test_a_device_that_fails_loses_nothing(writes: int) -> None:
+    class FullOnce(Shelf):
+        failed = False
+
+        def write(self, payload: bytes | memoryview) -> int:
+            if len(self.blocks) == writes and not self.failed:
+                self.failed = True
+                raise StorageError("the disk is full")
+            return super().write(payload)
+
+    made = state("FIRST", (SqlType.BIGINT,), budget=16 * 16 + 40 * 256, device=FullOnce())
+    history = History(np.zeros(3000, np.int32), (Argument(np.arange(3000), None),), np.arange(3000), ())
+    player = Player(made, history)
+    with pytest.raises(StorageError):
+        player.play([Step(3000, 0, ())])
+    player.play([Step(0, 1, (0,)) for _ in range(3000)])
+    entered = player.answers.index((None,)) + 1
+    assert entered > 150
+    assert player.answers == [(row,) for row in range(1, entered)] + [(None,)] * (3001 - entered)
 
 
 def test_without_a_device_a_full_budget_is_an_error_that_leaves_every_deque_whole() -> None:

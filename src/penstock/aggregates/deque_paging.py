@@ -8,6 +8,7 @@ Invariants:
 1. `_stretches[slot]` lists the blocks of a slot from front to back as (address, chunks); no entry when none.
 2. A slot has such a list exactly when its front segment ends, and its back segment starts, with SPILLED.
 3. A block holds the entries of full chunks, without links.
+4. Chunks are freed after their block is written, a block after its chunks are back: a device that fails loses nothing.
 
 Owned by one `selective.SelectiveState`, which passes its arrays in.
 """
@@ -77,11 +78,24 @@ class DequePager:
         if slot not in self._stretches:
             if lengths[0] - share < shortest:
                 return
-            _divide(chains.pool, chains.directory, slot, at_front)
-            self._stretches[slot] = deque()
-            lengths[:] = at_front, lengths[0] - at_front
+            self._spill_middle(slot, lengths, at_front, at_back, block, shortest, chains)
+            return
         lengths[0] -= self._spill_segment(slot, True, int(lengths[0]) - at_front, block, shortest, chains)
         lengths[1] -= self._spill_segment(slot, False, int(lengths[1]) - at_back, block, shortest, chains)
+
+    def _spill_middle(
+        self, slot: int, lengths: Int64s, at_front: int, at_back: int, block: int, shortest: int, chains: Chains
+    ) -> None:
+        """Divides a deque and moves what is between its ends; whole again if not even one block can be written."""
+        lengths[:] = at_front, lengths[0] - at_front
+        _divide(chains.pool, chains.directory, slot, at_front)
+        self._stretches[slot] = deque()
+        try:
+            lengths[1] -= self._spill_segment(slot, False, int(lengths[1]) - at_back, block, shortest, chains)
+        finally:
+            if not self._stretches[slot]:
+                del self._stretches[slot]
+                _join(chains.pool, chains.directory, slot)
 
     def _spill_segment(self, slot: int, front: bool, spare: int, block: int, shortest: int, chains: Chains) -> int:
         """Moves up to `spare` chunks from the inner end of a segment to the device; returns how many."""
@@ -91,8 +105,9 @@ class DequePager:
         while spare - moved >= shortest:
             chunks = min(block, spare - moved)
             entries = np.empty(chunks * deques.ENTRIES_WORDS, dtype=np.int64)
-            edge = _detach(chains.pool, chains.control, edge, front, entries)
+            _gather(chains.pool, edge, front, entries)
             address = self._device.write(entries.data.cast("B"))
+            edge = _release(chains.pool, chains.control, edge, front, chunks)
             if front:
                 blocks.appendleft((address, chunks))
             else:
@@ -162,6 +177,15 @@ def _divide(pool: Int64s, directory: Int64s, slot: int, at_front: int) -> None:
 
 
 @tight
+def _join(pool: Int64s, directory: Int64s, slot: int) -> None:
+    """Makes two segments with nothing between them one deque again."""
+    last = _inner_edge(pool, directory, slot, True)
+    first = _inner_edge(pool, directory, slot, False)
+    pool[last + deques.NEXT] = first
+    pool[first + deques.PREVIOUS] = last
+
+
+@tight
 def _inner_edge(pool: Int64s, directory: Int64s, slot: int, front: bool) -> Word:
     """The last chunk of the front segment or the first of the back segment."""
     inwards = deques.NEXT if front else deques.PREVIOUS
@@ -172,15 +196,24 @@ def _inner_edge(pool: Int64s, directory: Int64s, slot: int, front: bool) -> Word
 
 
 @tight
-def _detach(pool: Int64s, control: Int64s, edge: Word, front: bool, entries: Int64s) -> Word:
-    """Moves as many chunks as `entries` holds, from the inner edge of a segment outwards; returns the new edge."""
-    inwards, outwards = (deques.NEXT, deques.PREVIOUS) if front else (deques.PREVIOUS, deques.NEXT)
+def _gather(pool: Int64s, edge: Word, front: bool, entries: Int64s) -> None:
+    """Copies as many chunks as `entries` holds, from the inner edge of a segment outwards, in the deque's order."""
+    outwards = deques.PREVIOUS if front else deques.NEXT
     count = len(entries) // deques.ENTRIES_WORDS
     chunk = edge
     for index in range(count):
         place = count - 1 - index if front else index
         for word in range(deques.ENTRIES_WORDS):
             entries[place * deques.ENTRIES_WORDS + word] = pool[chunk + deques.FIRST_ENTRY + word]
+        chunk = pool[chunk + outwards]
+
+
+@tight
+def _release(pool: Int64s, control: Int64s, edge: Word, front: bool, count: int) -> Word:
+    """Frees so many chunks from the inner edge of a segment outwards; returns the new edge."""
+    inwards, outwards = (deques.NEXT, deques.PREVIOUS) if front else (deques.PREVIOUS, deques.NEXT)
+    chunk = edge
+    for _ in range(count):
         following = pool[chunk + outwards]
         deques.free_chunk(pool, control, chunk)
         chunk = following
@@ -210,9 +243,6 @@ def _attach(
         pool[edge + inwards] = chunk
         pool[chunk + outwards] = edge
         edge = chunk
+    pool[edge + inwards] = deques.SPILLED
     if last:
-        other = _inner_edge(pool, directory, slot, not front)
-        pool[edge + inwards] = other
-        pool[other + outwards] = edge
-    else:
-        pool[edge + inwards] = deques.SPILLED
+        _join(pool, directory, slot)
