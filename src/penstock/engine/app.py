@@ -212,7 +212,7 @@ class App:
     def _deliver(self, name: str, chunks: list[Chunk], watermark: int) -> None:
         for chunk in chunks:
             if chunk.rows:
-                self._outlets[name].put(chunk.columns)
+                self._outlets[name].put(chunk.arrow)
         into = self._queries[name].into
         if into is not None and not self._is_sink(into):
             self._dispatch(into, chunks, watermark)

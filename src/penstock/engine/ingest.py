@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from penstock.aggregates.state import Int64s
 from penstock.errors import InputError
+from penstock.expressions.batch import Batch, Rows, arrow_of
+from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.emitter import Reject
 from penstock.types import Field, SqlType
@@ -27,19 +29,48 @@ class Ingest:
         self._reject = reject
         self.schema = pa.schema([pa.field(f.name, f.type.arrow) for f in fields])
         self._required = [f.name for f in fields if not f.nullable or f.name == stream.event_time]
+        self._kinds = {f.name: f.type for f in fields}
+        self._plain = [(f.name, *_PLAIN[f.type]) for f in fields if f.type in _PLAIN]
+        self._strings = [f.name for f in fields if f.type is SqlType.STRING]
+        self._only_plain = len(self._plain) + len(self._strings) == len(fields)
         time_field = stream.schema.find(stream.event_time)
         assert time_field is not None, "the binder checked the event time column"
         self._time_type = time_field.type
 
-    def batches(self, data: Any) -> Iterable[pa.RecordBatch]:
+    def batches(self, data: Any) -> Iterable[Rows]:
         """The pushed data as batches of the needed columns."""
-        if isinstance(data, dict) and not _holds_columns(data):
-            return [self._from_dicts([data])]
+        if isinstance(data, dict):
+            single = self._from_event(data)
+            if single is not None:
+                return (single,)
+            if not _holds_columns(data):
+                return [self._from_dicts([data])]
         if isinstance(data, list):
             return [self._from_dicts(data)]
         if isinstance(data, pa.RecordBatch):
             return [self._conform(data)]
         return [self._conform(batch) for batch in _to_table(data, self._stream.name).to_batches()]
+
+    def _from_event(self, event: dict[str, Any]) -> Batch | None:
+        """One event without a detour through Arrow; None where its values are not plainly those declared."""
+        if not self._only_plain:
+            return None
+        data: dict[str, Any] = {}
+        get = event.get
+        for name, accepted, dtype in self._plain:
+            value = get(name)
+            if type(value) not in accepted:
+                return None
+            try:
+                data[name] = Vector(np.array((value,), dtype), None)
+            except OverflowError:
+                return None
+        for name in self._strings:
+            value = get(name)
+            if type(value) is not str:
+                return None
+            data[name] = [value]
+        return Batch(self._kinds, data, 1)
 
     def _from_dicts(self, rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
         arrays = []
@@ -80,11 +111,14 @@ class Ingest:
                 f"{column.type}: {error}"
             ) from None
 
-    def times(self, batch: pa.RecordBatch, latest: int | None) -> tuple[Int64s, pa.RecordBatch]:
+    def times(self, rows: Rows, latest: int | None) -> tuple[Int64s, Rows]:
         """The event times in microseconds and the rows that have one; the others are rejected.
 
         `latest` is the time beyond which an event is taken for one with a bad clock.
         """
+        if isinstance(rows, Batch) and latest is None and self._stream.time_unit == 1:
+            return rows.vector(self._stream.event_time, self._time_type).values, rows
+        batch = arrow_of(rows)
         for name in self._required:
             column = batch.column(name)
             if column.null_count:
@@ -113,6 +147,18 @@ class Ingest:
         for row in batch.filter(bad).to_pylist():
             self._reject(f"stream {self._stream.name}: {reason}", row)
         return batch.filter(pc.invert(bad))
+
+
+_PLAIN: dict[SqlType, tuple[tuple[type, ...], type]] = {
+    SqlType.TINYINT: ((int,), np.int8),
+    SqlType.SMALLINT: ((int,), np.int16),
+    SqlType.INT: ((int,), np.int32),
+    SqlType.BIGINT: ((int,), np.int64),
+    SqlType.DOUBLE: ((float, int), np.float64),
+    SqlType.BOOLEAN: ((bool,), np.bool_),
+    SqlType.TIMESTAMP: ((int,), np.int64),
+}
+"""The Python values that are taken as they are, by declared type; strings aside."""
 
 
 def _holds_columns(data: dict[str, Any]) -> bool:

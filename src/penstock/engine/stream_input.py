@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.engine.ingest import Ingest
 from penstock.errors import InputError
+from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
 from penstock.operators.emitter import Reject
 from penstock.operators.reorder import START, Released, Reorder
@@ -34,7 +35,7 @@ class StreamInput:
         self._heard = time.monotonic()
 
     def take(
-        self, batch: pa.RecordBatch, latest: int | None, idle: bool = False
+        self, batch: Rows, latest: int | None, idle: bool = False
     ) -> tuple[Released, pa.RecordBatch | None]:
         """Takes a batch in; returns what is now in order, and what was late."""
         self.events += batch.num_rows

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.arithmetic import ARITHMETIC
+from penstock.expressions.batch import Batch, Rows
 from penstock.expressions.casts import build_cast
 from penstock.expressions.functions import common_type
 from penstock.expressions.logic import LOGIC
@@ -31,11 +32,11 @@ from penstock.expressions.render import render
 from penstock.expressions.strings import STRINGS
 from penstock.expressions.times import TIMES
 from penstock.expressions.tree import Call, Cast, Column, Expression, Literal, columns, transform, walk
-from penstock.expressions.vector import ColumnView, Evaluated, Operation, Site, Vector, constant, from_arrow
+from penstock.expressions.vector import ColumnView, Evaluated, Operation, Site, TextView, Vector, constant, from_arrow
 from penstock.types import SqlType
 
-Compiled = Callable[[pa.RecordBatch], Evaluated]
-_Node = Callable[[pa.RecordBatch], Vector]
+Compiled = Callable[[Rows], Evaluated]
+_Node = Callable[[Rows], Vector]
 
 IMPLEMENTATIONS: dict[str, Callable[[Call, Site], Operation]] = {**ARITHMETIC, **LOGIC, **STRINGS, **TIMES}
 
@@ -44,18 +45,28 @@ def compile_expression(expression: Expression) -> Compiled:
     """Closures that evaluate the expression on any batch that has its columns."""
     if isinstance(expression, Column):
         name, type_ = expression.name, expression.type
-        return lambda batch: ColumnView(batch.column(name), type_)
+        return lambda batch: _reference(batch, name, type_)
     reasons: list[str] = []
     type_ = expression.type
     with np.errstate(all="ignore"):
         node = _compile(transform(expression, _simpler), reasons)
     told = tuple(reasons)
 
-    def evaluate(batch: pa.RecordBatch) -> Evaluated:
+    def evaluate(batch: Rows) -> Evaluated:
         with np.errstate(all="ignore"):
             return Evaluated(node(batch), type_, batch.num_rows, told)
 
     return evaluate
+
+
+def _reference(batch: Rows, name: str, type_: SqlType) -> Evaluated:
+    """A bare column, as it is held."""
+    if not isinstance(batch, Batch):
+        return ColumnView(batch.column(name), type_)
+    data = batch.data(name)
+    if isinstance(data, Vector):
+        return Evaluated(data, type_, batch.num_rows, ())
+    return TextView(data) if isinstance(data, list) else ColumnView(data, type_)
 
 
 def is_total(expression: Expression) -> bool:
@@ -78,7 +89,9 @@ def _compile(expression: Expression, reasons: list[str]) -> _Node:
         return _always(constant(expression.value, expression.type))
     if isinstance(expression, Column):
         name, type_ = expression.name, expression.type
-        return lambda batch: from_arrow(batch.column(name), type_)
+        return lambda batch: (
+            batch.vector(name, type_) if isinstance(batch, Batch) else from_arrow(batch.column(name), type_)
+        )
     operation = _operation(expression, reasons)
     args = [_compile(a, reasons) for a in (expression.args if isinstance(expression, Call) else (expression.operand,))]
     if not columns(expression):

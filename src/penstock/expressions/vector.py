@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,18 +69,25 @@ class RowErrors:
 class Evaluated:
     """What an expression is for each row of a batch: Arrow for the edges, numpy for operators."""
 
+    __slots__ = ("_length", "_reasons", "_type", "_vector")
+
     def __init__(self, vector: Vector, type_: SqlType, length: int, reasons: tuple[str, ...]) -> None:
         self._vector = vector
         self._type = type_
         self._length = length
         self._reasons = reasons
 
-    @cached_property
+    @property
     def values(self) -> pa.Array:
         """The values as Arrow, NULL where the row failed."""
         return to_arrow(self._vector, self._type, self._length)
 
-    @cached_property
+    @property
+    def held(self) -> Any:
+        """The column in whatever form it is at hand: a vector, an Arrow array, or the Python strings of a few rows."""
+        return self._vector
+
+    @property
     def errors(self) -> RowErrors | None:
         codes = self._vector.errors
         if codes is None or self._length == 0:
@@ -106,18 +112,42 @@ class Evaluated:
 class ColumnView(Evaluated):
     """A bare column reference: the batch's own array, whatever its encoding."""
 
+    __slots__ = ("_array",)
+
     def __init__(self, array: pa.Array, type_: SqlType) -> None:
         super().__init__(_PENDING, type_, len(array), ())
         self._array = array
 
-    @cached_property
+    @property
     def values(self) -> pa.Array:
+        return self._array
+
+    @property
+    def held(self) -> Any:
         return self._array
 
     @property
     def columns(self) -> tuple[Array, Mask | None]:
         vector = from_arrow(self._array, self._type)
         return vector.values, vector.valid
+
+
+class TextView(Evaluated):
+    """A reference to a STRING column that is held as Python strings."""
+
+    __slots__ = ("_strings",)
+
+    def __init__(self, strings: list[str | None]) -> None:
+        super().__init__(_PENDING, SqlType.STRING, len(strings), ())
+        self._strings = strings
+
+    @property
+    def values(self) -> pa.Array:
+        return pa.array(self._strings, pa.string())
+
+    @property
+    def held(self) -> Any:
+        return self._strings
 
 
 _PENDING = Vector(None, None)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
 from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, Rows, Schedule, Slots
+from penstock.expressions.batch import Data
+from penstock.expressions.vector import Vector
 from penstock.jit import kernel
-from penstock.operators.columns import to_arrow
+from penstock.operators.columns import to_data
 from penstock.operators.intake import Intake
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import Answer, StateSpec
@@ -137,7 +138,7 @@ class Played(NamedTuple):
 
     slots: Slots
     upto: Int64s
-    columns: dict[int, pa.Array]
+    columns: dict[int, Data]
     failed: Bools | None
 
 
@@ -245,15 +246,15 @@ class Aggregation:
         return results
 
     def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> Played:
-        columns: dict[int, pa.Array] = {}
+        columns: dict[int, Data] = {}
         failed: Bools | None = None
         for number, answer in enumerate(self._answers):
             if answer.state < 0:
-                columns[number] = pa.array(counts)
+                columns[number] = Vector(counts, None)
                 continue
             result = emitted[answer.state][answer.want]
             interner = self._first_interner[answer.state] if answer.type is SqlType.STRING else None
-            columns[number] = to_arrow(result.values, result.valid, answer.type, interner)
+            columns[number] = to_data(result.values, result.valid, answer.type, interner)
             if result.failed is not None:
                 failed = result.failed if failed is None else failed | result.failed
         return Played(schedule.emit_slots, schedule.emit_upto, columns, failed)

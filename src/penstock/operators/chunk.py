@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Rows, arrow_of
 
 CHUNK_ROWS = 16384
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
@@ -16,11 +17,20 @@ CHUNK_ROWS = 16384
 
 class Chunk(NamedTuple):
     times: Int64s
-    columns: pa.RecordBatch
+    columns: Rows
 
     @property
     def rows(self) -> int:
         return len(self.times)
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        return arrow_of(self.columns)
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One row as Python values, for messages."""
+        found: dict[str, Any] = self.arrow.slice(index, 1).to_pylist()[0]
+        return found
 
     def parts(self, watermark: int) -> Iterator[tuple[Chunk, int]]:
         """The chunk cut to `CHUNK_ROWS`, each part with the watermark that holds once it is in: rows of later parts
@@ -34,10 +44,10 @@ class Chunk(NamedTuple):
             yield part, watermark if stop == self.rows else min(watermark, int(part.times[-1]))
 
     def slice(self, start: int, stop: int) -> Chunk:
-        return Chunk(self.times[start:stop], self.columns.slice(start, stop - start))
+        return Chunk(self.times[start:stop], self.arrow.slice(start, stop - start))
 
     def filter(self, keep: Bools) -> Chunk:
-        return Chunk(self.times[keep], self.columns.filter(pa.array(keep)))
+        return Chunk(self.times[keep], self.arrow.filter(pa.array(keep)))
 
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0)], names=[""])
@@ -50,5 +60,5 @@ def concat(chunks: list[Chunk], schema: pa.Schema) -> Chunk:
         return chunks[0]
     if not chunks:
         return Chunk(np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=schema))
-    table = pa.Table.from_batches([c.columns for c in chunks]).combine_chunks()
+    table = pa.Table.from_batches([c.arrow for c in chunks]).combine_chunks()
     return Chunk(np.concatenate([c.times for c in chunks]), table.to_batches()[0])

@@ -26,7 +26,7 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
-from penstock.operators.sliding import evaluation_rows, shown_columns
+from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
 from penstock.windows.spec import Range, Session, TimeSlide, first_boundary_after
 from penstock.windows.steps import FOREVER
@@ -132,7 +132,7 @@ class SessionWindows:
         self._next_close = int(FOREVER)
 
     def assign(self, chunk: Chunk) -> Int64s:
-        keys = [key(chunk.columns).values for key in self._keys]
+        keys = [key(chunk.columns) for key in self._keys]
         partitions = self._partitions.assign(keys, chunk.rows, None)
         if self._partitions.capacity > len(self._current):
             more = self._partitions.capacity - len(self._current)
@@ -212,7 +212,7 @@ class ClosingAggregate(Operator):
         )
         self._aggregation = Aggregation(name, self._intake, node.states, node.answers, resources)
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
-        self._shown = shown_columns(node.emission)
+        self._shown = Shown(node)
         self._windows: Windows
         if isinstance(node.window.extent, Session):
             self._windows = SessionWindows(node.window.extent.gap, node.partition_by)
@@ -255,7 +255,7 @@ class ClosingAggregate(Operator):
         slots = order[closes][sort]
         upto = np.searchsorted(rank[sort], np.arange(len(closed.instances)), "right")
         played = self._aggregation.evaluate(slots, upto)
-        batch = evaluation_rows(groups.keys(slots)[1:], played, self._shown)
+        batch = self._shown.rows(groups.keys(slots)[1:], played)
         chunk = self._emitter.emit(
             Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed=played.failed)
         )

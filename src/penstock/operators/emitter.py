@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image
@@ -37,14 +39,14 @@ class Evaluations:
     aggregate that overflowed.
     """
 
-    rows: pa.RecordBatch
+    rows: Rows
     upto: Int64s
     window_start: Int64s
     window_end: Int64s
     partitions: Int64s | None = None
     failed: Bools | None = None
 
-    def with_rows(self, rows: pa.RecordBatch, failed: Bools | None) -> Evaluations:
+    def with_rows(self, rows: Rows, failed: Bools | None) -> Evaluations:
         return replace(self, rows=rows, failed=failed)
 
 
@@ -100,7 +102,7 @@ class Emitter:
         return Chunk(np.concatenate([p.times for p in pieces]), table.to_batches()[0])
 
     def _select(
-        self, rows: pa.RecordBatch, failed: Bools | None
+        self, rows: Rows, failed: Bools | None
     ) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
         keep: Bools | None = None
@@ -121,10 +123,10 @@ class Emitter:
         for order, compiled in zip(self._emission.order_by, self._orders, strict=True):
             value = compiled(rows)
             keep = self._without_errors(rows, keep, value.errors)
-            orders += _sort_keys(value.values, order.expression.type, order.descending, order.nulls_first)
+            orders += _sort_keys(value, order.expression.type, order.descending, order.nulls_first)
         return columns, orders, keep
 
-    def _without_errors(self, rows: pa.RecordBatch, keep: Bools | None, errors: Any) -> Bools | None:
+    def _without_errors(self, rows: Rows, keep: Bools | None, errors: Any) -> Bools | None:
         if errors is None:
             return keep
         if keep is None:
@@ -136,7 +138,7 @@ class Emitter:
     def _distinct(self, relation: list[pa.Array]) -> Int64s:
         if not relation:
             return np.arange(0)
-        slots = GroupTable(self._types).assign(relation, len(relation[0]), None)
+        slots = GroupTable(self._types).assign(self._views(relation), len(relation[0]), None)
         _, first = np.unique(slots, return_index=True)
         return np.sort(first)
 
@@ -148,8 +150,8 @@ class Emitter:
             before = [c.slice(0, 0) for c in relation]
         one, other = (relation, before) if self._emission.emit is Emit.ISTREAM else (before, relation)
         groups = GroupTable(self._types)
-        mine = groups.assign(one, len(one[0]), None)
-        theirs = np.bincount(groups.assign(other, len(other[0]), None), minlength=groups.capacity)
+        mine = groups.assign(self._views(one), len(one[0]), None)
+        theirs = np.bincount(groups.assign(self._views(other), len(other[0]), None), minlength=groups.capacity)
         # Of each value's copies, those beyond the other side's number remain: the last ones, in order.
         by_slot = np.argsort(mine, kind="stable")
         copy = np.empty(len(mine), np.int64)
@@ -157,6 +159,9 @@ class Emitter:
         copy[by_slot] = np.arange(len(mine)) - np.searchsorted(ordered, ordered, "left")
         remain = np.flatnonzero(copy >= theirs[mine]) if len(mine) else np.arange(0)
         return [c.take(pa.array(remain)) for c in one], np.full(len(remain), start, np.int64)
+
+    def _views(self, relation: list[pa.Array]) -> list[Evaluated]:
+        return [ColumnView(column, kind) for column, kind in zip(relation, self._types, strict=True)]
 
     def _chunk(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
         arrays = [_timestamps(starts), _timestamps(ends), *columns]
@@ -185,16 +190,16 @@ class Emitter:
             ]
 
 
-def _row(rows: pa.RecordBatch, row: int) -> dict[str, Any]:
-    found: dict[str, Any] = rows.slice(row, 1).to_pylist()[0]
+def _row(rows: Rows, row: int) -> dict[str, Any]:
+    found: dict[str, Any] = arrow_of(rows).slice(row, 1).to_pylist()[0]
     return found
 
 
 def _timestamps(micros: Int64s) -> pa.Array:
-    return pa.array(micros).view(_TIMESTAMP)
+    return pa.Array.from_buffers(_TIMESTAMP, len(micros), [None, pa.py_buffer(np.ascontiguousarray(micros))])
 
 
-def _sort_keys(column: pa.Array, kind: SqlType, descending: bool, nulls_first: bool) -> list[Int64s]:
+def _sort_keys(column: Evaluated, kind: SqlType, descending: bool, nulls_first: bool) -> list[Int64s]:
     """Two sort keys, NULLs and then values, in Spark's order: NaN is greatest, strings go by bytes."""
     interner = Interner() if kind is SqlType.STRING else None
     values, valid = image(column, kind, interner)
@@ -204,7 +209,7 @@ def _sort_keys(column: pa.Array, kind: SqlType, descending: bool, nulls_first: b
         values = np.where(values < 0, np.int64(-(2**63)) - values, values)
     if descending:
         values = ~values
-    null = np.zeros(len(column), np.int64) if valid is None else (~valid).astype(np.int64)
+    null = np.zeros(len(values), np.int64) if valid is None else (~valid).astype(np.int64)
     if valid is not None:
         values = np.where(valid, values, 0)
     return [-null if nulls_first else null, values]

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-
 from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.expressions.batch import Data
+from penstock.expressions.vector import Evaluated
 from penstock.jit import inline, kernel
 from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
@@ -104,7 +104,7 @@ class GroupTable:
         """Every slot is below this."""
         return len(self.counts)
 
-    def assign(self, columns: list[pa.Array], rows: int, keep: Bools | None) -> Slots:
+    def assign(self, columns: list[Evaluated], rows: int, keep: Bools | None) -> Slots:
         """The slot of each row, making new ones as needed; -1 where `keep` is false."""
         slots = np.zeros(rows, np.int32) if keep is None else np.where(keep, 0, -1).astype(np.int32)
         if not self.types:
@@ -187,9 +187,9 @@ class GroupTable:
             self._order = live[np.lexsort(sort_keys[::-1])] if sort_keys else live
         return self._order
 
-    def keys(self, slots: Slots) -> list[pa.Array]:
+    def keys(self, slots: Slots) -> list[Data]:
         """The key columns of slots."""
-        columns = []
+        columns: list[Data] = []
         for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
             null = ((self._stored[slots, -1] >> w) & 1).astype(np.bool_)
             valid = ~null if null.any() else None

@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Argument, Bools, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression
+from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument
 from penstock.operators.emitter import Reject
@@ -31,7 +32,7 @@ class Taken(NamedTuple):
 
     slots: Slots
     columns: tuple[Argument, ...]
-    keys: list[pa.Array]
+    keys: list[Evaluated]
 
 
 class StateColumns(NamedTuple):
@@ -95,12 +96,12 @@ class Intake:
         """Evaluates a chunk; `instances` is a key that comes before the others: the window a row belongs to."""
         if chunk.rows == 0:
             return Taken(np.empty(0, np.int32), self.no_columns(), [])
-        keys = [] if instances is None else [instances]
+        keys: list[Evaluated] = [] if instances is None else [ColumnView(instances, SqlType.BIGINT)]
         for compiled in self._keys:
             result = compiled(chunk.columns)
             if result.errors is not None:
                 keep = self.without(chunk, keep, result.errors)
-            keys.append(result.values)
+            keys.append(result)
         columns: list[Argument] = []
         for i, compiled in enumerate(self._compiled):
             result = compiled(chunk.columns)
@@ -144,7 +145,7 @@ class Intake:
         if keep is None:
             keep = np.ones(chunk.rows, np.bool_)
         for row in np.flatnonzero(failed & keep):
-            self._reject(errors.reason(int(row)), chunk.columns.slice(int(row), 1).to_pylist()[0])
+            self._reject(errors.reason(int(row)), chunk.row(int(row)))
         return keep & ~failed
 
     @property

@@ -30,8 +30,10 @@ class Interner:
         self._ranks: Int64s | None = None
         self._bytes = 0
 
-    def encode(self, values: pa.Array) -> Slots:
+    def encode(self, values: pa.Array | list[str | None]) -> Slots:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""
+        if isinstance(values, list):
+            return np.array([self._code(s) for s in values], np.int32)
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
         table = np.fromiter((self._code(s) for s in values.dictionary.to_pylist()), np.int32, len(values.dictionary))

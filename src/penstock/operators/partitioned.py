@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument, Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.vector import Evaluated
 from penstock.jit import kernel
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
@@ -28,7 +29,7 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
-from penstock.operators.sliding import evaluation_rows, shown_columns
+from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
 from penstock.windows.spec import CountSlide, Rows, TimeSlide
 from penstock.windows.steps import BoundaryPolicy
@@ -90,7 +91,7 @@ class PartitionedAggregate(Operator):
         self._aggregation = Aggregation(name, self._intake, node.states, node.answers, resources)
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
-        self._shown = shown_columns(node.emission)
+        self._shown = Shown(node)
         self._partition_keys = [compile_expression(key) for key in node.partition_by]
         self._partitions = GroupTable(tuple(key.type for key in node.partition_by))
         self._account = resources.account(f"{name}: rows of partitions")
@@ -135,7 +136,7 @@ class PartitionedAggregate(Operator):
                 added, removed, add_upto[part] - entered, gone_upto[part] - left, evaluates[part], events, ranges
             )
             shown = at + np.flatnonzero(evaluates[at : at + done])
-            own = None if events is None else [key.take(pa.array(at + np.flatnonzero(events >= 0))) for key in keys]
+            own = None if events is None else [key.values.take(pa.array(at + np.flatnonzero(events >= 0))) for key in keys]
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
@@ -189,14 +190,14 @@ class PartitionedAggregate(Operator):
 
     def _emit(self, played: Played, evaluations: Evaluations, own: list[Any] | None, results: list[Chunk]) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
-        rows = evaluation_rows(keys[len(self._partition_keys) :], played, self._shown)
+        rows = self._shown.rows(keys[len(self._partition_keys) :], played)
         chunk = self._emitter.emit(evaluations.with_rows(rows, played.failed))
         if chunk.rows:
             results.append(chunk)
 
-    def _enter(self, chunk: Chunk) -> tuple[Slots, Run, Run, Int64s, Int64s, Int64s, list[pa.Array]]:
+    def _enter(self, chunk: Chunk) -> tuple[Slots, Run, Run, Int64s, Int64s, Int64s, list[Evaluated]]:
         """Puts rows into the pool and links them; the rows that leave are copied out of it."""
-        keys = [key(chunk.columns).values for key in self._partition_keys]
+        keys = [key(chunk.columns) for key in self._partition_keys]
         partitions = self._partitions.assign(keys, chunk.rows, None)
         taken = self._intake.take(chunk, self._intake.passes(chunk))
         self._make_room(chunk.rows)

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument
+from penstock.expressions.batch import Batch
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
 from penstock.lang.query import Emit, Output
 from penstock.operators.chunk import NO_ROWS, Chunk
-from penstock.operators.columns import to_argument, to_arrow
+from penstock.operators.columns import to_argument, to_data
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
 from penstock.operators.interner import Interner
@@ -39,6 +40,7 @@ class WindowRelation(Operator):
         expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
         self._names = [f"c{i}" for i in range(len(expressions))]
         self._types = [e.type for e in expressions]
+        self._kinds = dict(zip(self._names, self._types, strict=True))
         self._compiled = [compile_expression(e) for e in expressions]
         self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
         stored = [Column(n, t) for n, t in zip(self._names, self._types, strict=True)]
@@ -140,11 +142,11 @@ class WindowRelation(Operator):
         parts = []
         for view in self._store.scan(begin, end):
             kept = view.columns[1].values != 0
-            arrays = [
-                to_arrow(c.values[kept], None if c.valid is None else c.valid[kept], t, i)
-                for c, t, i in zip(view.columns[2:], self._types, self._interners, strict=True)
-            ]
-            parts.append(pa.RecordBatch.from_arrays(arrays, names=self._names))
+            data = {
+                n: to_data(c.values[kept], None if c.valid is None else c.valid[kept], t, i)
+                for n, c, t, i in zip(self._names, view.columns[2:], self._types, self._interners, strict=True)
+            }
+            parts.append(Batch(self._kinds, data, int(kept.sum())).to_arrow())
         if not parts:
             return pa.RecordBatch.from_arrays([pa.nulls(0, t.arrow) for t in self._types], names=self._names)
         return pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if len(parts) > 1 else parts[0]

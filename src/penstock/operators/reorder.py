@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import NO_ROWS, Chunk, concat
 from penstock.operators.resources import Resources
 
 TIME = "$time"
@@ -62,6 +63,19 @@ def _find_late(times: Int64s, sequence: Int64s, largest: int, lateness: int, tie
     return late, largest, tie
 
 
+@kernel
+def _first_tie(times: Int64s, largest: int, lateness: int) -> int:
+    """The first row that comes exactly when the watermark has reached its time; the number of rows if there is none.
+
+    Only there does it matter for lateness what else was released at that time."""
+    for row in range(len(times)):
+        if times[row] == largest - lateness:
+            return row
+        if times[row] > largest:
+            largest = times[row]
+    return len(times)
+
+
 class Reorder:
     """`sequence` is the name of the SEQUENCE column, if there is one."""
 
@@ -80,36 +94,68 @@ class Reorder:
         self._held_first = -START
         self.watermark = START
 
-    def process(self, times: Int64s, batch: pa.RecordBatch, watermark: int | None = None) -> Released:
+    def process(self, times: Int64s, batch: Rows, watermark: int | None = None) -> Released:
         """Takes a batch in; `watermark`, if given, stands in for the stream's own (which others may hold back)."""
-        late: pa.RecordBatch | None = None
-        if len(times):
+        if watermark is not None:
+            released = self._set_aside(times, batch, times < self.watermark, max(self.watermark, watermark))
+        elif self._sequence is None or self._lateness == 0:
             sequence = self._sequences(batch)
-            if watermark is None:
-                is_late, largest, tie = _find_late(times, sequence, self._largest, self._lateness, self._tie)
-                self._largest, self._tie = int(largest), int(tie)
-            else:
-                is_late = times < self.watermark
-            if is_late.any():
-                late = batch.filter(pa.array(is_late))
-                times, batch = times[~is_late], batch.filter(pa.array(~is_late))
-        self.watermark = max(self.watermark, self._largest - self._lateness if watermark is None else watermark)
-        return Released(self._release(times, batch), self.watermark, late)
+            is_late, largest, tie = _find_late(times, sequence, self._largest, self._lateness, self._tie)
+            self._largest, self._tie = int(largest), int(tie)
+            released = self._set_aside(times, batch, is_late, max(self.watermark, self._largest - self._lateness))
+        else:
+            released = self._process_ties(times, arrow_of(batch))
+        return released
 
-    def _sequences(self, batch: pa.RecordBatch) -> Int64s:
+    def _process_ties(self, times: Int64s, batch: pa.RecordBatch) -> Released:
+        """With SEQUENCE and LATENESS: the batch is cut before each row that comes when the watermark has reached its
+        time, for that row is late if one with a greater sequence was released."""
+        chunks: list[Chunk] = []
+        late: list[pa.RecordBatch] = []
+        at = 0
+        while True:
+            upto = max(1, int(_first_tie(times[at:], self._largest, self._lateness)))
+            part, rows = times[at : at + upto], batch.slice(at, upto)
+            is_late, largest, _ = _find_late(part, self._sequences(rows)[:0], self._largest, self._lateness, 0)
+            if len(part) and part[0] == self.watermark and self._sequences(rows)[0] < self._tie:
+                is_late[0] = True
+            self._largest = int(largest)
+            released = self._set_aside(part, rows, is_late, max(self.watermark, self._largest - self._lateness))
+            if released.chunk.rows:
+                chunks.append(released.chunk)
+                last = int(self._sequences(released.chunk.arrow.slice(released.chunk.rows - 1))[0])
+                self._tie = last if released.chunk.times[-1] == self.watermark else START
+            if released.late is not None:
+                late.append(released.late)
+            at += upto
+            if at >= len(times):
+                break
+        aside = pa.Table.from_batches(late).combine_chunks().to_batches()[0] if late else None
+        return Released(concat(chunks, self.schema), self.watermark, aside)
+
+    def _set_aside(self, times: Int64s, batch: Rows, is_late: Bools, watermark: int) -> Released:
+        """Takes the late rows out and lets the watermark move on."""
+        late: pa.RecordBatch | None = None
+        if is_late.any():
+            batch = arrow_of(batch)
+            late = batch.filter(pa.array(is_late))
+            times, batch = times[~is_late], batch.filter(pa.array(~is_late))
+        self.watermark = watermark
+        return Released(self._release(times, batch), watermark, late)
+
+    def _sequences(self, batch: Rows) -> Int64s:
         if self._sequence is None:
             return np.empty(0, np.int64)
         column = batch.column(self._sequence)
         found: Int64s = column.cast(pa.int64()).fill_null(START).to_numpy(zero_copy_only=False)
         return found
 
-    def _release(self, times: Int64s, batch: pa.RecordBatch) -> Chunk:
+    def _release(self, times: Int64s, batch: Rows) -> Chunk:
         nothing_held = self._fresh_rows == 0 and self._held_first == -START
-        if nothing_held and self._lateness == 0 and (len(times) == 0 or times[-1] <= self.watermark):
-            # Without lateness the rows that are not late are already in order.
+        if nothing_held and (len(times) == 0 or (times[-1] <= self.watermark and self._is_sorted(times))):
             return Chunk(times, batch)
         if len(times):
-            self._fresh.append(batch.append_column(TIME, pa.array(times)))
+            self._fresh.append(arrow_of(batch).append_column(TIME, pa.array(times)))
             self._fresh_rows += len(times)
             self._fresh_first = min(self._fresh_first, int(times.min()))
         pieces = []
@@ -119,7 +165,7 @@ class Reorder:
         if self._fresh_first <= self.watermark or self._fresh_rows >= _RUN_ROWS:
             pieces += self._sort_fresh()
         if not pieces:
-            return Chunk(times[:0], batch.slice(0, 0))
+            return Chunk(times[:0], NO_ROWS)
         return _without_time(self._sorted(pieces))
 
     def _sort_fresh(self) -> list[pa.RecordBatch]:
@@ -143,11 +189,14 @@ class Reorder:
         times = _times(rows)
         if self._sequence is not None:
             order = np.lexsort([self._sequences(rows), times])
-        elif bool(np.all(times[1:] >= times[:-1])):
+        elif self._is_sorted(times):
             return rows
         else:
             order = np.argsort(times, kind="stable")
         return rows.take(pa.array(order))
+
+    def _is_sorted(self, times: Int64s) -> bool:
+        return len(times) < 2 or (self._sequence is None and bool(np.all(times[1:] >= times[:-1])))
 
     def _note_held(self) -> None:
         first = self._runs.first_time

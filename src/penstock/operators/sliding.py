@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument, Int64s
-from penstock.expressions import tree
+from penstock.expressions.batch import Data
+from penstock.expressions.vector import Evaluated, Vector
 from penstock.jit import kernel
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
@@ -25,7 +26,8 @@ from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake, Taken
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
-from penstock.plan.nodes import AggregateNode, Emission
+from penstock.operators.shown import Shown
+from penstock.plan.nodes import AggregateNode
 from penstock.store.fifo import ColumnSpec, View
 from penstock.windows.spec import EveryEvent, Rows, Since
 from penstock.windows.steps import Steps, policy_for
@@ -60,7 +62,7 @@ class SlidingAggregate(Operator):
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._drain = node.emission.drain
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
-        self._shown = shown_columns(node.emission)
+        self._shown = Shown(node)
         self._policy = policy_for(node.window)
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
@@ -212,8 +214,8 @@ class SlidingAggregate(Operator):
         keys = self._intake.groups.keys(played.slots)
         self._emit(played, keys, Evaluations(NO_ROWS, upto, starts, ends), results)
 
-    def _emit(self, played: Played, keys: list[pa.Array], evaluations: Evaluations, results: list[Chunk]) -> None:
-        chunk = self._emitter.emit(evaluations.with_rows(evaluation_rows(keys, played, self._shown), played.failed))
+    def _emit(self, played: Played, keys: list[Data], evaluations: Evaluations, results: list[Chunk]) -> None:
+        chunk = self._emitter.emit(evaluations.with_rows(self._shown.rows(keys, played), played.failed))
         if chunk.rows:
             results.append(chunk)
 
@@ -244,22 +246,6 @@ class SlidingAggregate(Operator):
 _NONE = np.int32(-1)
 
 
-def shown_columns(emission: Emission) -> list[str]:
-    """The columns of an evaluation that the select list, HAVING or ORDER BY reads."""
-    expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
-    if emission.having is not None:
-        expressions.append(emission.having)
-    return sorted(set().union(*(tree.columns(e) for e in expressions)))
-
-
-def evaluation_rows(keys: list[pa.Array], played: Played, shown: list[str]) -> pa.RecordBatch:
-    """Group keys as `#0`, `#1`, ... and aggregates as `$0`, `$1`, ..., as far as they are shown."""
-    if not shown:  # a batch of literals alone still needs its number of rows
-        return pa.RecordBatch.from_arrays([pa.nulls(len(played.slots))], names=[""])
-    columns = [keys[int(name[1:])] if name[0] == "#" else played.columns[int(name[1:])] for name in shown]
-    return pa.RecordBatch.from_arrays(columns, names=shown)
-
-
 def _joined(views: list[View]) -> tuple[Argument, ...]:
     columns = []
     for parts in zip(*(view.columns for view in views), strict=True):
@@ -270,8 +256,15 @@ def _joined(views: list[View]) -> tuple[Argument, ...]:
     return tuple(columns)
 
 
-def _taken_rows(column: pa.Array, rows: Int64s) -> pa.Array:
-    """The given rows, without a copy where they are consecutive."""
-    if int(rows[-1]) - int(rows[0]) + 1 == len(rows):
-        return column.slice(int(rows[0]), len(rows))
-    return column.take(pa.array(rows))
+def _taken_rows(column: Evaluated, rows: Int64s) -> Data:
+    """The given rows of a key column, without a copy where they are consecutive."""
+    held: Data = column.held
+    first, count = int(rows[0]), len(rows)
+    if isinstance(held, list):
+        return held if count == len(held) else [held[row] for row in rows]
+    if int(rows[-1]) - first + 1 == count:
+        if isinstance(held, Vector):
+            values, valid = column.columns
+            return Vector(values[first : first + count], None if valid is None else valid[first : first + count])
+        return held.slice(first, count)
+    return column.values.take(pa.array(rows))

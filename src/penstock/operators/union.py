@@ -26,7 +26,7 @@ class Union(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if chunk.rows:
-            named = Chunk(chunk.times, pa.RecordBatch.from_arrays(chunk.columns.columns, names=self._schema.names))
+            named = Chunk(chunk.times, pa.RecordBatch.from_arrays(chunk.arrow.columns, names=self._schema.names))
             self._waiting[port] = concat([self._waiting[port], named], self._schema)
         self._watermarks[port] = max(self._watermarks[port], watermark)
         reached = min(self._watermarks)
@@ -39,12 +39,12 @@ class Union(Operator):
             count = int(np.searchsorted(chunk.times, before))
             due.append(chunk.slice(0, count))
             self._waiting[port] = chunk.slice(count, chunk.rows)
-        self._account.resize(sum(c.columns.nbytes for c in self._waiting))
+        self._account.resize(sum(c.arrow.nbytes for c in self._waiting))
         merged = concat(due, self._schema)
         if sum(chunk.rows > 0 for chunk in due) < 2:
             return merged
         order = np.argsort(merged.times, kind="stable")
-        return Chunk(merged.times[order], merged.columns.take(pa.array(order)))
+        return Chunk(merged.times[order], merged.arrow.take(pa.array(order)))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         return [self._release(-START)]
@@ -52,7 +52,7 @@ class Union(Operator):
     def snapshot(self) -> dict[str, Any]:
         return {
             "watermarks": list(self._watermarks),
-            "waiting": [{"times": c.times, "rows": _to_bytes(c.columns)} for c in self._waiting],
+            "waiting": [{"times": c.times, "rows": _to_bytes(c.arrow)} for c in self._waiting],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:

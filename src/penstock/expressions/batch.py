@@ -1,0 +1,56 @@
+"""Named columns of equal length as the evaluator reads them: numpy inside, Arrow only where someone asks for it.
+
+An Arrow record batch does as well wherever a `Batch` is read; this is for columns that never were Arrow (the results
+of kernels) and for single events, whose way through Arrow would cost more than the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.expressions.vector import Vector, from_arrow, text, to_arrow
+from penstock.types import SqlType
+
+Data = Vector | pa.Array | list[Any]
+"""A column: numpy values, an Arrow array, or the Python strings of a few rows."""
+
+
+class Batch:
+    __slots__ = ("_data", "kinds", "num_rows")
+
+    def __init__(self, kinds: Mapping[str, SqlType], data: dict[str, Data], num_rows: int) -> None:
+        self.kinds = kinds
+        self._data = data
+        self.num_rows = num_rows
+
+    def data(self, name: str) -> Data:
+        """The column as it is held."""
+        return self._data[name]
+
+    def vector(self, name: str, kind: SqlType) -> Vector:
+        data = self._data[name]
+        if isinstance(data, Vector):
+            return data
+        return text(pa.array(data, pa.string())) if isinstance(data, list) else from_arrow(data, kind)
+
+    def column(self, name: str) -> pa.Array:
+        data = self._data[name]
+        if isinstance(data, Vector):
+            return to_arrow(data, self.kinds[name], self.num_rows)
+        return pa.array(data, pa.string()) if isinstance(data, list) else data
+
+    def to_arrow(self) -> pa.RecordBatch:
+        names = list(self._data)
+        if not names:
+            return pa.RecordBatch.from_arrays([pa.nulls(self.num_rows)], names=[""])
+        return pa.RecordBatch.from_arrays([self.column(name) for name in names], names=names)
+
+
+Rows = pa.RecordBatch | Batch
+
+
+def arrow_of(rows: Rows) -> pa.RecordBatch:
+    return rows.to_arrow() if isinstance(rows, Batch) else rows

@@ -1,0 +1,32 @@
+"""The rows of evaluations as HAVING, the select list and ORDER BY see them."""
+
+from __future__ import annotations
+
+from penstock.expressions import tree
+from penstock.expressions.batch import Batch, Data
+from penstock.operators.aggregation import Played
+from penstock.plan.nodes import AggregateNode
+from penstock.types import SqlType
+
+
+class Shown:
+    """Group keys are columns named `#0`, `#1`, ... and aggregates `$0`, `$1`, ...; those that nobody reads are left
+    out."""
+
+    def __init__(self, node: AggregateNode) -> None:
+        emission = node.emission
+        expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
+        if emission.having is not None:
+            expressions.append(emission.having)
+        kinds: dict[str, SqlType] = {f"#{i}": key.type for i, key in enumerate(node.group_by)}
+        kinds |= {f"${i}": answer.type for i, answer in enumerate(node.answers)}
+        read = set().union(*(tree.columns(e) for e in expressions))
+        self._kinds = {name: kind for name, kind in kinds.items() if name in read}
+        self._keys = [(name, int(name[1:])) for name in self._kinds if name[0] == "#"]
+        self._answers = [(name, int(name[1:])) for name in self._kinds if name[0] == "$"]
+
+    def rows(self, keys: list[Data], played: Played) -> Batch:
+        data = {name: keys[i] for name, i in self._keys}
+        for name, i in self._answers:
+            data[name] = played.columns[i]
+        return Batch(self._kinds, data, len(played.slots))
