@@ -1,0 +1,40 @@
+"""Measurements of the engine, each a command: `penstock bench NAME [--quick]`, or `python -m penstock.bench NAME`.
+
+A bench measures and judges nothing. It shows its progress and a table on standard error, and prints one JSON object,
+its figures with the machine and the parameters they were taken on, as the last line of standard output.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any
+
+from penstock.bench.machine import describe
+from penstock.bench.report import Report
+from penstock.bench.sizes import Size
+
+NAMES = {
+    "vwap": "Query 3 of the SlideM paper: per-event VWAP, paged through two blocks against all in memory",
+    "flat-window": "per-event SUM, AVG and MAX while the window grows from a thousand rows to a hundred million",
+    "flat-slide": "a window of 24 hours while the slide shrinks from 24 hours to a second",
+    "peers": "per-event SUM, MAX and MEDIAN against polars and DuckDB on the same data",
+    "latency": "single events at a fixed rate: how late is each result",
+    "tuples": "what an event costs in memory and time as a dict, a list, an object, columns, and in our store",
+}
+"""The benches, with what each measures."""
+
+
+def measure(name: str, size: Size, report: Report) -> dict[str, Any]:
+    """The figures of one bench, with the machine's description."""
+    module = import_module(f"penstock.bench.{name.replace('-', '_')}")
+    figures: dict[str, Any] = module.measure(size, report)
+    return {"bench": name, "size": size.value, **figures, "machine": describe()}
+
+
+def run(name: str, quick: bool) -> dict[str, Any]:
+    """Measures, and prints the figures as one line of JSON."""
+    report = Report(f"penstock bench {name}")
+    figures = measure(name, Size.QUICK if quick else Size.FULL, report)
+    print(json.dumps(figures), flush=True)
+    return figures

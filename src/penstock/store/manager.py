@@ -33,8 +33,7 @@ from penstock.store.memory_device import MemoryDevice
 from penstock.store.runs import RunStore
 
 _SUFFIX = ".blocks"
-_POOL_SHARE = 16  # a pool of unstated size takes at most this part of what is free, and at most _POOL_BLOCKS
-_POOL_BLOCKS = 32
+_POOL_SHARE = 16  # a pool of unstated size takes at most this part of what is free
 
 
 class StoreManager:
@@ -62,8 +61,7 @@ class StoreManager:
     def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
         """A window's store. Its name is unique in the app and the same in every run."""
         if pool_blocks is None:
-            affordable = self.budget.free // _POOL_SHARE // self._block_size
-            pool_blocks = max(2, min(_POOL_BLOCKS, affordable))
+            pool_blocks = max(2, self.budget.free // _POOL_SHARE // self._block_size)
         account = self.budget.account(name)
         try:
             store = FifoStore(

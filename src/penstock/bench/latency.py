@@ -1,0 +1,137 @@
+"""Single events at a fixed rate: how long after its time is an event's result there?
+
+The load is open: event i is due at i/rate whatever happened before, and its latency counts from then, so that a pause
+of the engine is charged to every event that it kept waiting. The loop spins until the next event is due. The window
+is one hour of Query 3, on disk through two blocks, filled before, so that rows leave as fast as they come. In the
+quick run only the stretch that leaves while the clock runs is as dense as the load, and the rest of the hour thinner.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from penstock.bench import stock_feed
+from penstock.bench.feed import BATCH_ROWS, Feed, Times
+from penstock.bench.report import Report
+from penstock.bench.sizes import Size
+from penstock.bench.vwap import TWO_BLOCKS
+from penstock.engine.app import App
+
+_HOUR = 3600 * 1_000_000
+_LONGEST_NS = 600 * 10**9
+
+
+@dataclass(frozen=True)
+class _Plan:
+    per_second: int
+    seconds: float
+    warm_up_seconds: float
+    thinning: int
+    batch_rows: int
+
+    @property
+    def events(self) -> int:
+        return int(self.per_second * self.seconds)
+
+    @property
+    def warm_up_events(self) -> int:
+        return int(self.per_second * self.warm_up_seconds)
+
+
+_PLANS = {
+    Size.TINY: _Plan(2000, 0.1, 0.05, 1000, 256),
+    Size.QUICK: _Plan(20_000, 8, 1, 20, BATCH_ROWS),
+    Size.FULL: _Plan(20_000, 60, 5, 1, BATCH_ROWS),
+}
+_SLOWEST = 2
+"""A run that cannot keep the rate is cut off after so many times its length."""
+
+
+def measure(size: Size, report: Report) -> dict[str, Any]:
+    plan = _PLANS[size]
+    ring = stock_feed.ring(8, plan.batch_rows)
+    dense = -(-2 * (plan.events + plan.warm_up_events) // plan.batch_rows) * plan.batch_rows
+    spacing = 1_000_000 // plan.per_second
+    thin = max(1, (_HOUR - dense * spacing) // (spacing * plan.thinning))
+    with App(stock_feed.application("RANGE 1 HOUR"), memory=TWO_BLOCKS) as app:
+        report.step(f"filling one hour: {dense + thin:,} events")
+        filled = Feed(app, stock_feed.STREAM, ring, _times(dense, thin, spacing, spacing * plan.thinning))
+        filled.fill(dense + thin)
+        events = _events(plan.warm_up_events + plan.events, _HOUR, spacing)
+        # The harness's own objects should not make the collector's pauses longer than the engine's would.
+        gc.collect()
+        gc.freeze()
+        read_before = app.metrics.blocks_read
+        report.step(f"pushing {plan.events:,} events, {plan.per_second:,} a second")
+        _at_rate(app, events[: plan.warm_up_events], plan)
+        latencies, elapsed = _at_rate(app, events[plan.warm_up_events :], plan)
+        gc.unfreeze()
+        blocks_read = app.metrics.blocks_read - read_before
+    histogram = HdrHistogram(1, _LONGEST_NS, 3)
+    for latency in latencies.tolist():
+        histogram.record_value(latency)
+    percentiles = {f"p{p:g}": histogram.get_value_at_percentile(p) / 1e3 for p in (50, 90, 99, 99.9, 99.99)}
+    report.table(
+        ("latency", "µs"),
+        [*percentiles.items(), ("mean", float(latencies.mean() / 1e3)), ("max", float(latencies.max() / 1e3))],
+    )
+    return {
+        "p50_us": percentiles["p50"],
+        "p99_us": percentiles["p99"],
+        "p999_ms": percentiles["p99.9"] / 1e3,
+        "max_ms": float(latencies.max() / 1e6),
+        "mean_us": float(latencies.mean() / 1e3),
+        "rate": plan.per_second,
+        "achieved_rate": len(latencies) / elapsed,
+        "events": len(latencies),
+        "window_events": dense + thin,
+        "blocks_read": blocks_read,
+    }
+
+
+def _times(dense: int, thin: int, spacing: int, thin_spacing: int) -> Times:
+    """A dense stretch, which will leave while the clock runs, and a thin one up to the end of the hour."""
+
+    def times(first: int, count: int) -> NDArray[np.int64]:
+        rows = np.minimum(np.arange(first, first + count), dense + thin - 1)
+        return np.where(rows < dense, rows * spacing, dense * spacing + (rows - dense) * thin_spacing)
+
+    return times
+
+
+def _events(count: int, first: int, spacing: int) -> list[dict[str, Any]]:
+    random = np.random.default_rng(2)
+    prices = (np.floor(random.random(count) * 10_000) / 100).tolist()
+    volumes = random.integers(1, 10_001, count).tolist()
+    return [
+        {"Timestamp": first + i * spacing, "Symbol": f"SYM{i % 100:03d}", "Price": prices[i], "Volume": volumes[i]}
+        for i in range(count)
+    ]
+
+
+def _at_rate(app: App, events: list[dict[str, Any]], plan: _Plan) -> tuple[NDArray[np.int64], float]:
+    """Latencies in nanoseconds of the events that were pushed, and the seconds that it took."""
+    latencies = np.empty(len(events), np.int64)
+    interval = 1_000_000_000 // plan.per_second
+    clock = time.perf_counter_ns
+    began = clock()
+    cut_off = began + int(_SLOWEST * len(events) * interval)
+    done = 0
+    for event in events:
+        due = began + done * interval
+        while clock() < due:
+            pass
+        app.push(stock_feed.STREAM, event)
+        now = clock()
+        latencies[done] = now - due
+        done += 1
+        if now > cut_off:
+            break
+    return latencies[:done], (clock() - began) / 1e9

@@ -1,0 +1,176 @@
+"""What an event costs, in memory and in time, by the way it is represented.
+
+The thesis's aggregation query, AVG(A1) over the last N events of S(ID, A1, A2, TS), and its join of S with a table
+T(ID, T1, T2, T3, T4) by ID, each with events and rows as dicts, lists, objects and columns: of all attributes, of those
+that the query reads, and written through a small buffer that stays in the cache (Table 5.3). The first three are
+Python, as a Python engine would hold events on its heap; the columns are compiled loops. Last comes our own store,
+behind an app.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.bench import column_kernels, heap_tuples
+from penstock.bench.feed import BATCH_ROWS, Feed, Ring, evenly
+from penstock.bench.report import Report
+from penstock.bench.sizes import Size
+from penstock.bench.timing import Timing, in_turns, rate, ratio, timed
+from penstock.engine.app import App
+
+_RAW = 8 + 8
+"""Of an event the aggregation reads A1 and, since every result says where its window begins, the event time."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    heap_window: int
+    heap_events: int
+    column_window: int
+    column_events: int
+    table_rows: int
+    lookups: int
+    batch_rows: int
+    rounds: int
+
+
+_PLANS = {
+    Size.TINY: _Plan(1000, 2000, 4096, 4096, 500, 1000, 1024, 2),
+    Size.QUICK: _Plan(100_000, 200_000, 10_000_000, 4_000_000, 100_000, 200_000, BATCH_ROWS, 5),
+    Size.FULL: _Plan(1_000_000, 2_000_000, 100_000_000, 20_000_000, 1_000_000, 2_000_000, BATCH_ROWS, 9),
+}
+
+
+def measure(size: Size, report: Report) -> dict[str, Any]:
+    plan = _PLANS[size]
+    report.step("the aggregation: dicts, lists, objects")
+    aggregation = [_heap_window(form, plan) for form in heap_tuples.FORMS]
+    report.step("the aggregation: columns, in turns")
+    columns, buffered_to_plain = _columns(plan)
+    report.step("the aggregation: our store")
+    store = _store(plan)
+    report.step("the join")
+    join = [_heap_table(form, plan) for form in heap_tuples.FORMS] + _column_tables(plan)
+    aggregation += [*columns, store]
+    headings = ("form", "bytes", "events_per_second")
+    report.table(
+        ("AVG over a window", "bytes per event", "events/s"), [[row[h] for h in headings] for row in aggregation]
+    )
+    report.table(("join with a table", "bytes per row", "events/s"), [[row[h] for h in headings] for row in join])
+    return {
+        "bytes_to_raw": store["bytes"] / _RAW,
+        "buffered_to_plain": buffered_to_plain,
+        "raw_bytes": _RAW,
+        "heap_window": plan.heap_window,
+        "column_window": plan.column_window,
+        "table_rows": plan.table_rows,
+        "aggregation": aggregation,
+        "join": join,
+    }
+
+
+def _allocated(make: Callable[[], object]) -> tuple[object, int]:
+    """What `make` returns, and the bytes it holds."""
+    tracemalloc.start()
+    try:
+        made = make()
+        return made, tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def _row(form: str, size: float, per_second: float) -> dict[str, Any]:
+    return {"form": form, "bytes": size, "events_per_second": per_second}
+
+
+def _heap_window(form: heap_tuples.Form, plan: _Plan) -> dict[str, Any]:
+    _, size = _allocated(lambda: [form.event(i) for i in range(plan.heap_window)])
+    events = [form.event(i) for i in range(plan.heap_events)]
+    taken = timed(plan.heap_events, lambda: form.average(events, plan.heap_window))
+    return _row(form.name, size / plan.heap_window, taken.rate)
+
+
+def _heap_table(form: heap_tuples.Form, plan: _Plan) -> dict[str, Any]:
+    table, size = _allocated(lambda: {i: form.table_row(i) for i in range(plan.table_rows)})
+    ids = np.random.default_rng(1).integers(0, plan.table_rows, plan.lookups).tolist()
+    events = [form.event(i) for i in ids]
+    taken = timed(plan.lookups, lambda: form.join(events, table))
+    return _row(form.name, size / plan.table_rows, taken.rate)
+
+
+def _columns(plan: _Plan) -> tuple[list[dict[str, Any]], float]:
+    window, events = plan.column_window, plan.column_events
+    random = np.random.default_rng(1)
+    incoming = (
+        np.arange(events, dtype=np.int32),
+        random.random(events),
+        random.random(events),
+        np.arange(events, dtype=np.int64),
+    )
+    answers = np.empty(events)
+    windows = (np.zeros(window, np.int32), np.zeros(window), np.zeros(window), np.zeros(window, np.int64))
+    state = np.zeros(3)
+
+    def plain() -> Timing:
+        return timed(events, lambda: column_kernels.average(incoming, windows, state, answers))
+
+    def projected() -> Timing:
+        return timed(events, lambda: column_kernels.average_projected(incoming[1], windows[1], state, answers))
+
+    def buffered() -> Timing:
+        return timed(events, lambda: column_kernels.average_buffered(incoming, windows, state, answers))
+
+    variants = {"columns": plain, "projected columns": projected, "buffered columns": buffered}
+    in_turns(variants, 1)  # compiles, and touches every page
+    taken = in_turns(variants, plan.rounds)
+    all_columns = float(sum(column.itemsize for column in incoming))
+    sizes = {"columns": all_columns, "projected columns": 8.0, "buffered columns": all_columns}
+    rows = [_row(form, sizes[form], rate(taken[form])) for form in variants]
+    return rows, ratio(taken["buffered columns"], taken["columns"])
+
+
+def _store(plan: _Plan) -> dict[str, Any]:
+    random = np.random.default_rng(1)
+    rows = plan.batch_rows
+    batches = [
+        [pa.array(np.arange(rows, dtype=np.int32)), pa.array(random.random(rows)), pa.array(random.random(rows))]
+        for _ in range(16)
+    ]
+    text = f"""
+        CREATE STREAM S (TS TIMESTAMP NOT NULL, ID INT NOT NULL, A1 DOUBLE NOT NULL, A2 DOUBLE NOT NULL, EVENT TIME TS);
+        SELECT AVG(A1) AS mean FROM S [ROWS {plan.column_window}];
+    """
+    with App(text) as app:
+        feed = Feed(app, "S", Ring(("TS", "ID", "A1", "A2"), batches), evenly(1))
+        feed.fill(plan.column_window + rows)
+        taken = in_turns({"store": lambda: feed.push(-(-plan.column_events // plan.rounds // rows))}, plan.rounds)
+        return _row("our store", app.metrics.stored_bytes / plan.column_window, rate(taken["store"]))
+
+
+def _column_tables(plan: _Plan) -> list[dict[str, Any]]:
+    rows, lookups = plan.table_rows, plan.lookups
+    random = np.random.default_rng(1)
+    ids = random.permutation(rows).astype(np.int64)
+    table = tuple(random.integers(0, 1000, rows).astype(np.int32) for _ in range(4))
+    index = np.full(1 << (2 * rows - 1).bit_length(), -1, np.int32)
+    column_kernels.index(ids, index)
+    wanted = random.integers(0, rows, lookups)
+    values = random.random(lookups)
+    found, joined = np.empty(lookups, np.int32), np.empty(lookups)
+
+    def look_up() -> Timing:
+        return timed(lookups, lambda: column_kernels.join(wanted, values, ids, table[0], index, found, joined))
+
+    look_up()
+    per_second = look_up().rate
+    own = ids.nbytes + index.nbytes
+    return [
+        _row("columns", (own + sum(column.nbytes for column in table)) / rows, per_second),
+        _row("projected columns", (own + table[0].nbytes) / rows, per_second),
+    ]

@@ -1,0 +1,140 @@
+"""Every bench runs, on a few thousand events, and gives the figures it promises; how large they are is not judged."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.bench import NAMES, column_kernels, document, heap_tuples, measure
+from penstock.bench.feed import evenly, number_ring
+from penstock.bench.report import Report
+from penstock.bench.sizes import Size
+from penstock.bench.timing import Timing, cpu_ratio, in_turns, ratio
+
+FIGURES = {
+    "vwap": ("paged_to_memory", "events_per_second", "added_mb", "window_events", "window_bytes"),
+    "flat-window": ("slowest_to_fastest",),
+    "flat-slide": ("at_86400_to_60", "at_86400_to_1"),
+    "peers": ("sum_to_polars", "max_to_polars", "sum_to_duckdb", "max_to_duckdb", "median_to_duckdb"),
+    "latency": ("p50_us", "p99_us", "p999_ms", "max_ms", "mean_us", "achieved_rate"),
+    "tuples": ("bytes_to_raw", "buffered_to_plain"),
+}
+
+
+def tiny(name: str) -> dict[str, Any]:
+    return measure(name, Size.TINY, Report(name, quiet=True))
+
+
+def test_every_bench_is_checked_here() -> None:
+    assert set(FIGURES) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", list(NAMES))
+def test_bench_gives_its_figures(name: str) -> None:
+    figures = tiny(name)
+    assert json.loads(json.dumps(figures)) == figures
+    for field in FIGURES[name]:
+        assert isinstance(figures[field], (int, float)), field
+        assert math.isfinite(figures[field]), field
+        assert figures[field] >= 0, field
+    assert figures["machine"]["cores"] >= 1
+
+
+def test_vwap_pages_one_window_and_keeps_the_other() -> None:
+    figures = tiny("vwap")
+    assert figures["blocks_written"] > 0
+    assert figures["blocks_written_in_memory"] == 0
+
+
+def test_flat_slide_makes_more_result_rows_as_the_slide_shrinks() -> None:
+    rows = [row["result_rows_per_event"] for row in tiny("flat-slide")["rates"]]
+    assert rows == sorted(rows)
+    assert rows[-1] > 1
+
+
+def test_latency_reads_blocks_back_while_it_measures() -> None:
+    figures = tiny("latency")
+    assert figures["p50_us"] <= figures["p99_us"] <= figures["max_ms"] * 1e3 * 1.01
+    assert figures["events"] > 0
+
+
+def test_the_command_prints_the_figures_last(tmp_path: Path) -> None:
+    script = (
+        "import penstock.bench as b; from penstock.bench.sizes import Size;"
+        "b.Size = type('S', (), {'QUICK': Size.TINY, 'FULL': Size.TINY}); b.run('flat-window', True)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(done.stdout.splitlines()[-1])["bench"] == "flat-window"
+    assert "window_rows" in done.stderr
+
+
+def test_figures_go_between_the_marks() -> None:
+    shown = document.markdown([tiny("flat-window")])
+    assert "| `slowest_to_fastest` |" in shown
+    assert "| window_rows | events_per_second | events_per_cpu_second |" in shown
+
+
+def test_turns_alternate_and_ratios_are_medians() -> None:
+    order: list[str] = []
+
+    def variant(name: str, wall: float) -> Timing:
+        order.append(name)
+        return Timing(100, wall, 2 * wall)
+
+    taken = in_turns({"a": lambda: variant("a", 1.0), "b": lambda: variant("b", 4.0)}, 2)
+    assert order == ["a", "b", "b", "a"]
+    assert ratio(taken["a"], taken["b"]) == 4.0
+    assert cpu_ratio(taken["a"], taken["b"]) == 4.0
+
+
+def test_a_ring_goes_on_with_new_times() -> None:
+    ring, times = number_ring(2, rows=3), evenly(5)
+    first, third = ring.batch(0, times(0, 3)), ring.batch(6, times(6, 3))
+    assert first.column("v").equals(third.column("v"))
+    assert third.column("t").cast("int64").to_pylist() == [30, 35, 40]
+
+
+def test_all_forms_of_a_tuple_give_the_same_averages() -> None:
+    size, count = 7, 50
+    values = [i + 0.5 for i in range(count)]
+    expected = [math.fsum(part) / len(part) for part in (values[max(0, i + 1 - size) : i + 1] for i in range(count))]
+    for form in heap_tuples.FORMS:
+        assert form.average([form.event(i) for i in range(count)], size) == pytest.approx(expected)
+    columns = (np.arange(count, dtype=np.int32), np.array(values), np.zeros(count), np.arange(count))
+    for loop in (column_kernels.average, column_kernels.average_buffered):
+        window = tuple(np.zeros(size, column.dtype) for column in columns)
+        answers, state = np.empty(count), np.zeros(3)
+        loop(columns, window, state, answers)
+        assert answers == pytest.approx(expected)
+        assert sorted(window[1]) == values[-size:]
+    answers = np.empty(count)
+    column_kernels.average_projected(columns[1], np.zeros(size), np.zeros(3), answers)
+    assert answers == pytest.approx(expected)
+
+
+def test_all_forms_of_a_table_find_the_same_matches() -> None:
+    rows = 20
+    wanted = [3, 19, 0, 3]
+    for form in heap_tuples.FORMS:
+        table = {i: form.table_row(i) for i in range(rows)}
+        joined = form.join([form.event(i) for i in wanted], table)
+        assert [_t1(row) for row in joined] == [1000 + i for i in wanted]
+    ids = np.random.default_rng(1).permutation(rows)
+    index = np.full(64, -1, np.int32)
+    column_kernels.index(ids, index)
+    t1, values = (1000 + ids).astype(np.int32), np.array([0.5, 1.5, 2.5, 3.5])
+    found, carried = np.empty(4, np.int32), np.empty(4)
+    column_kernels.join(np.array(wanted), values, ids, t1, index, found, carried)
+    assert found.tolist() == [1000 + i for i in wanted]
+    assert carried.tolist() == values.tolist()
+
+
+def _t1(row: Any) -> int:
+    return row["T1"] if isinstance(row, dict) else row[2]
