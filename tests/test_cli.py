@@ -91,16 +91,17 @@ def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path
     [
         (["run", "nowhere.sql"], "nowhere.sql: cannot be read: No such file"),
         (["run", "app.sql", "--memory", "lots"], "'lots' is not a size"),
-        (["run", "app.sql", "--memory", "1KB"], "the least budget that this plan can start with is"),
+        (["run", "large.sql", "--memory", "1KB"], "the least budget that this plan can start with is"),
         (["run", "app.sql", "--limit", "5", "--checkpoint", "d"], "give one of them"),
+        (["run", "app.sql", "--engine", "spark", "--follow"], "--follow and --limit work with the embedded engine"),
         (["run", "gone.sql"], "file 'gone.csv' does not exist"),
         (["run", "bad.sql"], "unknown column 'm'"),
-        (["bench", "nothing"], "unknown bench 'nothing'; there are"),
     ],
 )
 def test_errors_are_told_without_a_traceback(penstock, app_file: Path, args: list[str], message: str) -> None:  # type: ignore[no-untyped-def]
     Path("gone.sql").write_text(APP.format(source="gone.csv"))
     Path("bad.sql").write_text(APP.format(source="gone.csv").replace("SUM(n)", "SUM(m)"))
+    Path("large.sql").write_text(APP.format(source="in.csv").replace("[RANGE 10 SECONDS", "[RANGE 1 HOUR"))
     code, out, err = penstock(*args)
     assert (code, out) == (2, "")
     assert message in err
@@ -111,6 +112,56 @@ def test_a_query_error_keeps_its_caret_and_brackets(penstock) -> None:  # type: 
     Path("bad.sql").write_text("CREATE STREAM s (t TIMESTAMP, EVENT TIME t);\nSELECT oops FROM s [ROWS 1];")
     _, _, err = penstock("run", "bad.sql")
     assert "  | SELECT oops FROM s [ROWS 1];\n  |        ^^^^" in err
+
+
+def test_bench_hands_over(penstock, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    ran: list[tuple[str, bool]] = []
+    monkeypatch.setattr("penstock.bench.run", lambda name, quick: ran.append((name, quick)))
+    code, out, _ = penstock("bench")
+    assert code == 0
+    assert {"vwap", "latency"} <= {line.split()[0] for line in out.splitlines()}
+    assert penstock("bench", "latency", "--quick")[0] == 0
+    assert ran == [("latency", True)]
+    code, _, err = penstock("bench", "nothing")
+    assert code == 2
+    assert "unknown bench 'nothing'; there are vwap" in err
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    text = """
+        CREATE STREAM Stock (Timestamp TIMESTAMP, Price DOUBLE, EVENT TIME Timestamp) FROM 'generate:stock?seconds=60';
+        SELECT SUM(Price) AS total FROM Stock [ROWS 10];
+    """
+    (tmp_path / "app.sql").write_text(text)
+    with subprocess.Popen(
+        command("run", tmp_path / "app.sql"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "total" in process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 1
+
+
+@pytest.mark.spark
+def test_spark_prints_the_same_rows(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("t,n\n" + "".join(f"{t},{t % 7}\n" for t in range(100)))
+    text = APP.format(source=tmp_path / "in").replace("SUM(n)", "n % 3 AS k, SUM(n)").replace("];", "] GROUP BY n % 3;")
+    (tmp_path / "app.sql").write_text(text)
+    embedded, spark = (
+        subprocess.run(
+            command("run", "app.sql", "-q", "--engine", engine),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for engine in ("embedded", "spark")
+    )
+    assert sorted(spark) == sorted(embedded)
+    assert len(embedded) == 30
 
 
 def test_help_and_version(penstock) -> None:  # type: ignore[no-untyped-def]

@@ -91,6 +91,8 @@ def run(
         raise InputError("--limit cuts the input short and --checkpoint promises to go on with it; give one of them")
     text = _read(file)
     if engine is Engine.SPARK:
+        if follow or limit is not None:
+            raise InputError("--follow and --limit work with the embedded engine; leave them out for Spark")
         from penstock.cli_spark import run_on_spark
 
         run_on_spark(text, memory=memory, checkpoint=checkpoint, quiet=quiet)
@@ -123,7 +125,7 @@ def _run_embedded(
     quiet: bool,
 ) -> None:
     import penstock.workloads  # noqa: F401  makes the generators known
-    from penstock.cli_progress import ProgressLine
+    from penstock.cli_progress import ProgressDisplay
     from penstock.connect import runner
     from penstock.engine.app import App
     from penstock.lang import parse
@@ -133,8 +135,8 @@ def _run_embedded(
         text, memory=memory, checkpoint=checkpoint, block_size=block_size, max_ahead=MAX_AHEAD if live else None
     ) as running:
         crossing = sys.stdout.isatty() and runner.prints_results(running.program)
-        line = ProgressLine(rejects, quiet=quiet, live=not crossing)
-        with _Interrupt() as interrupt, line:
+        display = ProgressDisplay(rejects, quiet=quiet, live=not crossing)
+        with _Interrupt() as interrupt, display:
             outcome = runner.run(
                 running,
                 checkpoint_every=None if checkpoint is None else every,
@@ -142,10 +144,10 @@ def _run_embedded(
                 batch_rows=batch,
                 limit=limit,
                 reject_file=rejects,
-                on_progress=line.update,
+                on_progress=display.update,
                 stop=lambda: interrupt.asked,
             )
-        line.summary(outcome)
+        display.summary(outcome)
     if outcome is runner.Outcome.STOPPED:
         raise typer.Exit(130)
 
@@ -191,8 +193,8 @@ def bench(
     from penstock import bench as benches
 
     if name is None:
-        for known in benches.NAMES:
-            typer.echo(known)
+        for known, measures in benches.NAMES.items():
+            typer.echo(f"{known:<12} {measures}")
     elif name in benches.NAMES:
         benches.run(name, quick)
     else:

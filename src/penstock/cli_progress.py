@@ -1,11 +1,11 @@
-"""What a run shows on standard error: a line that lives, and a summary."""
+"""What a run shows on standard error: two lines that live, and a summary."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -14,8 +14,8 @@ from rich.text import Text
 from penstock.connect.runner import Outcome, Report
 
 
-class ProgressLine:
-    """`live` is off where the line would be drawn across results on the same terminal."""
+class ProgressDisplay:
+    """`live` is off where it would be drawn across results on the same terminal."""
 
     def __init__(self, rejects: Path, *, quiet: bool, live: bool) -> None:
         self._console = Console(stderr=True)
@@ -26,7 +26,7 @@ class ProgressLine:
         self._live = Live(console=self._console, transient=True, auto_refresh=False) if shown else None
         self._speed = _Speed()
 
-    def __enter__(self) -> ProgressLine:
+    def __enter__(self) -> ProgressDisplay:
         if self._live is not None:
             self._live.start()
         return self
@@ -39,7 +39,7 @@ class ProgressLine:
         self._last = report
         self._speed.note(report)
         if self._live is not None:
-            self._live.update(_line(report, self._speed.now), refresh=True)
+            self._live.update(_picture(report, self._speed.now), refresh=True)
 
     def summary(self, outcome: Outcome) -> None:
         report = self._last
@@ -84,24 +84,28 @@ class _Speed:
         self._events, self._seconds = report.metrics.events, report.seconds
 
 
-def _line(report: Report, speed: float) -> Table:
+def _picture(report: Report, speed: float) -> Group:
+    """Two lines that fit 80 columns: how far it has come, and what has come of it."""
     metrics = report.metrics
-    grid = Table.grid(padding=(0, 2))
-    cells: list[Text | ProgressBar] = []
-    if report.fraction is not None:
-        cells.append(ProgressBar(total=1.0, completed=report.fraction, width=20))
-    cells += [
-        Text(f"{metrics.events:,} events", style="bold"),
-        Text(f"{speed:,.0f}/s", style="green"),
-        Text(f"at {shown_time(metrics.watermark)}", style="cyan"),
-        Text(f"{metrics.results:,} results"),
-        Text(f"{metrics.late:,} late", style="yellow" if metrics.late else "dim"),
-        Text(f"{report.rejects:,} rejected", style="yellow" if report.rejects else "dim"),
-        Text(shown_bytes(metrics.memory_bytes)),
-        Text(f"blocks {metrics.blocks_written:,}w {metrics.blocks_read:,}r", style="dim"),
+    way = Table.grid(padding=(0, 2))
+    cells: list[RenderableType] = [
+        Text(f"{metrics.events:,} events", style="bold", no_wrap=True),
+        Text(f"{speed:,.0f}/s", style="green", no_wrap=True),
+        Text(shown_time(metrics.watermark), style="cyan", no_wrap=True),
     ]
-    grid.add_row(*cells)
-    return grid
+    if report.fraction is not None:
+        cells.insert(0, ProgressBar(total=1.0, completed=report.fraction, width=20))
+    way.add_row(*cells)
+    figures = Text.assemble(
+        f"{metrics.results:,} results",
+        ("  " + f"{metrics.late:,} late", "yellow" if metrics.late else "dim"),
+        ("  " + f"{report.rejects:,} rejected", "yellow" if report.rejects else "dim"),
+        "  " + shown_bytes(metrics.memory_bytes),
+        ("  " + f"blocks {metrics.blocks_written:,} out, {metrics.blocks_read:,} in", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+    return Group(way, figures)
 
 
 def shown_time(micros: int | None) -> str:

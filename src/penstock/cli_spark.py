@@ -7,13 +7,17 @@ directory of files in the format that the sink's name tells, or shown at the end
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
 
 import penstock.workloads  # noqa: F401  makes the generators known
+from penstock.connect.conform import check_types, match_names
 from penstock.connect.files import format_by_name, local_path
 from penstock.connect.generate import make_generator
 from penstock.connect.stdout import StdoutSink
@@ -24,6 +28,7 @@ from penstock.spark import run, session
 from penstock.spark.generated import generated_stream
 from penstock.spark.progress import ProgressDisplay
 from penstock.spark.schema import ddl
+from penstock.types import Schema
 
 ROWS_PER_BATCH = 1_000_000
 _SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
@@ -64,12 +69,31 @@ def _frame(spark: SparkSession, stream: StreamDef) -> DataFrame:
         if rows is None:
             raise InputError(f"stream {stream.name}: on Spark a generated stream needs an end; give it seconds=")
         tasks = spark.sparkContext.defaultParallelism
-        return generated_stream(spark, lambda: make_generator(uri), stream.schema, rows, ROWS_PER_BATCH, tasks)
+        return generated_stream(
+            spark, partial(_Generated, uri, stream.schema), stream.schema, rows, ROWS_PER_BATCH, tasks
+        )
     options = dict(stream.options)
     path = local_path(uri, f"stream {stream.name}", "generate:")
     style = options.pop("format", None) or format_by_name(path) or _format_inside(path, stream)
     reader = spark.readStream.schema(ddl(stream.schema)).format(_SPARK_FORMATS[style])
     return reader.option("header", options.get("header", "true")).load(str(path))
+
+
+class _Generated:
+    """A generator's rows as declared. Workers find it by its module, which makes the generators known to them too."""
+
+    def __init__(self, uri: str, declared: Schema) -> None:
+        self._generator = make_generator(uri)
+        self._declared = declared
+        found = self._generator.schema
+        self._places = match_names(declared, found.names, uri)
+        check_types(declared, {name: found.field(i).type for name, i in self._places.items()}, uri)
+
+    def batch(self, start: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
+        schema = pa.schema([self._declared.arrow.field(name) for name in columns])
+        names = [self._generator.schema.names[self._places[name]] for name in columns]
+        made = self._generator.batch(start, count, names)
+        return pa.record_batch([made.column(i).cast(f.type) for i, f in enumerate(schema)], schema=schema)
 
 
 def _format_inside(path: Path, stream: StreamDef) -> str:
