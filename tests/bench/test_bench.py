@@ -51,6 +51,10 @@ def test_vwap_pages_one_window_and_keeps_the_other() -> None:
     figures = tiny("vwap")
     assert figures["blocks_written"] > 0
     assert figures["blocks_written_in_memory"] == 0
+    measured, skipped = figures["table_1"]
+    assert measured["average_ms"] <= measured["max_ms"]
+    assert measured["space_gb"] > 0
+    assert "disk" in skipped["skipped"]
 
 
 def test_flat_slide_makes_more_result_rows_as_the_slide_shrinks() -> None:

@@ -26,7 +26,6 @@ from penstock.engine.app import App
 TWO_BLOCKS = "2MB"
 """A budget of which the share for a window's pool is the least there is: two blocks."""
 
-_HOUR = 3600
 _STORED = 28
 """Bytes of disk that an event may take, with room to spare."""
 
@@ -39,11 +38,12 @@ class _Plan:
     rounds: int
     round_batches: int
     sweep_rates: tuple[int, ...] = ()
+    sweep_window_seconds: int = 3600
     sweep_seconds: int = 20
 
 
 _PLANS = {
-    Size.TINY: _Plan(4096, 2, 1024, 2, 1),
+    Size.TINY: _Plan(4096, 2, 1024, 2, 1, sweep_rates=(2000, 10**12), sweep_window_seconds=1, sweep_seconds=1),
     Size.QUICK: _Plan(20_000_000, 32, BATCH_ROWS, 5, 12),
     Size.FULL: _Plan(
         100_000_000, 32, BATCH_ROWS, 9, 32, sweep_rates=(50_000, 100_000, 150_000, 200_000, 250_000, 300_000)
@@ -106,17 +106,17 @@ def _warm_up(ring: Ring) -> None:
 
 
 def _sweep(plan: _Plan, ring: Ring, report: Report) -> list[dict[str, Any]]:
-    """A window of one hour at each rate, and then so many seconds in real time, a batch every millisecond."""
+    """A full window at each rate, and then so many seconds in real time, a batch every millisecond."""
     rows = []
     free = shutil.disk_usage(tempfile.gettempdir()).free
     for per_second in plan.sweep_rates:
-        if per_second * _HOUR * _STORED > free * 0.9:
+        if per_second * plan.sweep_window_seconds * _STORED > free * 0.9:
             rows.append({"rate": per_second, "skipped": "the disk is too small"})
             continue
-        report.step(f"{per_second:,} events/s: filling one hour")
-        with App(stock_feed.application("RANGE 1 HOUR"), memory=TWO_BLOCKS) as app:
+        report.step(f"{per_second:,} events/s: filling the window")
+        with App(stock_feed.application(f"RANGE {plan.sweep_window_seconds} SECONDS"), memory=TWO_BLOCKS) as app:
             filled = Feed(app, stock_feed.STREAM, ring, _at_rate(per_second))
-            filled.fill(per_second * _HOUR)
+            filled.fill(per_second * plan.sweep_window_seconds)
             rows.append({"rate": per_second, **_in_real_time(filled, ring, per_second, plan.sweep_seconds)})
     if rows:
         names = ("rate", "space_gb", "average_ms", "p999_ms", "max_ms", "cpu_percent")
