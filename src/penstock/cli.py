@@ -87,8 +87,6 @@ def run(
     engine: Annotated[Engine, typer.Option(help="Where it runs: in this process, or on Spark.")] = Engine.EMBEDDED,
 ) -> None:
     """Run an application until its input ends."""
-    if limit is not None and checkpoint is not None:
-        raise InputError("--limit cuts the input short and --checkpoint promises to go on with it; give one of them")
     text = _read(file)
     if engine is Engine.SPARK:
         if follow or limit is not None:
@@ -127,10 +125,11 @@ def _run_embedded(
     import penstock.workloads  # noqa: F401  makes the generators known
     from penstock.cli_progress import ProgressDisplay
     from penstock.connect import runner
+    from penstock.connect.opening import is_live
     from penstock.engine.app import App
     from penstock.lang import parse
 
-    live = follow or any(stream.uri in ("-", "stdin:") for stream in parse(text).streams)
+    live = any(is_live(stream, follow) for stream in parse(text).streams)
     with App(
         text, memory=memory, checkpoint=checkpoint, block_size=block_size, max_ahead=MAX_AHEAD if live else None
     ) as running:

@@ -16,6 +16,7 @@ from pyarrow import parquet
 from streams import read_all, stream
 
 from penstock.connect import open_source
+from penstock.connect.opening import is_live
 from penstock.connect.source import Source
 from penstock.errors import InputError
 from penstock.types import Field, Schema, SqlType
@@ -123,7 +124,6 @@ def taken(source: Source, polls: int = 2) -> list[int]:
 
 def test_following_a_directory_that_grows(tmp_path: Path) -> None:
     source = open_source(stream(tmp_path, NUMBERS, "n"), follow=True)
-    assert source.live
     assert taken(source) == []
     write_numbers(tmp_path / "1.csv", [1, 2])
     assert taken(source) == [1, 2]
@@ -179,3 +179,11 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "1.jsonl").write_bytes(b"x" * (5 << 20))
     with pytest.raises(InputError, match="line 1 has no end within 1 MB"):
         numbers_of(tmp_path)
+
+
+def test_what_is_live() -> None:
+    assert is_live(stream("-", NUMBERS, "n"), follow=False)
+    assert is_live(stream("a.csv", NUMBERS, "n"), follow=True)
+    assert is_live(stream("a.csv", NUMBERS, "n", follow="true"), follow=False)
+    assert not is_live(stream("a.csv", NUMBERS, "n"), follow=False)
+    assert not is_live(stream("generate:stock", NUMBERS, "n"), follow=True)

@@ -22,7 +22,6 @@ def test_without_end_has_no_fraction() -> None:
     source = open_source(stream("generate:stock?seconds=0", STOCK, "timestamp"), batch_rows=100)
     assert next(source).batch.num_rows == 100
     assert source.progress.fraction is None
-    assert not source.live
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,19 @@ def test_rejects_of_reading_and_of_computing_are_in_one_file(tmp_path: Path) -> 
     assert [(k, total) for _, k, total, _ in results(tmp_path / "out.csv")] == [("a", 1)]
 
 
+def test_no_reject_of_computing_is_lost(tmp_path: Path) -> None:
+    write_events(tmp_path / "in.csv", [(i, "a", 0) for i in range(25_000)])
+    text = (
+        app_text(tmp_path)
+        .replace("SUM(n) AS total", "1 % LAST(n) AS total")
+        .replace("RANGE 2 SECONDS SLIDE 500 MILLISECONDS", "ROWS 2")
+    )
+    with App(text) as app:
+        run(app, reject_file=tmp_path / "rejects.jsonl")
+        assert app.metrics.rejected == 25_000
+    assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 25_000
+
+
 def test_late_events_go_to_their_sink(tmp_path: Path) -> None:
     write_events(tmp_path / "in.csv", [(0, "a", 1), (5000, "a", 2), (100, "b", 3), (6000, "a", 4)])
     text = app_text(tmp_path).replace("in.csv'", "in.csv' LATE INTO l") + f"CREATE SINK l TO '{tmp_path / 'late.csv'}';"
@@ -171,6 +184,18 @@ def test_what_cannot_run(tmp_path: Path) -> None:
         run(app)
     with App(app_text(tmp_path)) as app, pytest.raises(InputError, match="no checkpoint directory"):
         run(app, checkpoint_every=1.0)
+
+
+def test_a_checkpoint_of_pushed_events_is_refused(tmp_path: Path) -> None:
+    write_events(tmp_path / "in.csv", events(10))
+    with App(app_text(tmp_path), checkpoint=tmp_path / "state") as app:
+        app.push("s", {"t": 5, "k": "a", "n": 1})
+        app.checkpoint()
+    with (
+        App(app_text(tmp_path), checkpoint=tmp_path / "state") as app,
+        pytest.raises(CheckpointError, match="where to go on reading is unknown"),
+    ):
+        run(app, checkpoint_every=0)
 
 
 def test_results_that_were_removed_are_noticed(tmp_path: Path) -> None:

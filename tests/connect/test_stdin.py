@@ -32,7 +32,6 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_lines_come_as_they_are_written(pipe: int) -> None:
     source = open_source(stream("-", NUMBERS, "n"))
-    assert source.live
     assert next(source).batch.num_rows == 0
     os.write(pipe, b'{"n":1}\n{"n":2}\n{"n"')
     assert numbers(next(source) for _ in range(3)) == [1, 2]

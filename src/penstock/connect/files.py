@@ -23,7 +23,6 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "
 
 class FileSource(Source):
     def __init__(self, reading: Reading, position: Position | None, follow: bool) -> None:
-        self.live = follow
         self._reading = reading
         self._follow = follow
         self._files = FileSet(reading)

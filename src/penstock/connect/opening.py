@@ -44,6 +44,12 @@ def open_source(
     return FileSource(reading, position, follow or flag(reading, "follow", False))
 
 
+def is_live(stream: StreamDef, follow: bool) -> bool:
+    """Whether events come as they happen, so that a time far in the future can only be a bad clock."""
+    followed = follow or dict(stream.options).get("follow") == "true"
+    return stream.uri in ("-", "stdin:") or (followed and not (stream.uri or "").startswith("generate:"))
+
+
 def _reading(stream: StreamDef, batch_rows: int, columns: Sequence[str] | None) -> Reading:
     if stream.uri is None:
         raise InputError(f"stream {stream.name} has no source; add FROM 'uri' to its CREATE STREAM, or push to it")

@@ -17,9 +17,10 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +32,7 @@ from penstock.connect.source import Position, Reject, Source
 from penstock.connect.stdout import StdoutSink
 from penstock.engine.app import App
 from penstock.engine.metrics import Metrics
-from penstock.errors import InputError
+from penstock.errors import CheckpointError, InputError
 from penstock.lang.query import Program, StreamDef, columns_of
 
 REPORT_SECONDS = 0.1
@@ -66,14 +67,6 @@ class _Feed:
     waited: bool = False
 
 
-@dataclass
-class _Outputs:
-    """Where results go: declared sinks by name; a query that goes nowhere else is printed."""
-
-    declared: dict[str, Sink] = field(default_factory=dict)
-    printed: list[Sink] = field(default_factory=list)
-
-
 def run(
     app: App,
     *,
@@ -90,6 +83,8 @@ def run(
     `checkpoint_every` is in seconds; the app must have a checkpoint directory then. Without it, results become durable
     every `COMMIT_SECONDS` and at the end, and a restart begins anew.
     """
+    if limit is not None and checkpoint_every is not None:
+        raise InputError("a limit cuts the input short and a checkpoint promises to go on with it; give one of them")
     runner = _Runner(app, checkpoint_every, follow, batch_rows, reject_file, on_progress)
     try:
         return runner.run(limit, stop)
@@ -109,21 +104,21 @@ class _Runner:
     ) -> None:
         self._app = app
         self._checkpoint_every = checkpoint_every
-        self._computed_rejects = app.metrics.rejected
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._reported = self._started
-        saved = app.restored or {"epoch": 0, "sources": {}, "sinks": {}, "rejects": None}
+        saved = _saved(app)
         self._epoch = int(saved["epoch"])
         self._rejects = RejectWriter(reject_file)
         self._feeds: list[_Feed] = []
-        self._outputs = _Outputs()
+        self._sinks: dict[str, Sink] = {}
         try:
             self._feeds = [self._open(stream, saved["sources"], follow, batch_rows) for stream in app.program.streams]
-            self._outputs = _open_outputs(app)
-            for name, sink in self._outputs.declared.items():
+            self._sinks = _open_sinks(app)
+            for name, sink in self._sinks.items():
                 sink.restore(saved["sinks"].get(name))
             self._rejects.restore(saved["rejects"])
+            app.subscribe_rejects(self._uncomputed)
         except BaseException:
             self.close()
             raise
@@ -145,6 +140,7 @@ class _Runner:
         while (feed := self._next_feed()) is not None:
             if stop():
                 self._commit()
+                self._report(final=True)
                 return Outcome.STOPPED
             count = self._advance(feed, left)
             left = None if left is None else left - count
@@ -156,7 +152,6 @@ class _Runner:
             self._report()
         self._commit()
         self._app.finish()
-        self._take_rejects()
         self._commit_outputs()
         self._report(final=True)
         return Outcome.FINISHED
@@ -181,18 +176,12 @@ class _Runner:
         if batch.num_rows:
             feed.reached = max(feed.reached, _latest(batch, feed.stream))
             self._app.push(feed.stream.name, batch)
-            self._take_rejects()
         feed.position = got.position
         return int(batch.num_rows)
 
-    def _take_rejects(self) -> None:
+    def _uncomputed(self, reason: str, row: dict[str, Any]) -> None:
         """What the app could not compute goes to the same file as what could not be read."""
-        rejected = self._app.metrics.rejected
-        if rejected > self._computed_rejects:
-            for reject in self._app.rejects[self._computed_rejects - rejected :]:
-                raw = json.dumps(reject["row"], default=str, ensure_ascii=False)
-                self._rejects.write([Reject("computed", 0, reject["reason"], raw)])
-            self._computed_rejects = rejected
+        self._rejects.write([Reject("computed", 0, reason, json.dumps(row, default=str, ensure_ascii=False))])
 
     def _commit(self) -> None:
         positions = self._commit_outputs()
@@ -202,7 +191,7 @@ class _Runner:
 
     def _commit_outputs(self) -> dict[str, object]:
         self._epoch += 1
-        sinks = {name: sink.commit(self._epoch) for name, sink in self._outputs.declared.items()}
+        sinks = {name: sink.commit(self._epoch) for name, sink in self._sinks.items()}
         return {"sinks": sinks, "rejects": self._rejects.commit()}
 
     def _report(self, final: bool = False) -> None:
@@ -218,15 +207,29 @@ class _Runner:
     def close(self) -> None:
         for feed in self._feeds:
             feed.source.close()
-        for sink in self._outputs.declared.values():
+        for sink in self._sinks.values():
             sink.close()
         self._rejects.close()
 
 
-def _open_outputs(app: App) -> _Outputs:
+def _saved(app: App) -> dict[str, Any]:
+    """What the last checkpoint says of sources and sinks; of a new app, that there is nothing."""
+    saved = app.restored or {}
+    if "sources" in saved:
+        return saved
+    if app.metrics.events:
+        raise CheckpointError(
+            "the checkpoint was written by a program that pushes events itself, so where to go on reading is unknown; "
+            "start with another checkpoint directory"
+        )
+    return {"epoch": 0, "sources": {}, "sinks": {}, "rejects": None}
+
+
+def _open_sinks(app: App) -> dict[str, Sink]:
+    """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed."""
     program = app.program
-    outputs = _Outputs()
-    by_name = {sink.name: sink for sink in program.sinks}
+    declared = {sink.name: sink for sink in program.sinks}
+    sinks: dict[str, Sink] = {}
     schemas: dict[str, pa.Schema] = {}
 
     def connect(target: str, source: str, schema: pa.Schema) -> None:
@@ -235,24 +238,22 @@ def _open_outputs(app: App) -> _Outputs:
                 f"sink {target}: its queries have different columns ({', '.join(schemas[target].names)} and "
                 f"{', '.join(schema.names)}); give each a sink of its own"
             )
-        if target not in outputs.declared:
-            outputs.declared[target] = open_sink(by_name[target], schema)
-        app.subscribe(source, _writer(outputs.declared[target], schema))
+        if target not in sinks:
+            sinks[target] = open_sink(declared[target], schema)
+        app.subscribe(source, _writer(sinks[target], schema))
 
-    printed = [query for query in program.queries if query.into is None]
+    several = sum(query.into is None for query in program.queries) > 1
     for query in program.queries:
         schema = columns_of(query.body).arrow
-        if query.into in by_name:
+        if query.into in declared:
             connect(query.into, query.name, schema)
         elif query.into is None:
             style = "table" if sys.stdout.isatty() else "jsonl"
-            sink = StdoutSink(schema, style, label=query.name if len(printed) > 1 else None)
-            outputs.printed.append(sink)
-            app.subscribe(query.name, _writer(sink, schema))
+            app.subscribe(query.name, _writer(StdoutSink(schema, style, label=query.name if several else None), schema))
     for stream in program.streams:
-        if stream.late_into in by_name:
+        if stream.late_into in declared:
             connect(stream.late_into, stream.late_into, stream.schema.arrow)
-    return outputs
+    return sinks
 
 
 def _writer(sink: Sink, schema: pa.Schema) -> Callable[[pa.RecordBatch], None]:

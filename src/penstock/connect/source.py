@@ -71,9 +71,7 @@ class Progress:
 
 
 class Source(ABC):
-    """An iterator of `SourceBatch`. `live` says that events come as they happen, so a far-future time is suspicious."""
-
-    live: bool = False
+    """An iterator of `SourceBatch`."""
 
     def __iter__(self) -> Iterator[SourceBatch]:
         return self

@@ -19,8 +19,6 @@ NAME = "<stdin>"
 
 
 class StdinSource(Source):
-    live = True
-
     def __init__(self, reading: Reading, position: Position | None) -> None:
         kind = reading.options.get("format", "jsonl")
         if kind not in ("csv", "jsonl"):

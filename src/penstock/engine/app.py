@@ -84,7 +84,7 @@ class App:
         self._nodes: dict[str, Node] = {}
         self._queries: dict[str, Query] = {}
         self._outlets: dict[str, Outlet] = {}
-        self._subscribers: dict[str, list[Callable[[pa.RecordBatch], None]]] = {}
+        self._reject_subscribers: list[Callable[[str, dict[str, Any]], None]] = []
         self._finished = False
         self.restored: dict[str, Any] | None = None
         self._temporary = tempfile.mkdtemp(prefix="penstock-") if checkpoint is None else None
@@ -249,8 +249,14 @@ class App:
         """Rows that could not be computed, the last 10,000 of them, each with its reason."""
         return list(self._rejects)
 
+    def subscribe_rejects(self, callback: Callable[[str, dict[str, Any]], None]) -> None:
+        """Calls back with the reason and the row of everything rejected from now on."""
+        self._reject_subscribers.append(callback)
+
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         self._rejected += 1
+        for callback in self._reject_subscribers:
+            callback(reason, row)
         if len(self._rejects) >= 10_000:
             del self._rejects[:5_000]
         self._rejects.append({"reason": reason, "row": row})
@@ -378,5 +384,3 @@ class App:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
