@@ -1,23 +1,63 @@
-# Penstock: `make help` lists what there is.
+# Penstock: `make help` lists what there is. Needs make and Python 3.11 or later; the rest comes into .venv.
+
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PYTEST := $(BIN)/python -m pytest
+BENCHES := vwap flat-window flat-slide peers latency tuples
 
 .DEFAULT_GOAL := help
+.PHONY: help setup run test test-slow lint docs-check bench clean
 
-.PHONY: help setup clean
 help: ## this list
-	@echo "Penstock: continuous SQL over sliding windows far larger than memory."
+	@echo "Welcome to Penstock: continuous SQL over sliding windows far larger than memory, exact and fast."
 	@echo
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@echo
+	@echo "New here? 'make run' shows it at work; README.md explains it."
 
 setup: $(STAMP) ## make the virtual environment .venv with everything in it
 
 $(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Penstock needs Python 3.11 or later, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing):" \
+	       "install one and name it, as in 'make setup PYTHON=python3.12'."; exit 1; }
+	@echo "setup: installing Penstock and its tools into .venv (a few minutes the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[spark,dev]'
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --quiet --editable '.[spark,dev]'
 	@touch $(STAMP)
 
-clean: ## remove the environment and everything made by running
-	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+run: $(STAMP) ## a call centre on Spark's local mode: 24-hour KPIs per service, every 10 seconds of event time
+	@echo "run: generating call-centre events and computing rolling KPIs on Spark (about two minutes)"
+	@$(BIN)/python -m penstock.workloads.callcentre_on_spark
+
+test: $(STAMP) ## the quick tests, in a few minutes
+	@echo "test: everything but the soak and fault rounds; first what needs no Spark session, on all cores"
+	@$(PYTEST) -m "not slow and not spark" -n auto --dist worksteal
+	@echo "test: the tests on Spark, in one session"
+	@$(PYTEST) -m "spark and not slow"
+
+test-slow: $(STAMP) ## the soak and fault tests: long property searches, many rounds of kill -9
+	@echo "test-slow: soak and fault tests"
+	@$(PYTEST) -m slow -n auto --dist worksteal
+
+lint: $(STAMP) ## style, types and the direction of imports
+	@echo "lint: ruff (rules and format), mypy, import-linter"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+docs-check: $(STAMP) ## run the examples in README.md, docs/ and the docstrings
+	@echo "docs-check: every example in the documents and docstrings"
+	@$(PYTEST) tests/docs
+
+bench: $(STAMP) ## the quick measurements; each ends with a line of JSON
+	@for name in $(BENCHES); do echo "bench: $$name"; $(BIN)/penstock bench $$name --quick || exit 1; done
+
+clean: ## remove the environment and everything that running makes
+	@echo "clean: removing .venv, caches and out/"
+	@rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	@find src tests -name '*.nbi' -delete -o -name '*.nbc' -delete
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,9 +7,12 @@ module-level functions; numba's cache is keyed on the source file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
+import numba.extending
+import numpy as np
+from numba.cpython.unsafe import numbers
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -30,4 +33,14 @@ def tight(function: Function) -> Function:
     Numba then counts no references to its arrays. Those counts are atomic, and in a loop that calls helpers they cost
     more than the work (a monotonic deque: 18 M events/s with them, 45 M without).
     """
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
+    unofficial: dict[str, Any] = {"_nrt": False}
+    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", **unofficial)(function))
+
+
+def intrinsic(function: Callable[..., object]) -> Callable[..., Any]:
+    """A function that generates its own instructions; kernels call it without its first parameter."""
+    return cast(Callable[..., Any], numba.extending.intrinsic(function))
+
+
+leading_zeros: Callable[[np.uint64], np.uint64] = cast(Any, numbers.leading_zeros)
+"""How many bits of a word come before its first set bit. For kernels only."""

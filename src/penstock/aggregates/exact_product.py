@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 from numba.core import types
-from numba.cpython.unsafe.numbers import leading_zeros
-from numba.extending import intrinsic
 
 from penstock.aggregates.rounding import U0, U1, U63, nearest_double, normalise
 from penstock.aggregates.wide import Words
-from penstock.jit import kernel
+from penstock.jit import intrinsic, kernel, leading_zeros
 
 SUM_WORDS = 3
 PRODUCT_WORDS = 6
@@ -46,7 +44,8 @@ def multiply(typing: Any, left: Any, right: Any) -> Any:
         high = builder.trunc(builder.lshr(product, double(64)), word)
         return context.make_tuple(builder, signature.return_type, (high, builder.trunc(product, word)))
 
-    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), generate
+    tuples: Any = types.UniTuple
+    return tuples(types.uint64, 2)(types.uint64, types.uint64), generate
 
 
 @kernel
@@ -184,5 +183,5 @@ def covariance(
     quotient, remainder = divide(leading >> U1, (leading << U63) | (following >> U1), divisor << widening)
     rest = rest or remainder != U0
     spare = leading_zeros(quotient)
-    exponent += 64 * (used - 2) - np.int64(shift) + 1 + np.int64(widening) - np.int64(spare)
+    exponent += 64 * (used - 2) + 1 + int(np.int64(widening) - np.int64(shift) - np.int64(spare))
     return nearest_double(quotient << spare, rest, exponent, negative)

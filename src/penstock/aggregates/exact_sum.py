@@ -52,13 +52,13 @@ def choose_base(slots: Slots, values: Floats, valid: Bools, masked: bool) -> int
     for row in range(len(slots)):
         if slots[row] < 0 or (masked and not valid[row]) or values[row] == 0.0:
             continue
-        biased = np.int64((bits[row] >> _U52) & _EXPONENT_MASK)
+        biased = int(np.int64((bits[row] >> _U52) & _EXPONENT_MASK))
         if biased < 2047:
             least = min(least, biased)
             greatest = max(greatest, biased)
     if least > greatest:
         return 0
-    spare = np.int64(_SPAN) - (greatest - least)
+    spare = int(np.int64(_SPAN)) - (greatest - least)
     return min(max(least - spare * 3 // 5, LEAST_BASE), GREATEST_BASE)
 
 
@@ -69,7 +69,7 @@ def split(bits: np.uint64, base: np.uint64) -> tuple[np.uint64, np.uint64, bool]
     normal = np.uint64(biased != U0)
     mantissa = (bits & _FRACTION_MASK) | (normal << _U52)
     shift = biased + (U1 - normal) - base
-    return mantissa, shift, shift <= _SPAN or mantissa == U0
+    return mantissa, shift, bool(shift <= _SPAN or mantissa == U0)
 
 
 @inline
@@ -174,7 +174,7 @@ def play_floats(
                 total = wide_total(table[row_of[np.uint64(slot)] - 1], low, middle, high, unsigned_base - U1)
             sums[emitted] = total
             present[emitted] = count > 0
-            met |= np.int64(count == 0)
+            met |= int(np.int64(count == 0))
             if wants_average:
                 averages[emitted] = total / count
             if wants_count:
@@ -246,7 +246,7 @@ def play_integers(
             sums[emitted] = total
             failed[emitted] = not fits
             present[emitted] = count > 0
-            met |= np.int64(count == 0) | (FAILURES * np.int64(not fits))
+            met |= int(np.int64(count == 0) | (FAILURES * np.int64(not fits)))
             if wants_average:
                 if fits:
                     averages[emitted] = np.float64(total) / count

@@ -10,9 +10,8 @@ Called by the kernels of sums and moments.
 from __future__ import annotations
 
 import numpy as np
-from numba.cpython.unsafe.numbers import leading_zeros
 
-from penstock.jit import kernel
+from penstock.jit import kernel, leading_zeros
 
 U0 = np.uint64(0)
 U1 = np.uint64(1)

@@ -68,7 +68,7 @@ class WideSums:
 
     def reset(self, slots: Slots) -> None:
         for slot in slots[self.row_of[slots] > 0]:
-            release(self.table, self.row_of, self.links, np.int64(slot))
+            release(self.table, self.row_of, self.links, int(slot))
 
     def trim(self) -> None:
         """Gives the memory back once no slot needs a row."""
@@ -208,4 +208,4 @@ def _round_words(total: Words) -> float:
     rest = top > 0 and (total[top - 1] << shift) != U0
     for at in range(top - 1):
         rest = rest or total[at] != U0
-    return nearest_double(leading, rest, _UNIT_EXPONENT + 64 * top - np.int64(shift), negative)
+    return nearest_double(leading, rest, _UNIT_EXPONENT + 64 * top - int(np.int64(shift)), negative)

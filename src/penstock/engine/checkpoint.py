@@ -59,4 +59,3 @@ class CheckpointDirectory:
                 f"the checkpoint in {self._path} was written for other declarations of {', '.join(changed)}; "
                 "declare the streams as they were, or start with a new directory"
             )
-

@@ -163,7 +163,9 @@ _PLAIN: dict[SqlType, tuple[tuple[type, ...], type]] = {
 
 def _holds_columns(data: dict[str, Any]) -> bool:
     """Whether a dict maps names to columns, not to the values of one event."""
-    return bool(data) and all(isinstance(v, (list, tuple, np.ndarray, pa.Array, pa.ChunkedArray)) for v in data.values())
+    return bool(data) and all(
+        isinstance(v, (list, tuple, np.ndarray, pa.Array, pa.ChunkedArray)) for v in data.values()
+    )
 
 
 def _encodes(arrow: pa.DataType, kind: SqlType) -> bool:

@@ -28,7 +28,9 @@ class Outlet:
 
     def put(self, batch: pa.RecordBatch) -> None:
         if self._subscribers:
-            numbered = batch.replace_schema_metadata({"penstock.query": self._name, "penstock.sequence": str(self.count)})
+            numbered = batch.replace_schema_metadata(
+                {"penstock.query": self._name, "penstock.sequence": str(self.count)}
+            )
             for callback in self._subscribers:
                 callback(numbered)
         elif self._buffered:

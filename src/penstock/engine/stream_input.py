@@ -34,9 +34,7 @@ class StreamInput:
         self._late: list[pa.RecordBatch] = []
         self._heard = time.monotonic()
 
-    def take(
-        self, batch: Rows, latest: int | None, idle: bool = False
-    ) -> tuple[Released, pa.RecordBatch | None]:
+    def take(self, batch: Rows, latest: int | None, idle: bool = False) -> tuple[Released, pa.RecordBatch | None]:
         """Takes a batch in; returns what is now in order, and what was late."""
         self.events += batch.num_rows
         if not idle:

@@ -7,14 +7,14 @@ of kernels) and for single events, whose way through Arrow would cost more than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from penstock.expressions.vector import Vector, from_arrow, text, to_arrow
 from penstock.types import SqlType
 
-Data = Vector | pa.Array | list[Any]
+Data: TypeAlias = Vector | pa.Array | list[Any]
 """A column: numpy values, an Arrow array, or the Python strings of a few rows."""
 
 
@@ -49,7 +49,7 @@ class Batch:
         return pa.RecordBatch.from_arrays([self.column(name) for name in names], names=names)
 
 
-Rows = pa.RecordBatch | Batch
+Rows: TypeAlias = pa.RecordBatch | Batch
 
 
 def arrow_of(rows: Rows) -> pa.RecordBatch:

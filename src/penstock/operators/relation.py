@@ -87,9 +87,7 @@ class WindowRelation(Operator):
             for value in values:
                 keep = self._intake.without(chunk, keep, value.errors)
             kept = np.ones(chunk.rows, np.int8) if keep is None else keep.astype(np.int8)
-            columns = [
-                to_argument(v, t, i) for v, t, i in zip(values, self._types, self._interners, strict=True)
-            ]
+            columns = [to_argument(v, t, i) for v, t, i in zip(values, self._types, self._interners, strict=True)]
             for column, interner in zip(columns, self._interners, strict=True):
                 if interner is not None:
                     interner.use(column.values)
@@ -114,9 +112,7 @@ class WindowRelation(Operator):
         if self._by_position and end > self._tail:
             start = int(next(iter(self._store.scan(self._tail, self._tail + 1))).columns[0].values[0])
         one = np.ones(1, np.int64)
-        chunk = self._emitter.emit(
-            Evaluations(batch, one * batch.num_rows, one * start, steps.window_end[k : k + 1])
-        )
+        chunk = self._emitter.emit(Evaluations(batch, one * batch.num_rows, one * start, steps.window_end[k : k + 1]))
         if chunk.rows:
             results.append(chunk)
 

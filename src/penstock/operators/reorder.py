@@ -79,9 +79,7 @@ def _first_tie(times: Int64s, largest: int, lateness: int) -> int:
 class Reorder:
     """`sequence` is the name of the SEQUENCE column, if there is one."""
 
-    def __init__(
-        self, name: str, schema: pa.Schema, lateness: int, sequence: str | None, resources: Resources
-    ) -> None:
+    def __init__(self, name: str, schema: pa.Schema, lateness: int, sequence: str | None, resources: Resources) -> None:
         self.schema = schema
         self._lateness = lateness
         self._sequence = sequence

@@ -28,7 +28,9 @@ def _read(node: Node, stream: str) -> set[str]:
         # A union passes rows on as they are, by position.
         return set().union(
             *(
-                set(child.schema.names) if isinstance(child, StreamNode) and child.name == stream else _read(child, stream)
+                set(child.schema.names)
+                if isinstance(child, StreamNode) and child.name == stream
+                else _read(child, stream)
                 for child in node.inputs
             )
         )

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render, render_window
 from penstock.plan import cost
-from penstock.plan.nodes import AggregateNode, Emission, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children
+from penstock.plan.nodes import (
+    AggregateNode,
+    Emission,
+    Node,
+    ProjectNode,
+    RelationNode,
+    StreamNode,
+    UnionNode,
+    children,
+)
 from penstock.plan.nullability import can_be_null
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Range, TimeSlide

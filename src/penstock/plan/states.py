@@ -1,8 +1,10 @@
-"""From aggregate calls to states: calls over the same argument and filter share the state that answers them all.
+"""From aggregate calls to states.
 
     COUNT(*), SUM(x), AVG(x), COUNT(x)   ->  the group's row count, and one SUM state with three results
     MEDIAN(x), PERCENTILE_CONT(x, 0.9)   ->  one ORDER state with two results
     COUNT(y) where y is never NULL       ->  the group's row count
+
+Calls over the same argument and filter share the state that answers them all.
 """
 
 from __future__ import annotations
@@ -14,9 +16,7 @@ from penstock.plan.nullability import can_be_null
 from penstock.types import Schema
 
 
-def assign_states(
-    calls: tuple[AggregateCall, ...], schema: Schema
-) -> tuple[tuple[StateSpec, ...], tuple[Answer, ...]]:
+def assign_states(calls: tuple[AggregateCall, ...], schema: Schema) -> tuple[tuple[StateSpec, ...], tuple[Answer, ...]]:
     """The states that answer all calls, and for each call where its answer is."""
     wants: dict[tuple[str, tuple[Expression, ...], Expression | None, str | None], list[Want]] = {}
     sums = {(c.args, c.filter) for c in calls if kind_of(c.function) == "SUM"}

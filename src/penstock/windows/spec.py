@@ -1,4 +1,4 @@
-"""What a window is: its extent, its slide and its modifiers. All durations and times are microseconds.
+"""What a window is: its extent, its slide and its modifiers.
 
     [RANGE r SLIDE s]          Range(r),   TimeSlide(s)     at every multiple b of s: times in [b-r, b)
     [RANGE r]                  Range(r),   EveryEvent()     at every event e: (e.t-r, e.t]
@@ -10,6 +10,8 @@
     [PARTITION BY k ROWS n ..] ..., partition_by=("k",)     as if each k had a stream of its own
     [SINCE t SLIDE s]          Since(t),   TimeSlide(s)     at b: times in [t, b)
     [SESSION gap]              Session(gap), AtClose()      when the watermark passes the last event + gap
+
+All durations and times are microseconds.
 """
 
 from __future__ import annotations
