@@ -96,6 +96,14 @@ class Evaluated:
         return RowErrors(codes, self._reasons) if codes.any() else None
 
     @property
+    def only(self) -> Any:
+        """The value of the only row, as something hashable: equal values are equal, and NULL is None."""
+        values, valid = self._vector.values, self._vector.valid
+        if valid is not None and not valid[0]:
+            return None
+        return values.item(0) if isinstance(values, np.ndarray) else self.values[0].as_py()
+
+    @property
     def columns(self) -> tuple[Array, Mask | None]:
         """Storage values and validity (None: no NULL) of a fixed-width result; BOOLEAN comes as numpy bool."""
         valid = self._vector.valid
@@ -127,6 +135,10 @@ class ColumnView(Evaluated):
         return self._array
 
     @property
+    def only(self) -> Any:
+        return self._array[0].as_py()
+
+    @property
     def columns(self) -> tuple[Array, Mask | None]:
         vector = from_arrow(self._array, self._type)
         return vector.values, vector.valid
@@ -148,6 +160,10 @@ class TextView(Evaluated):
     @property
     def held(self) -> Any:
         return self._strings
+
+    @property
+    def only(self) -> Any:
+        return self._strings[0]
 
 
 _PENDING = Vector(None, None)

@@ -162,7 +162,9 @@ class WindowParser(ExpressionParser):
             slide = self.default_slide(extent, span)
         self.check_sizes(extent, slide, span)
         slide = self.modified(slide, offset, wall_clock)
-        if when_full and (not isinstance(extent, Range | Rows) or extent == Range(1)):
+        if when_full and (
+            not isinstance(extent, Range | Rows) or (extent == Range(1) and isinstance(slide, EveryEvent))
+        ):
             self.refuse("WHEN FULL is for RANGE and ROWS windows", when_full)
         if partition_by and not isinstance(extent, Rows | Session):
             self.refuse(

@@ -25,6 +25,9 @@ from penstock.types import SqlType
 _PAGED_KINDS = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
 """The kinds of states that page to a device of their own."""
 
+_POSITIONED_KINDS = (*_PAGED_KINDS, "DISTINCT", "USER")
+"""The kinds of states that tell rows apart by their positions; the others are given none."""
+
 EMITTED_AT_ONCE = 1 << 16
 """About how many result rows are made in one go."""
 
@@ -109,6 +112,7 @@ def _count_rows(added: Slots, counts: Int64s) -> None:
 
 
 _NO_SLOTS = np.empty(0, np.int32)
+_NO_POSITIONS = np.empty(0, np.int64)
 
 
 class Run(NamedTuple):
@@ -144,7 +148,12 @@ class Played(NamedTuple):
 
 class Aggregation:
     def __init__(
-        self, name: str, intake: Intake, states: tuple[StateSpec, ...], answers: tuple[Answer, ...], resources: Resources
+        self,
+        name: str,
+        intake: Intake,
+        states: tuple[StateSpec, ...],
+        answers: tuple[Answer, ...],
+        resources: Resources,
     ) -> None:
         self.intake = intake
         self.groups = intake.groups
@@ -165,6 +174,9 @@ class Aggregation:
         self._unaccounting = [
             state for spec, state in zip(states, self._states, strict=True) if spec.kind not in SELF_ACCOUNTING
         ]
+        self._driven = list(zip(self._states, intake.state_columns, strict=True))
+        self._positioned = any(spec.kind in _POSITIONED_KINDS for spec in states)
+        self._capacity = 0
         self._unaccounted = 0
         self._first_interner = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
@@ -202,8 +214,7 @@ class Aggregation:
             if done < len(add_upto):
                 add_upto, remove_upto = add_upto[:done], remove_upto[:done]
         schedule = Schedule(add_upto, remove_upto, upto, slots)
-        adds = int(add_upto[-1]) if done else 0
-        removes = int(remove_upto[-1]) if done else 0
+        adds, removes = (int(add_upto[-1]), int(remove_upto[-1])) if done else (0, 0)
         if adds < len(added.slots):
             added = added.part(0, adds)
         if removes < len(removed.slots):
@@ -212,7 +223,7 @@ class Aggregation:
         self._unaccounted += adds
         if self._unaccounted > 4096:
             self.account()
-        if not evaluates.any():
+        if events is None and not evaluates.any():
             return done, Played(slots, upto, {}, None)
         return done, self._played(schedule, counts, emitted)
 
@@ -235,15 +246,17 @@ class Aggregation:
     def _advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
         if not self._states:
             return []
-        entering, leaving = added.positions, removed.positions
-        capacity = self.groups.capacity
-        results = []
-        for state, columns in zip(self._states, self.intake.state_columns, strict=True):
-            state.ensure(capacity)
-            results.append(
-                state.advance(_rows(added, columns, entering), _rows(removed, columns, leaving), schedule)
-            )
-        return results
+        entering = leaving = _NO_POSITIONS
+        if self._positioned:
+            entering, leaving = added.positions, removed.positions
+        if self.groups.capacity > self._capacity:
+            self._capacity = self.groups.capacity
+            for state in self._states:
+                state.ensure(self._capacity)
+        return [
+            state.advance(_rows(added, columns, entering), _rows(removed, columns, leaving), schedule)
+            for state, columns in self._driven
+        ]
 
     def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> Played:
         columns: dict[int, Data] = {}
@@ -278,6 +291,7 @@ class Aggregation:
         for state, saved in zip(self._states, snapshot["states"], strict=True):
             state.ensure(self.groups.capacity)
             state.restore(saved)
+        self._capacity = self.groups.capacity
         self.account()
 
 

@@ -72,7 +72,9 @@ class TumblingWindows:
         slide = self._slide
         bounds = (chunk.times - slide.offset) // slide.micros * slide.micros + (slide.micros + slide.offset)
         fresh = bounds[np.flatnonzero(np.diff(bounds, prepend=bounds[0] - 1))]
-        self._open = np.concatenate([self._open, fresh[1:] if len(self._open) and self._open[-1] == fresh[0] else fresh])
+        self._open = np.concatenate(
+            [self._open, fresh[1:] if len(self._open) and self._open[-1] == fresh[0] else fresh]
+        )
         return bounds
 
     def close(self, watermark: int) -> Closed:
@@ -129,7 +131,7 @@ class SessionWindows:
         self._lasts = np.empty(0, np.int64)
         self._owners = np.empty(0, np.int32)
         self._made = 0
-        self._next_close = int(FOREVER)
+        self._next_close = FOREVER
 
     def assign(self, chunk: Chunk) -> Int64s:
         keys = [key(chunk.columns) for key in self._keys]
@@ -178,8 +180,8 @@ class SessionWindows:
         self._current = np.where(open_now & stays[moved], place[moved], -1) if len(stays) else current
         self._numbers, self._starts = self._numbers[stays], self._starts[stays]
         self._lasts, self._owners = self._lasts[stays], self._owners[stays]
-        self._next_close = int(self._lasts.min()) + self._gap if len(self._lasts) else int(FOREVER)
-        self._partitions.collect()
+        self._next_close = int(self._lasts.min()) + self._gap if len(self._lasts) else FOREVER
+        self._partitions.collect(len(gone))
 
     def end(self, last_time: int | None) -> int | None:
         return int(self._lasts.max()) + self._gap if len(self._lasts) else None
@@ -262,7 +264,7 @@ class ClosingAggregate(Operator):
         # A tumbling window that WHEN FULL keeps silent is forgotten with those before the watermark.
         done = order[instance <= closed.instances[-1]] if isinstance(self._windows, TumblingWindows) else slots
         self._aggregation.reset(done)
-        groups.collect()
+        groups.collect(len(done))
         return [chunk] if chunk.rows else []
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:

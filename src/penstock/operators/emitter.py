@@ -7,7 +7,7 @@ with those of the evaluation before (contract, rule 4); the window columns take 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression
-from penstock.expressions.vector import ColumnView, Evaluated
+from penstock.expressions.vector import ColumnView, Evaluated, RowErrors
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image
@@ -31,7 +31,7 @@ Reject = Callable[[str, dict[str, Any]], None]
 _TIMESTAMP = SqlType.TIMESTAMP.arrow
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Evaluations:
     """The rows of consecutive evaluations, one after the other: evaluation k has rows [upto[k-1], upto[k]).
 
@@ -45,9 +45,6 @@ class Evaluations:
     window_end: Int64s
     partitions: Int64s | None = None
     failed: Bools | None = None
-
-    def with_rows(self, rows: Rows, failed: Bools | None) -> Evaluations:
-        return replace(self, rows=rows, failed=failed)
 
 
 class Emitter:
@@ -101,9 +98,7 @@ class Emitter:
         table = pa.Table.from_batches([p.columns for p in pieces]).combine_chunks()
         return Chunk(np.concatenate([p.times for p in pieces]), table.to_batches()[0])
 
-    def _select(
-        self, rows: Rows, failed: Bools | None
-    ) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
+    def _select(self, rows: Rows, failed: Bools | None) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
         keep: Bools | None = None
         if failed is not None and failed.any():
@@ -126,13 +121,13 @@ class Emitter:
             orders += _sort_keys(value, order.expression.type, order.descending, order.nulls_first)
         return columns, orders, keep
 
-    def _without_errors(self, rows: Rows, keep: Bools | None, errors: Any) -> Bools | None:
+    def _without_errors(self, rows: Rows, keep: Bools | None, errors: RowErrors | None) -> Bools | None:
         if errors is None:
             return keep
         if keep is None:
             keep = np.ones(rows.num_rows, np.bool_)
         for row in np.flatnonzero(errors.mask & keep):
-            self._reject(errors.reason(int(row)), _row(rows, int(row)))
+            self._reject(errors.reasons[errors.codes[row] - 1], _row(rows, int(row)))
         return keep & ~errors.mask
 
     def _distinct(self, relation: list[pa.Array]) -> Int64s:

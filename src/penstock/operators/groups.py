@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated
@@ -30,7 +31,7 @@ def _hash(keys: Int64s, row: int, words: int) -> int:
         h ^= np.uint64(keys[row, w])
         h *= np.uint64(0xFF51AFD7ED558CCD)
         h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF))
+    return int(np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF)))
 
 
 @kernel
@@ -86,6 +87,10 @@ def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
             table[at] = slot
 
 
+_KNOWN_KEYS = 4096
+"""How many keys of single events are remembered beside the hash table."""
+
+
 class GroupTable:
     def __init__(self, types: tuple[SqlType, ...]) -> None:
         self.types = types
@@ -97,6 +102,8 @@ class GroupTable:
         self._table = np.full(64, -1, np.int32)
         self._free = np.empty(0, np.int32)
         self.counts = np.zeros(16, np.int64)
+        self._left = 0
+        self._known: dict[tuple[object, ...], Slots] = {}
         self._order: Slots | None = None
 
     @property
@@ -106,6 +113,21 @@ class GroupTable:
 
     def assign(self, columns: list[Evaluated], rows: int, keep: Bools | None) -> Slots:
         """The slot of each row, making new ones as needed; -1 where `keep` is false."""
+        if rows == 1 and keep is None and self.types:
+            return self._assign_one(columns)
+        return self._assign_all(columns, rows, keep)
+
+    def _assign_one(self, columns: list[Evaluated]) -> Slots:
+        """A single event's slot, found without the machinery for many once its key has been seen."""
+        key = tuple([column.only for column in columns])
+        known = self._known.get(key)
+        if known is None:
+            known = self._assign_all(columns, 1, None)
+            if len(self._known) < _KNOWN_KEYS:
+                self._known[key] = known
+        return known
+
+    def _assign_all(self, columns: list[Evaluated], rows: int, keep: Bools | None) -> Slots:
         slots = np.zeros(rows, np.int32) if keep is None else np.where(keep, 0, -1).astype(np.int32)
         if not self.types:
             if self._used == 0:
@@ -139,8 +161,12 @@ class GroupTable:
                         interner.use(self._stored[named, w].astype(np.int32))
             done += count
             if done == rows:
-                return slots
+                break
             self._grow()
+        for interner in self.interners:
+            if interner is not None:
+                interner.sweep()
+        return slots
 
     def _grow(self) -> None:
         size = 2 * len(self._stored)
@@ -150,13 +176,13 @@ class GroupTable:
         self._table = np.full(4 * size, -1, np.int32)
         _rehash(self._table, self._stored, self._used, self._alive)
 
-    def collect(self) -> None:
-        """Frees the slots whose rows have all left. Called between runs, never while slots are in flight."""
-        if not self.types:
+    def collect(self, left: int) -> None:
+        """Frees the slots whose rows have all left, once as many rows have left as there are slots: looking for them
+        costs nothing per row then. Called between runs, never while slots are in flight."""
+        self._left += left
+        if not self.types or self._left < self._used:
             return
-        for interner in self.interners:
-            if interner is not None:
-                interner.sweep()
+        self._left = 0
         dead = np.flatnonzero(self._alive[: self._used] & (self.counts[: self._used] == 0)).astype(np.int32)
         # Freeing rebuilds the hash table, so it waits until a fair share of the slots can go.
         if len(dead) * 4 > self._used and len(dead) > 8:
@@ -167,6 +193,7 @@ class GroupTable:
             if interner is not None:
                 named = dead[(self._stored[dead, -1] >> w) & 1 == 0]
                 interner.release(self._stored[named, w].astype(np.int32))
+        self._known.clear()
         self._alive[dead] = False
         self._free = np.concatenate([self._free, dead])
         self._order = None
@@ -225,4 +252,5 @@ class GroupTable:
                 interner.restore(saved)
         self._table = np.full(4 * len(self._stored), -1, np.int32)
         _rehash(self._table, self._stored, self._used, self._alive)
+        self._known.clear()
         self._order = None

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument, Bools, Slots
-from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression
-from penstock.expressions.vector import ColumnView, Evaluated
+from penstock.expressions.vector import ColumnView, Evaluated, RowErrors
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument
 from penstock.operators.emitter import Reject
@@ -76,7 +76,10 @@ class Intake:
             )
             for state in states
         )
+        self._has_strings = any(interner is not None for interner in self.interners)
         self._guards = _guards(states, distinct)
+        self.one_group = not keys and not with_instances and all(is_total(expression) for _, expression in distinct)
+        """Whether every row that passes WHERE is in the one group there is."""
         self.column_specs = tuple(
             ColumnSpec(f"c{i}", np.dtype(np.int8), False)
             if role == "filter"
@@ -120,6 +123,8 @@ class Intake:
 
     def leave(self, slots: Slots, columns: tuple[Argument, ...]) -> None:
         """Rows leave for good: what only they used is forgotten."""
+        if not self._has_strings:
+            return
         for column, interner in zip(columns, self.interners, strict=True):
             if interner is not None:
                 interner.release(_in_use(column, slots))
@@ -136,16 +141,19 @@ class Intake:
         guards = self._guards[column]
         if -1 in guards or any(g >= len(columns) for g in guards):
             return None
-        return np.logical_or.reduce([columns[g].values.astype(np.bool_) for g in guards])
+        guarded: Bools = np.logical_or.reduce([columns[g].values.astype(np.bool_) for g in guards])
+        return guarded
 
-    def without(self, chunk: Chunk, keep: Bools | None, errors: Any, reads: Bools | None = None) -> Bools | None:
+    def without(
+        self, chunk: Chunk, keep: Bools | None, errors: RowErrors | None, reads: Bools | None = None
+    ) -> Bools | None:
         if errors is None:
             return keep
         failed = errors.mask if reads is None else errors.mask & reads
         if keep is None:
             keep = np.ones(chunk.rows, np.bool_)
         for row in np.flatnonzero(failed & keep):
-            self._reject(errors.reason(int(row)), chunk.row(int(row)))
+            self._reject(errors.reasons[errors.codes[row] - 1], chunk.row(int(row)))
         return keep & ~failed
 
     @property

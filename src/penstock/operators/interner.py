@@ -28,6 +28,8 @@ class Interner:
         self._free: list[int] = []
         self._unused: list[int] = []
         self._ranks: Int64s | None = None
+        self._last_table: tuple[pa.Array, Slots, int] | None = None
+        self._forgotten = 0
         self._bytes = 0
 
     def encode(self, values: pa.Array | list[str | None]) -> Slots:
@@ -36,13 +38,23 @@ class Interner:
             return np.array([self._code(s) for s in values], np.int32)
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
-        table = np.fromiter((self._code(s) for s in values.dictionary.to_pylist()), np.int32, len(values.dictionary))
+        table = self._table(values.dictionary)
         indices = values.indices
         if indices.null_count:
             indices = indices.fill_null(0)
             if not len(table):
                 return np.zeros(len(values), np.int32)
-        return table[indices.to_numpy(zero_copy_only=False)]
+        codes: Slots = table[indices.to_numpy(zero_copy_only=False)]
+        return codes
+
+    def _table(self, dictionary: pa.Array) -> Slots:
+        """The code of each entry of a dictionary; a source that sends the same dictionary again pays for it once."""
+        known = self._last_table
+        if known is not None and known[2] == self._forgotten and known[0].equals(dictionary):
+            return known[1]
+        table = np.fromiter((self._code(s) for s in dictionary.to_pylist()), np.int32, len(dictionary))
+        self._last_table = (dictionary, table, self._forgotten)
+        return table
 
     def _code(self, string: str | None) -> int:
         if string is None:
@@ -79,6 +91,8 @@ class Interner:
 
     def sweep(self) -> None:
         """Forgets what was encoded since the last sweep and then not used (rows that failed WHERE)."""
+        if not self._unused:
+            return
         for code in self._unused:
             if self._uses[code] == 0:
                 self._forget(code)
@@ -89,6 +103,7 @@ class Interner:
         if string is not None:
             del self._codes[string]
             self._strings[code] = None
+            self._forgotten += 1
             self._free.append(code)
             self._bytes -= len(string) + _OVERHEAD
 

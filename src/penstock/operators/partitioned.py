@@ -136,11 +136,15 @@ class PartitionedAggregate(Operator):
                 added, removed, add_upto[part] - entered, gone_upto[part] - left, evaluates[part], events, ranges
             )
             shown = at + np.flatnonzero(evaluates[at : at + done])
-            own = None if events is None else [key.values.take(pa.array(at + np.flatnonzero(events >= 0))) for key in keys]
+            own = (
+                None
+                if events is None
+                else [key.values.take(pa.array(at + np.flatnonzero(events >= 0))) for key in keys]
+            )
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
-                self._emit(played, Evaluations(NO_ROWS, upto, starts[shown], chunk.times[shown], owners), own, results)
+                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own, results)
             at += done
             added = added.part(done, len(added.slots))
             removed = removed.part(int(gone_upto[at - 1]) - left, len(removed.slots))
@@ -186,12 +190,21 @@ class PartitionedAggregate(Operator):
         played = self._aggregation.evaluate(slots, upto)
         starts = self._times[self._heads[owners]]
         bounds = np.full(len(owners), boundary, np.int64)
-        self._emit(played, Evaluations(NO_ROWS, upto, starts, bounds, owners.astype(np.int64)), None, results)
+        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None, results)
 
-    def _emit(self, played: Played, evaluations: Evaluations, own: list[Any] | None, results: list[Chunk]) -> None:
+    def _emit(
+        self,
+        played: Played,
+        upto: Int64s,
+        starts: Int64s,
+        ends: Int64s,
+        partitions: Int64s,
+        own: list[Any] | None,
+        results: list[Chunk],
+    ) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
         rows = self._shown.rows(keys[len(self._partition_keys) :], played)
-        chunk = self._emitter.emit(evaluations.with_rows(rows, played.failed))
+        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, played.failed))
         if chunk.rows:
             results.append(chunk)
 
@@ -269,7 +282,7 @@ class PartitionedAggregate(Operator):
                 )
                 self._intake.leave(self._slots[removed_places], columns)
             self._free = np.append(self._free, removed_places)
-        self._intake.groups.collect()
+        self._intake.groups.collect(len(removed_places))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = None if self._policy is None else self._policy.last_boundary(self._drain, last_time)
@@ -298,4 +311,3 @@ class PartitionedAggregate(Operator):
         self._columns = tuple(Argument(c["values"], c["valid"]) for c in snapshot["columns"])
         for name in self._ARRAYS:
             setattr(self, f"_{name}", snapshot[name])
-

@@ -83,6 +83,8 @@ class Reorder:
         self.schema = schema
         self._lateness = lateness
         self._sequence = sequence
+        self._passes_through = lateness == 0 and sequence is None
+        """Whether an event that is not late is released at once, so that nothing is ever held."""
         self._largest = START + lateness
         self._tie = START
         self._runs = resources.runs(f"{name}-reorder", TIME)
@@ -94,6 +96,9 @@ class Reorder:
 
     def process(self, times: Int64s, batch: Rows, watermark: int | None = None) -> Released:
         """Takes a batch in; `watermark`, if given, stands in for the stream's own (which others may hold back)."""
+        if len(times) == 1 and watermark is None and self._passes_through and times[0] >= self._largest:
+            self._largest = self.watermark = int(times[0])
+            return Released(Chunk(times, batch), self.watermark, None)
         if watermark is not None:
             released = self._set_aside(times, batch, times < self.watermark, max(self.watermark, watermark))
         elif self._sequence is None or self._lateness == 0:

@@ -5,17 +5,18 @@ the aggregation plays both against each other.
 
 Invariants:
 1. Between calls the cursor stands at the oldest row of the window; everything before it has left every state.
+   Nothing leaves before `_oldest_leaves_at`, a time or a position like the steps' `leave_before`.
 2. Row positions count the rows that entered the store; for windows that count rows before WHERE, that is every row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Int64s
+from penstock.aggregates.state import Argument, Bools, Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.jit import kernel
@@ -25,6 +26,7 @@ from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake, Taken
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
@@ -53,6 +55,16 @@ def _left_by_time(times: Int64s, before: Int64s, used_up: bool) -> Int64s:
     return left
 
 
+class Turn(NamedTuple):
+    """Rows that leave together: how many have left by each step, where the window starts at each step, and whether
+    more rows leave during the last of these steps."""
+
+    removed: Run
+    left: Int64s
+    starts: Int64s
+    more: bool
+
+
 class SlidingAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         self._window = node.window
@@ -67,9 +79,13 @@ class SlidingAggregate(Operator):
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
         self._rows = 0
+        self._none = Run(0, np.empty(0, np.int32), self._intake.no_columns())
+        self._one_group = self._intake.one_group and (node.where is None or node.filter_first)
+        self._oldest_leaves_at = START
         self._store = None
         if not isinstance(node.window.extent, Since):
-            self._store = resources.fifo(name, [_TIME, _SLOT, *self._intake.column_specs])
+            slot = () if self._one_group else (_SLOT,)
+            self._store = resources.fifo(name, [_TIME, *slot, *self._intake.column_specs])
             self._cursor = self._store.cursor()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
@@ -91,131 +107,149 @@ class SlidingAggregate(Operator):
         first = self._rows
         self._rows += chunk.rows
         if self._store is not None and chunk.rows:
-            self._store.append([Argument(chunk.times, None), Argument(taken.slots, None), *taken.columns])
+            slots = () if self._one_group else (Argument(taken.slots, None),)
+            self._store.append((Argument(chunk.times, None), *slots, *taken.columns))
         added = Run(first, taken.slots, taken.columns)
         done = 0
         while True:
-            steps = self._policy.steps(chunk.times[done:], first + done, watermark)
+            steps = self._policy.steps(chunk.times[done:] if done else chunk.times, first + done, watermark)
             self._play(added.part(done, chunk.rows) if done else added, steps, taken, done, results)
-            done += int(steps.add_upto[-1]) if len(steps) else 0
             if steps.complete:
-                break
-        if self._store is not None:
-            self._store.release(self._cursor.position)
-        self._intake.groups.collect()
+                return
+            done += int(steps.add_upto[-1])
 
     def _play(self, added: Run, steps: Steps, taken: Taken, offset: int, results: list[Chunk]) -> None:
-        """Plays all steps; where the rows that leave come in several turns, the step between two turns is played in
-        two parts, and its evaluation waits for the second."""
+        """Plays all steps, in turns where more rows leave than can be brought together. The step between two turns is
+        played in two parts, and its evaluation waits for the second."""
         at = entered = 0
         while at < len(steps):
-            removed, left, starts, used_up = self._leaving(steps, at)
-            part = slice(at, at + len(left))
-            evaluates = steps.evaluates[part]
-            if used_up:
+            turn = self._leaving(steps, at)
+            evaluates = steps.evaluates[at : at + len(turn.left)]
+            if turn.more:
                 evaluates = evaluates.copy()
                 evaluates[-1] = False
-            add_upto = steps.add_upto[part] - entered
-            done = gone = 0
-            while done < len(left):
-                rest = slice(done, None)
-                events = None
-                if self._event_group:
-                    own = offset - 1 + steps.add_upto[at + done : at + len(left)]
-                    events = taken.slots[own] if evaluates.all() else np.where(evaluates, taken.slots[own], _NONE)
-                count, played = self._aggregation.play(
-                    added, removed, add_upto[rest], left[rest] - gone, evaluates[rest], events
-                )
-                played_steps = slice(done, done + count)
-                if events is not None:
-                    self._emit_events(played, own, events, starts, steps.window_end[part], taken, results)
-                elif evaluates[played_steps].any():
-                    shown = np.flatnonzero(evaluates[played_steps])
-                    ends = steps.window_end[part][played_steps][shown]
-                    self._emit_all(played, played.upto[shown], starts[played_steps][shown], ends, results)
-                done += count
-                self._leave(removed, int(left[done - 1]) - gone)
-                added = added.part(int(add_upto[done - 1]), len(added.slots))
-                removed = removed.part(int(left[done - 1]) - gone, len(removed.slots))
-                entered += int(add_upto[done - 1])
-                add_upto = add_upto - add_upto[done - 1]
-                gone = int(left[done - 1])
-            at += done - 1 if used_up else done
+            add_upto = steps.add_upto[at : at + len(turn.left)]
+            ends = steps.window_end[at : at + len(turn.left)]
+            if self._event_group:
+                self._play_events(added, turn, add_upto - entered if entered else add_upto, evaluates, ends,
+                                  taken, offset - 1 + add_upto, results)  # fmt: skip
+            else:
+                self._play_all(added, turn, add_upto - entered, evaluates, ends, results)
+            if turn.removed.slots.size:
+                self._intake.leave(turn.removed.slots, turn.removed.columns)
+                self._intake.groups.collect(len(turn.removed.slots))
+            if not turn.more:
+                return
+            added = added.part(int(add_upto[-1]) - entered, len(added.slots))
+            entered = int(add_upto[-1])
+            at += len(turn.left) - 1
 
-    def _leave(self, removed: Run, count: int) -> None:
-        if count and any(self._intake.interners):
-            leaving = removed.part(0, count)
-            self._intake.leave(leaving.slots, leaving.columns)
+    def _play_events(
+        self,
+        added: Run,
+        turn: Turn,
+        add_upto: Int64s,
+        evaluates: Bools,
+        ends: Int64s,
+        taken: Taken,
+        own: Int64s,
+        results: list[Chunk],
+    ) -> None:
+        """One result per event: its own keys, and its group's aggregates. `own` are the events' rows."""
+        events = taken.slots[own]
+        if not evaluates.all():
+            events = np.where(evaluates, events, _NONE)
+        _, played = self._aggregation.play(added, turn.removed, add_upto, turn.left, evaluates, events)
+        if len(played.slots) == 0:
+            return
+        starts = turn.starts
+        if len(played.slots) < len(events):
+            shown = events >= 0
+            own, starts, ends = own[shown], starts[shown], ends[shown]
+        keys = [_taken_rows(key, own) for key in taken.keys]
+        self._emit(Evaluations(self._shown.rows(keys, played), played.upto, starts, ends, None, played.failed), results)
 
-    def _leaving(self, steps: Steps, at: int) -> tuple[Run, Int64s, Int64s, bool]:
-        """The rows that leave during the steps from `at` on, how many have left by each step, the window's start at
-        each step, and whether more rows leave during the last of them. The cursor moves past them."""
+    def _play_all(
+        self, added: Run, turn: Turn, add_upto: Int64s, evaluates: Bools, ends: Int64s, results: list[Chunk]
+    ) -> None:
+        """Every group that has rows, in the order of the keys, in as many goes as the results take."""
+        done = entered = gone = 0
+        removed = turn.removed
+        while done < len(add_upto):
+            count, played = self._aggregation.play(
+                added, removed, add_upto[done:] - entered, turn.left[done:] - gone, evaluates[done:]
+            )
+            shown = done + np.flatnonzero(evaluates[done : done + count])
+            if len(shown):
+                rows = self._shown.rows(self._intake.groups.keys(played.slots), played)
+                upto = played.upto[shown - done]
+                self._emit(Evaluations(rows, upto, turn.starts[shown], ends[shown], None, played.failed), results)
+            done += count
+            if done < len(add_upto):
+                added = added.part(int(add_upto[done - 1]) - entered, len(added.slots))
+                removed = removed.part(int(turn.left[done - 1]) - gone, len(removed.slots))
+                entered, gone = int(add_upto[done - 1]), int(turn.left[done - 1])
+
+    def _leaving(self, steps: Steps, at: int) -> Turn:
+        """The rows that leave during the steps from `at` on; the cursor moves past them."""
         before = steps.leave_before[at:]
-        views, used_up = self._read_leaving(int(before[-1]))
+        views, more = self._read_leaving(int(before[-1]))
         if not views:
-            none = Run(0, np.empty(0, np.int32), self._intake.no_columns())
             starts = steps.window_start[at:]
             if self._by_position and self._store is not None and self._cursor.position < self._store.head:
                 starts = np.full(len(before), self._oldest_time(), np.int64)
-            return none, np.zeros(len(before), np.int64), starts, False
+            return Turn(self._none, np.zeros(len(before), np.int64), starts, False)
         first = views[0].first
         columns = views[0].columns if len(views) == 1 else _joined(views)
         times = columns[0].values
-        removed = Run(first, columns[1].values, tuple(columns[2:]))
+        if self._one_group:
+            removed = Run(first, np.zeros(len(times), np.int32), columns[1:])
+        else:
+            removed = Run(first, columns[1].values, columns[2:])
         if self._by_position:
             left = np.clip(before - first, 0, len(times))
-            if used_up:
+            if more:
                 left = left[: int(np.searchsorted(left, len(times))) + 1]
             oldest = np.append(times, self._oldest_time() if self._cursor.position < self._rows else times[-1])
-            return removed, left, oldest[left], used_up
-        left = _left_by_time(times, before, used_up)
-        return removed, left, steps.window_start[at : at + len(left)], used_up
+            return Turn(removed, left, oldest[left], more)
+        left = _left_by_time(times, before, more)
+        return Turn(removed, left, steps.window_start[at : at + len(left)], more)
 
     def _read_leaving(self, before: int) -> tuple[list[View], bool]:
         """Views of the oldest rows, up to a time or a position, and whether there are more of them than at once."""
         views: list[View] = []
+        if self._store is None or before <= self._oldest_leaves_at:
+            return views, False
         rows = 0
-        while self._store is not None and self._cursor.position < self._store.head:
+        while self._cursor.position < self._store.head:
             view = self._cursor.view(self._store.head)
             if self._by_position:
                 count = min(max(before - view.first, 0), view.count)
             else:
                 times = view.columns[0].values
                 count = view.count if times[-1] < before else int(np.searchsorted(times, before))
+            if count and rows >= LEAVING_AT_ONCE:
+                return views, True
+            if self._by_position:
+                self._oldest_leaves_at = view.first + count
+            else:
+                self._oldest_leaves_at = int(times[count]) if count < view.count else before - 1
             if count == 0:
                 break
-            if rows >= LEAVING_AT_ONCE:
-                return views, True
             views.append(view if count == view.count else view.head(count))
             rows += count
             self._cursor.advance(count)
             if count < view.count:
                 break
+            self._store.release(self._cursor.position)
         return views, False
 
     def _oldest_time(self) -> int:
         assert self._store is not None
         return int(self._cursor.view(self._store.head).columns[0].values[0])
 
-    def _emit_events(
-        self, played: Played, own: Int64s, events: Any, starts: Int64s, ends: Int64s, taken: Taken, results: list[Chunk]
-    ) -> None:
-        """One row per event: its own keys, and its group's aggregates."""
-        if len(played.slots) == 0:
-            return
-        if len(played.slots) < len(events):
-            shown = events >= 0
-            own, starts, ends = own[shown], starts[shown], ends[shown]
-        keys = [_taken_rows(key, own) for key in taken.keys]
-        self._emit(played, keys, Evaluations(NO_ROWS, np.arange(1, len(own) + 1), starts, ends), results)
-
-    def _emit_all(self, played: Played, upto: Int64s, starts: Int64s, ends: Int64s, results: list[Chunk]) -> None:
-        """Every group that has rows, in the order of the keys."""
-        keys = self._intake.groups.keys(played.slots)
-        self._emit(played, keys, Evaluations(NO_ROWS, upto, starts, ends), results)
-
-    def _emit(self, played: Played, keys: list[Data], evaluations: Evaluations, results: list[Chunk]) -> None:
-        chunk = self._emitter.emit(evaluations.with_rows(self._shown.rows(keys, played), played.failed))
+    def _emit(self, evaluations: Evaluations, results: list[Chunk]) -> None:
+        chunk = self._emitter.emit(evaluations)
         if chunk.rows:
             results.append(chunk)
 
@@ -241,6 +275,7 @@ class SlidingAggregate(Operator):
         self._rows = snapshot["rows"]
         if self._store is not None:
             self._cursor = self._store.cursor(snapshot["cursor"])
+        self._oldest_leaves_at = START
 
 
 _NONE = np.int32(-1)

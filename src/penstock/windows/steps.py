@@ -20,19 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.jit import kernel
-from penstock.windows.spec import CountSlide, EveryEvent, Range, Rows, Since, TimeSlide, WindowSpec, first_boundary_after
+from penstock.windows.spec import (
+    CountSlide,
+    EveryEvent,
+    Range,
+    Rows,
+    Since,
+    TimeSlide,
+    WindowSpec,
+    first_boundary_after,
+)
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-FOREVER = np.int64(1 << 62)
+FOREVER = 1 << 62
 """Longer than any window: the extent of windows that rows never leave by time."""
+
+_ONE = np.ones(1, np.int64)
+_TRUE = np.ones(1, np.bool_)
 
 STEPS_AT_ONCE = 8192
 """How many boundaries one answer may hold; the rest comes with the next call."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Steps:
     """One entry per step; when not `complete`, the policy wants to be asked again with the rows that are left."""
 
@@ -95,7 +107,7 @@ class BoundaryPolicy:
             return
         if self.first_time is None:
             self.first_time = int(times[0])
-            self.last_time = -int(FOREVER)
+            self.last_time = -FOREVER
             self.closed = first_boundary_after(self.first_time, self.slide) - self.slide.micros
         self.stream_last = int(times[-1])
 
@@ -124,6 +136,7 @@ class BoundaryPolicy:
             leave = bounds - self.extent.micros
             start = leave
             if self.when_full:
+                assert self.first_time is not None
                 evaluates &= start >= self.first_time
         elif isinstance(self.extent, Rows):
             leave = first_position + upto - self.extent.count
@@ -132,7 +145,7 @@ class BoundaryPolicy:
                 evaluates &= leave >= 0
         else:
             assert isinstance(self.extent, Since)
-            leave = np.full(len(bounds), -FOREVER)
+            leave = np.full(len(bounds), -FOREVER, np.int64)
             start = np.full(len(bounds), self.extent.time, np.int64)
         if complete:  # nothing leaves at the last step, for no boundary was reached
             leave[-1] = leave[-2] if len(leave) > 1 else -FOREVER
@@ -181,6 +194,9 @@ class EventPolicy:
         n = len(times)
         if n == 0:
             return _no_steps()
+        if n == 1 and self.every == 1 and isinstance(self.extent, Range) and not self.when_full:
+            self.rows += 1
+            return self._one_step(times, self.extent.micros)
         if self.every == 1:
             last = np.arange(n)
             upto = last + 1
@@ -200,6 +216,7 @@ class EventPolicy:
             leave = end - (self.extent.micros - 1)
             start = end - self.extent.micros if self.extent.micros > 1 else end
             if self.when_full:
+                assert self.first_time is not None
                 evaluates &= start >= self.first_time
         else:
             assert isinstance(self.extent, Rows)
@@ -208,6 +225,10 @@ class EventPolicy:
             if self.when_full:
                 evaluates &= leave >= 0
         return Steps(upto, leave, evaluates, start, end)
+
+    def _one_step(self, times: Int64s, extent: int) -> Steps:
+        """The step of a single event, as above without the machinery for many."""
+        return Steps(_ONE, times - (extent - 1), _TRUE, times - extent if extent > 1 else times, times)
 
     def last_boundary(self, drain: bool, last_time: int | None = None) -> int | None:
         return None
