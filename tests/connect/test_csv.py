@@ -110,6 +110,17 @@ def test_times_with_and_without_a_zone_may_mix(tmp_path: Path) -> None:
     assert set(table.column("t").to_pylist() + table.column("u").to_pylist()) == {datetime(2024, 1, 1, 12, tzinfo=UTC)}
 
 
+def test_times_of_both_kinds_around_lines_that_are_no_text(tmp_path: Path) -> None:
+    schema = Schema((Field("t", SqlType.TIMESTAMP), Field("s", SqlType.STRING)))
+    zoned, plain, broken = b"2024-01-01T12:00:00Z,a\n", b"2024-01-01T12:00:00,b\n", b"2024-01-01T12:00:00,\xff\n"
+    for mixed in ([zoned, broken, plain, plain], [plain, plain, broken, zoned], [zoned, plain, broken, plain, zoned]):
+        (tmp_path / "a.csv").write_bytes(b"t,s\n" + b"".join(mixed * 2))
+        table, rejects = read_all(stream(tmp_path / "a.csv", schema))
+        assert table.num_rows == len(mixed) * 2 - 2
+        assert set(table.column("t").to_pylist()) == {datetime(2024, 1, 1, 12, tzinfo=UTC)}
+        assert [r.row for r in rejects] == [i + 2 for i, line in enumerate(mixed * 2) if line == broken]
+
+
 def test_a_quoted_line_end_needs_the_option(tmp_path: Path) -> None:
     text = 't,name,n,x,ok,day\n2024-01-01T00:00:00Z,"two\nlines",1,1,true,\n2024-01-01T00:00:01Z,b,2,1,true,\n'
     path = write(tmp_path / "a.csv", text)

@@ -38,6 +38,7 @@ class CsvFormat(LineFormat):
         self._width = len(reading.stream.schema)
         self._places: dict[str, int] = {name: i for i, name in enumerate(reading.stream.schema.names)}
         self._types: dict[str, pa.DataType] = {f.name: f.type.arrow for f in reading.fields}
+        self._schema = pa.schema(list(self._types.items()))
         self._times = [f.name for f in reading.fields if f.type is SqlType.TIMESTAMP]
 
     def begin(self, first: bytes) -> bool:
@@ -51,7 +52,8 @@ class CsvFormat(LineFormat):
 
     def parse(self, data: bytes, records: int) -> Parsed:
         try:
-            return self._read(data, records, self._types)
+            parsed = self._read(data, records, self._types)
+            return Parsed(parsed.table.cast(self._schema), parsed.kept, parsed.refused)
         except Unparsable:
             text = self._read(data, records, dict.fromkeys(self._types, pa.string()))
         reasons: dict[int, str] = {}
@@ -64,7 +66,7 @@ class CsvFormat(LineFormat):
                 reasons.setdefault(row, f"column '{field.name}': '{column[row]}' is no {field.type}")
             if field.name in self._times:
                 self._types[field.name] = converted.kind
-        table = pa.table(columns, names=list(self._types))
+        table = pa.table(columns, schema=self._schema)
         good = np.ones(table.num_rows, bool)
         good[list(reasons)] = False
         refused = text.refused + [(int(text.kept[row]), reason) for row, reason in reasons.items()]

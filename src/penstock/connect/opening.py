@@ -46,7 +46,7 @@ def open_source(
 
 def is_live(stream: StreamDef, follow: bool) -> bool:
     """Whether events come as they happen, so that a time far in the future can only be a bad clock."""
-    followed = follow or dict(stream.options).get("follow") == "true"
+    followed = follow or dict(stream.options).get("follow", "").lower() == "true"
     return stream.uri in ("-", "stdin:") or (followed and not (stream.uri or "").startswith("generate:"))
 
 
