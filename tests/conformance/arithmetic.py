@@ -9,8 +9,8 @@
   values, NULL where cxx or cyy is 0. A NaN or infinity among the values makes all of these NaN.
 - FIRST, LAST and the value of ARG_* may be NULL; everything else skips NULLs. NaN is the greatest of all numbers and
   equal to itself. MODE: ties go to the value that appears earliest. ARG_*: ties go to the earliest event.
-- PERCENTILE_CONT interpolates at p * (n - 1) as Spark does; PERCENTILE_DISC is the least value whose share k / n of
-  values up to it is at least the fraction.
+- PERCENTILE_CONT interpolates at p * (n - 1) as Spark does: low + (high - low) * rest. PERCENTILE_DISC is the value
+  number ceil(p * n), at least the first; p * n is a product of doubles, as Spark has it.
 - Of no value at all, COUNT is 0 and everything else NULL; a sample variance or covariance of one value is NULL.
 """
 
@@ -91,7 +91,7 @@ def aggregate(call: Aggregate, events: Sequence[Event]) -> Any:
             return _interpolated(values, call.parameter or 0.0)
         case "PERCENTILE_DISC":
             fraction, ordered = call.parameter or 0.0, sorted(values, key=ascending)
-            return next(value for k, value in enumerate(ordered, 1) if k / len(ordered) >= fraction)
+            return ordered[max(1, math.ceil(fraction * len(ordered))) - 1]
         case "MODE":
             same = [identity(value) for value in values]
             return max(values, key=lambda value: same.count(identity(value)))  # max() keeps the first of equals
@@ -147,4 +147,4 @@ def _interpolated(values: Sequence[Any], fraction: float) -> float:
     low, high = math.floor(position), math.ceil(position)
     if low == high or identity(ordered[low]) == identity(ordered[high]):
         return ordered[low]
-    return (high - position) * ordered[low] + (position - low) * ordered[high]
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

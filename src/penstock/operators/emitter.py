@@ -33,14 +33,15 @@ _TIMESTAMP = SqlType.TIMESTAMP.arrow
 
 @dataclass(slots=True)
 class Evaluations:
-    """The rows of consecutive evaluations, one after the other: evaluation k has rows [upto[k-1], upto[k]).
+    """The rows of consecutive evaluations, one after the other: evaluation k has rows [upto[k-1], upto[k]). Where
+    `upto` is None each has one row.
 
     `partitions`, for windows per partition, names the partition of each evaluation. `failed` marks rows with an
     aggregate that overflowed.
     """
 
     rows: Rows
-    upto: Int64s
+    upto: Int64s | None
     window_start: Int64s
     window_end: Int64s
     partitions: Int64s | None = None
@@ -62,8 +63,9 @@ class Emitter:
     def emit(self, evaluations: Evaluations) -> Chunk:
         """The results of the evaluations, in order; a result's time is its window_end - 1 µs."""
         starts, ends = evaluations.window_start, evaluations.window_end
-        if len(ends) != evaluations.rows.num_rows or self._emission.needs_whole_evaluations:
-            sizes = np.diff(evaluations.upto, prepend=0)
+        upto = evaluations.upto
+        if upto is not None:
+            sizes = np.diff(upto, prepend=0)
             starts, ends = np.repeat(starts, sizes), np.repeat(ends, sizes)
         columns, orders, keep = self._select(evaluations.rows, evaluations.failed)
         if not self._emission.needs_whole_evaluations:
@@ -73,7 +75,7 @@ class Emitter:
             return self._chunk(columns, starts, ends)
         pieces: list[Chunk] = []
         begin = 0
-        for k, end in enumerate(evaluations.upto.tolist()):
+        for k, end in enumerate(np.arange(1, len(ends) + 1).tolist() if upto is None else upto.tolist()):
             partition = 0 if evaluations.partitions is None else int(evaluations.partitions[k])
             chosen = np.arange(begin, end) if keep is None else begin + np.flatnonzero(keep[begin:end])
             begin = end

@@ -167,7 +167,7 @@ class SlidingAggregate(Operator):
             shown = events >= 0
             own, starts, ends = own[shown], starts[shown], ends[shown]
         keys = [_taken_rows(key, own) for key in taken.keys]
-        self._emit(Evaluations(self._shown.rows(keys, played), played.upto, starts, ends, None, played.failed), results)
+        self._emit(Evaluations(self._shown.rows(keys, played), None, starts, ends, None, played.failed), results)
 
     def _play_all(
         self, added: Run, turn: Turn, add_upto: Int64s, evaluates: Bools, ends: Int64s, results: list[Chunk]
