@@ -111,15 +111,16 @@ def test_all_forms_of_a_tuple_give_the_same_averages() -> None:
     expected = [math.fsum(part) / len(part) for part in (values[max(0, i + 1 - size) : i + 1] for i in range(count))]
     for form in heap_tuples.FORMS:
         assert form.average([form.event(i) for i in range(count)], size) == pytest.approx(expected)
-    columns = (np.arange(count, dtype=np.int32), np.array(values), np.zeros(count), np.arange(count))
+    events = np.zeros(count, column_kernels.EVENT)
+    events["a1"] = values
     for loop in (column_kernels.average, column_kernels.average_buffered):
-        window = tuple(np.zeros(size, column.dtype) for column in columns)
+        window = (np.zeros(size, np.int32), np.zeros(size), np.zeros(size), np.zeros(size, np.int64))
         answers, state = np.empty(count), np.zeros(3)
-        loop(columns, window, state, answers)
+        loop(events, window, state, answers)
         assert answers == pytest.approx(expected)
         assert sorted(window[1]) == values[-size:]
     answers = np.empty(count)
-    column_kernels.average_projected(columns[1], np.zeros(size), np.zeros(3), answers)
+    column_kernels.average_projected(events, np.zeros(size), np.zeros(3), answers)
     assert answers == pytest.approx(expected)
 
 

@@ -1,10 +1,13 @@
 """The thesis's aggregation and join over columns, as compiled loops: a circular window of arrays, one per attribute.
 
-`state` holds the window's next place, its sum and its number of rows from call to call. The sums are plain ones, as
-in the thesis: these loops measure representations, not the exact arithmetic of the engine.
+Events come as rows, one after the other, and are taken apart into the window's columns. `state` holds the window's next
+place, its sum and its number of rows from call to call. The sums are plain ones, as in the thesis: these loops
+measure representations, not the exact arithmetic of the engine.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,30 +18,34 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
-Columns = tuple[Ints, Doubles, Doubles, Longs]
-"""ID, A1, A2 and TS."""
+EVENT = np.dtype([("id", np.int32), ("a1", np.float64), ("a2", np.float64), ("ts", np.int64)], align=True)
+"""S(ID, A1, A2, TS) as it comes in."""
+
+Events = NDArray[Any]
+Window = tuple[Ints, Doubles, Doubles, Longs]
+"""The columns ID, A1, A2 and TS of the last events."""
 
 BUFFER = 100
 """Events in the buffer of the cache-aware loop."""
 
 
 @kernel
-def average(events: Columns, window: Columns, state: Doubles, answers: Doubles) -> None:
+def average(events: Events, window: Window, state: Doubles, answers: Doubles) -> None:
     """Every event is written to the window at once, attribute by attribute."""
-    ids, a1, a2, ts = events
-    w_ids, w_a1, w_a2, w_ts = window
-    size = len(w_a1)
+    ids, a1, a2, ts = window
+    size = len(a1)
     at, total, count = int(state[0]), float(state[1]), float(state[2])
-    for i in range(len(a1)):
+    for i in range(len(events)):
+        event = events[i]
         if count == size:
-            total -= w_a1[at]
+            total -= a1[at]
         else:
             count += 1.0
-        w_ids[at] = ids[i]
-        w_a1[at] = a1[i]
-        w_a2[at] = a2[i]
-        w_ts[at] = ts[i]
-        total += a1[i]
+        ids[at] = event.id
+        a1[at] = event.a1
+        a2[at] = event.a2
+        ts[at] = event.ts
+        total += event.a1
         answers[i] = total / count
         at += 1
         if at == size:
@@ -47,17 +54,18 @@ def average(events: Columns, window: Columns, state: Doubles, answers: Doubles) 
 
 
 @kernel
-def average_projected(a1: Doubles, w_a1: Doubles, state: Doubles, answers: Doubles) -> None:
+def average_projected(events: Events, a1: Doubles, state: Doubles, answers: Doubles) -> None:
     """Only what the query reads is kept."""
-    size = len(w_a1)
+    size = len(a1)
     at, total, count = int(state[0]), float(state[1]), float(state[2])
-    for i in range(len(a1)):
+    for i in range(len(events)):
+        value = events[i].a1
         if count == size:
-            total -= w_a1[at]
+            total -= a1[at]
         else:
             count += 1.0
-        w_a1[at] = a1[i]
-        total += a1[i]
+        a1[at] = value
+        total += value
         answers[i] = total / count
         at += 1
         if at == size:
@@ -66,38 +74,34 @@ def average_projected(a1: Doubles, w_a1: Doubles, state: Doubles, answers: Doubl
 
 
 @kernel
-def average_buffered(events: Columns, window: Columns, state: Doubles, answers: Doubles) -> None:
+def average_buffered(events: Events, window: Window, state: Doubles, answers: Doubles) -> None:
     """Events gather in a buffer that stays in the cache, and go to the window together, one attribute at a time."""
-    ids, a1, a2, ts = events
-    w_ids, w_a1, w_a2, w_ts = window
-    size = len(w_a1)
+    ids, a1, a2, ts = window
+    size = len(a1)
     at, total, count = int(state[0]), float(state[1]), float(state[2])
-    b_ids = np.empty(BUFFER, np.int32)
-    b_a1, b_a2 = np.empty(BUFFER), np.empty(BUFFER)
-    b_ts = np.empty(BUFFER, np.int64)
-    i = 0
-    while i < len(a1):
-        n = min(BUFFER, len(a1) - i, size - at)
+    new_ids, new_ts = np.empty(BUFFER, np.int32), np.empty(BUFFER, np.int64)
+    new_a1, new_a2 = np.empty(BUFFER), np.empty(BUFFER)
+    done = 0
+    while done < len(events):
+        n = min(BUFFER, len(events) - done, size - at)
+        coming, leaving, shown = events[done : done + n], a1[at : at + n], answers[done : done + n]
         for j in range(n):
+            event = coming[j]
             if count == size:
-                total -= w_a1[at + j]
+                total -= leaving[j]
             else:
                 count += 1.0
-            b_ids[j] = ids[i + j]
-            b_a1[j] = a1[i + j]
-            b_a2[j] = a2[i + j]
-            b_ts[j] = ts[i + j]
-            total += a1[i + j]
-            answers[i + j] = total / count
-        for j in range(n):
-            w_ids[at + j] = b_ids[j]
-        for j in range(n):
-            w_a1[at + j] = b_a1[j]
-        for j in range(n):
-            w_a2[at + j] = b_a2[j]
-        for j in range(n):
-            w_ts[at + j] = b_ts[j]
-        i += n
+            new_ids[j] = event.id
+            new_a1[j] = event.a1
+            new_a2[j] = event.a2
+            new_ts[j] = event.ts
+            total += event.a1
+            shown[j] = total / count
+        ids[at : at + n] = new_ids[:n]
+        a1[at : at + n] = new_a1[:n]
+        a2[at : at + n] = new_a2[:n]
+        ts[at : at + n] = new_ts[:n]
+        done += n
         at += n
         if at == size:
             at = 0
