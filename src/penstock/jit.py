@@ -1,17 +1,26 @@
 """The one way to compile a hot loop: numba, cached on disk, without the GIL.
 
 A kernel has a fixed signature (plain numpy arrays and scalars), so nothing is compiled per query. Write kernels as
-module-level functions; numba's cache is keyed on the source file.
+module-level functions.
+
+Numba keeps a kernel's machine code until the file that it stands in changes, and does not look at the files of the
+kernels that it calls. So the cache has one directory per state of all files with kernels: code that was compiled with
+an older helper is never run.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numba.extending
 import numpy as np
+import xxhash
 from numba.cpython.unsafe import numbers
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -44,3 +53,27 @@ def intrinsic(function: Callable[..., object]) -> Callable[..., Any]:
 
 leading_zeros: Callable[[np.uint64], np.uint64] = cast(Any, numbers.leading_zeros)
 """How many bits of a word come before its first set bit. For kernels only."""
+
+
+_PREFIX = "kernels-"
+
+
+def _cache_directory(package: Path) -> Path:
+    """Where kernels of the files as they are now are kept; directories of other states of them are removed."""
+    digest = xxhash.xxh3_64()
+    for source in sorted(package.rglob("*.py")):
+        text = source.read_bytes()
+        if b"penstock.jit" in text:
+            digest.update(text)
+    root = package / "__pycache__"
+    if not os.access(root if root.exists() else package, os.W_OK):
+        root = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
+    directory = root / f"{_PREFIX}{digest.hexdigest()}"
+    if not directory.exists():
+        for other in root.glob(f"{_PREFIX}*"):
+            shutil.rmtree(other, ignore_errors=True)
+    return directory
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    cast(Any, numba.config).CACHE_DIR = str(_cache_directory(Path(__file__).parent))
