@@ -210,6 +210,36 @@ def test_ctrl_c_stops_at_a_checkpoint(tmp_path: Path) -> None:
     assert minutes == sorted(set(minutes))
 
 
+def test_following_a_directory_through_a_stop(tmp_path: Path) -> None:
+    """Files that come while it runs, while it is stopped and after that: each is read once."""
+    (tmp_path / "in").mkdir()
+    text = APP.format(source=tmp_path / "in").replace(
+        "SELECT", f"CREATE SINK o TO '{tmp_path}/o.csv'; INSERT INTO o SELECT"
+    )
+    (tmp_path / "app.sql").write_text(text)
+    arguments = command(
+        "run", tmp_path / "app.sql", "--checkpoint", tmp_path / "state", "--every", "0.1", "-q", "--follow"
+    )
+
+    def deliver(number: int) -> None:
+        draft = tmp_path / "in" / f".{number}"
+        draft.write_text(f"t,n\n{number * 10},{number}\n{number * 10 + 9},100\n")
+        draft.rename(tmp_path / "in" / f"{number}.csv")
+
+    header = len("window_start,window_end,total\n")
+    row = len("1970-01-01T00:00:00.000000Z,1970-01-01T00:00:10.000000Z,101\n")
+    deliver(1)
+    for last in (3, 5):
+        process = subprocess.Popen(arguments, cwd=tmp_path)
+        deliver(last - 1)
+        deliver(last)
+        wait_for(tmp_path / "o.csv", header + row * (last - 1))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    totals = [int(line.split(",")[2]) for line in (tmp_path / "o.csv").read_text().splitlines()[1:]]
+    assert totals == [101, 102, 103, 104]
+
+
 def test_standard_input_flows_through(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(APP.format(source="-"))
     process = subprocess.Popen(
