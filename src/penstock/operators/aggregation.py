@@ -289,8 +289,8 @@ class Aggregation:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.intake.restore(snapshot["intake"])
         for state, saved in zip(self._states, snapshot["states"], strict=True):
-            state.ensure(self.groups.capacity)
             state.restore(saved)
+            state.ensure(self.groups.capacity)
         self._capacity = self.groups.capacity
         self.account()
 
