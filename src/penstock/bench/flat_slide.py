@@ -15,7 +15,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from numpy.typing import NDArray
 from penstock.bench.feed import Feed, Ring, Times
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
-from penstock.bench.timing import Timing, in_turns, timed
+from penstock.bench.timing import Timing, cpu_rate, cpu_ratio, in_turns, rate, ratio, timed
 from penstock.engine.app import App
+from penstock.operators.chunk import CHUNK_ROWS
 
 _SECOND = 1_000_000
 _DAY = 86_400
@@ -60,7 +60,7 @@ _BATCH_ROWS = 60_000
 
 _PLANS = {
     Size.TINY: _Plan((86_400, 1440, 1), 1, 10, 10, 1440, 2, 1),
-    Size.QUICK: _Plan((86_400, 1440, 60, 1), 1000, 40, 1000, _BATCH_ROWS, 3, 24),
+    Size.QUICK: _Plan((86_400, 1440, 60, 1), 1000, 40, 1000, _BATCH_ROWS, 5, 24),
     Size.FULL: _Plan((86_400, 1440, 60, 10, 1), 1000, 1, 1000, _BATCH_ROWS, 9, 24),
 }
 
@@ -87,28 +87,27 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         report.step("measuring all in turns")
         variants = {str(slide): partial(feed.push, plan.round_batches) for slide, feed in feeds.items()}
         taken = in_turns({"price": price.measure, **variants}, plan.rounds)
-    per_row = max(0.0, median(t.wall / t.events for t in taken.pop("price")))
-    net: dict[int, float] = {}
-    table = []
-    for slide, feed in feeds.items():
-        rounds = list(zip(taken[str(slide)], feed.results, strict=True))
-        net[slide] = median(t.events / max(t.wall - rows * per_row, 1e-9) for t, rows in rounds)
-        table.append(
-            {
-                "slide_seconds": slide,
-                "ratio": _DAY // slide,
-                "events_per_second": net[slide],
-                "with_result_rows": median(t.rate for t, _ in rounds),
-                "result_rows_per_event": sum(rows for _, rows in rounds) / sum(t.events for t, _ in rounds),
-            }
-        )
+    prices = taken.pop("price")
+    net = {slide: _without_rows(taken[str(slide)], feed.results, prices) for slide, feed in feeds.items()}
+    table = [
+        {
+            "slide_seconds": slide,
+            "ratio": _DAY // slide,
+            "events_per_second": rate(net[slide]),
+            "events_per_cpu_second": cpu_rate(net[slide]),
+            "with_result_rows": rate(taken[str(slide)]),
+            "result_rows_per_event": sum(feed.results) / sum(t.events for t in net[slide]),
+        }
+        for slide, feed in feeds.items()
+    ]
     report.table(tuple(table[0]), [tuple(row.values()) for row in table])
-    report.step(f"a result row takes {per_row * 1e9:.0f} ns")
-    finest, coarsest = min(net), max(net)
+    finest, at_60, coarsest = net[1], net[_DAY // _PRICED_RATIO], net[_DAY]
     return {
-        "at_86400_to_60": net[finest] / net[_DAY // _PRICED_RATIO],
-        "at_86400_to_1": net[finest] / net[coarsest],
-        "row_ns": per_row * 1e9,
+        "at_86400_to_60": ratio(finest, at_60),
+        "at_86400_to_1": ratio(finest, coarsest),
+        "at_86400_to_60_cpu": cpu_ratio(finest, at_60),
+        "at_86400_to_1_cpu": cpu_ratio(finest, coarsest),
+        "row_ns": 1e9 / rate(prices),
         "groups": plan.groups,
         "events_per_event_second": plan.per_second,
         "window_events": plan.dense_rows + plan.thin_rows,
@@ -116,6 +115,18 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "rounds": plan.rounds,
         "rates": table,
     }
+
+
+def _without_rows(taken: list[Timing], rows: list[int], prices: list[Timing]) -> list[Timing]:
+    """The times of the rounds less what their result rows took, by the price of the same round."""
+    return [
+        Timing(
+            t.events,
+            max(t.wall - made * price.wall / price.events, 1e-9),
+            max(t.cpu - made * price.cpu / price.events, 1e-9),
+        )
+        for t, made, price in zip(taken, rows, prices, strict=True)
+    ]
 
 
 def _ring(plan: _Plan) -> Ring:
@@ -163,17 +174,19 @@ class _CountingFeed:
 
 
 class _RowPrice:
-    """What a result row takes: a window of 60 slides, an event, a silence of many slides, an event."""
+    """What a result row takes: rows of all groups, and then a silence of many slides in which none of them leaves."""
 
-    _SILENCE = 50
+    _SILENCE = CHUNK_ROWS // 1000
+    """Slides: as many as the operators meet at once when a slide of one second brings 1,000 events, so that result rows
+    are made in batches of the same size."""
 
     def __init__(self, plan: _Plan, ring: Ring) -> None:
         self._app = App(application(_PRICED_RATIO, 1))
         self._app.subscribe("q1", lambda results: None)
         self._ring = ring
-        self._spacing = _PRICED_RATIO * _SECOND // ring.batch_rows
+        self._spacing = _SECOND // ring.batch_rows
         self._now = 0
-        self._repeats = min(8, plan.round_batches)
+        self._repeats = min(24, plan.round_batches)
 
     def __enter__(self) -> _RowPrice:
         return self
@@ -193,14 +206,14 @@ class _RowPrice:
             at_once = self._push_one(0)
             wall += silent.wall - at_once.wall
             cpu += silent.cpu - at_once.cpu
-        return Timing(max(rows, 1), wall, cpu)
+        return Timing(rows, max(wall, 1e-9), max(cpu, 1e-9))
 
     def _fill_window(self) -> None:
-        """A whole window of rows, and the boundary after it."""
-        self._now += _PRICED_RATIO * _SECOND
+        """Rows in one second, after all others have left, and the boundary after them: none leaves in a silence."""
+        self._now += 2 * _PRICED_RATIO * _SECOND
         times = self._now + np.arange(self._ring.batch_rows) * self._spacing
         self._app.push("s", self._ring.batch(0, times))
-        self._now += _PRICED_RATIO * _SECOND
+        self._now += _SECOND
         self._push_one(0)
 
     def _push_one(self, silence: int) -> Timing:
