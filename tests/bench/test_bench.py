@@ -17,6 +17,7 @@ from penstock.bench.feed import evenly, number_ring
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, cpu_ratio, in_turns, ratio
+from penstock.errors import InputError
 
 FIGURES = {
     "vwap": ("paged_to_memory", "events_per_second", "added_mb", "window_events", "window_bytes"),
@@ -80,9 +81,18 @@ def test_the_command_prints_the_figures_last(tmp_path: Path) -> None:
 
 
 def test_figures_go_between_the_marks() -> None:
-    shown = document.markdown([tiny("flat-window")])
+    page = f"above\n{document.BEGIN}\nold\n{document.END}\nbelow\n"
+    shown = document.with_figures(page, [tiny("flat-window")])
+    assert shown.startswith("above\n")
+    assert shown.endswith("below\n")
+    assert "old" not in shown
     assert "| `slowest_to_fastest` |" in shown
     assert "| window_rows | events_per_second | events_per_cpu_second |" in shown
+
+
+def test_a_document_without_marks_is_refused() -> None:
+    with pytest.raises(InputError, match="figures: begin"):
+        document.with_figures("a page", [])
 
 
 def test_turns_alternate_and_ratios_are_medians() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench import NAMES
+from penstock.errors import InputError
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
@@ -21,9 +22,16 @@ def write(document: Path, *, quick: bool) -> None:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         figures.append(json.loads(done.stdout.splitlines()[-1]))
     text = document.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    document.write_text(f"{before}{BEGIN}\n{markdown(figures)}\n{END}{after}", encoding="utf-8")
+    document.write_text(with_figures(text, figures), encoding="utf-8")
+
+
+def with_figures(text: str, benches: list[dict[str, Any]]) -> str:
+    """The text with these figures in place of what stood between the marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"the document needs the lines {BEGIN} and {END}; the figures go between them")
+    return f"{before}{BEGIN}\n{markdown(benches)}\n{END}{after}"
 
 
 def markdown(benches: list[dict[str, Any]]) -> str:
