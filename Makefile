@@ -56,8 +56,8 @@ docs-check: $(STAMP) ## run the examples in README.md, docs/ and the docstrings
 bench: $(STAMP) ## the quick measurements; each ends with a line of JSON
 	@for name in $(BENCHES); do echo "bench: $$name"; $(BIN)/penstock bench $$name --quick || exit 1; done
 
-clean: ## remove the environment and everything that running makes
+clean: ## remove the environment and everything that running makes, compiled kernels included
 	@echo "clean: removing .venv, caches and out/"
-	@rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
-	@find src tests -name '*.nbi' -delete -o -name '*.nbc' -delete
+	@rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf spark-warehouse metastore_db derby.log
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,27 @@
+"""Every example in a docstring of the library gives what it shows."""
+
+from __future__ import annotations
+
+import doctest
+import pkgutil
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+import penstock
+
+
+def _documented() -> list[ModuleType]:
+    """The modules with examples. `__main__` modules run when they are imported."""
+    names = [m.name for m in pkgutil.walk_packages(penstock.__path__, "penstock.") if not m.name.endswith("__main__")]
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    modules = [import_module(name) for name in names]
+    return [module for module in modules if any(found.examples for found in finder.find(module))]
+
+
+@pytest.mark.parametrize("module", _documented(), ids=lambda module: module.__name__)
+def test_examples_of_docstrings(module: ModuleType) -> None:
+    outcome = doctest.testmod(module, verbose=False)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
