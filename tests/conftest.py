@@ -11,10 +11,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    from penstock.spark.session import session
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`-m "not spark"` leaves out what needs a session."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
 
-    running = session("penstock-tests", "local[2]")
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from penstock.spark.session import SHORT_RUN, session
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    running = session("penstock-tests", "local[2]", SHORT_RUN, log_file=str(log))
     yield running
     running.stop()

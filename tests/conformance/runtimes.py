@@ -85,7 +85,10 @@ def pushes(arrivals: Arrivals, sizes: Sequence[int]) -> Iterator[tuple[str, list
             yield stream, [event for _, event in part]
 
 
-def run_embedded(case: Case, drive: Drive = Drive()) -> Run:  # noqa: B008 - frozen
+AT_ONCE = Drive()
+
+
+def run_embedded(case: Case, drive: Drive = AT_ONCE) -> Run:
     """Runs a case through `penstock.App` and collects every query and stream the case expects something of."""
     return drive_embedded(case.program, case.arrivals, tuple(case.expect), tuple(case.late), drive)
 

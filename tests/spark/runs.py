@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock import App
 from penstock.lang import parse
 from penstock.lang.query import StreamDef
+from penstock.spark import query, run
+from penstock.spark.progress import Figures
 from penstock.spark.schema import ddl
 
 Events = Sequence[dict[str, Any]]
@@ -42,7 +44,7 @@ def in_order(table: pa.Table) -> list[Row]:
 
 def write_batches(directory: Path, program: str, batches: Iterable[Events], first: int = 0) -> None:
     """One Parquet file per micro-batch: Spark takes files in the order of their modification times."""
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for number, events in enumerate(batches, first):
         file = directory / f"{number:04}.parquet"
         pq.write_table(pa.Table.from_pylist(list(events), stream_of(program).schema.arrow), file)
@@ -70,3 +72,23 @@ class Collected:
     @property
     def rows(self) -> list[Row]:
         return in_order(pa.concat_tables(self.batches.values())) if self.batches else []
+
+
+def static_run(spark: SparkSession, program: str, events: Events, sink: Collected, **options: Any) -> None:
+    stream = stream_of(program)
+    table = pa.Table.from_pylist(list(events), stream.schema.arrow)
+    frame = spark.createDataFrame(table, ddl(stream.schema))
+    sink(query(spark, {stream.name: frame}, program, **options), 0)
+
+
+def bounded_run(
+    spark: SparkSession, program: str, batches: Iterable[Events], sink: Collected, directory: Path, **options: Any
+) -> Figures:
+    """Each batch is a micro-batch of its own; a second call on the same directory adds batches and goes on."""
+    files = directory / "in"
+    write_batches(files, program, batches, first=len(list(files.glob("*.parquet"))))
+    figures = Figures()
+    frame = read_batches(spark, files, program)
+    streams = {stream_of(program).name: frame}
+    run(spark, streams, program, sink.write, str(directory / "checkpoint"), watch=figures.read, **options)
+    return figures

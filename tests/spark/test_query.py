@@ -16,10 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock import spark as on_spark
 from penstock.errors import CheckpointError, InputError, QueryError
 from penstock.spark.bounded import mark_end
-from penstock.spark.progress import Figures
 from penstock.spark.schema import ddl
 
-from .runs import Collected, embedded, read_batches, stream_of, write_batches
+from .runs import Collected, bounded_run, embedded, read_batches, static_run, stream_of, write_batches
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, v DOUBLE, n BIGINT, EVENT TIME t LATENESS 5 SECONDS);"
@@ -47,25 +46,10 @@ def cut(events: list[dict[str, Any]], pieces: int) -> list[list[dict[str, Any]]]
     return [events[i : i + size] for i in range(0, len(events), size)]
 
 
-def run(spark: SparkSession, program: str, directory: Path, sink: Collected, **options: Any) -> Figures:
-    figures = Figures()
-    on_spark.run(
-        spark,
-        {"s": read_batches(spark, directory / "in", program)},
-        program,
-        sink.write,
-        str(directory / "checkpoint"),
-        watch=figures.read,
-        **options,
-    )
-    return figures
-
-
 def test_many_micro_batches_give_the_embedded_rows(spark: SparkSession, tmp_path: Path) -> None:
     events = random_events(1, 400)
-    write_batches(tmp_path / "in", SUMS, cut(events, 5))
     sink = Collected()
-    figures = run(spark, SUMS, tmp_path, sink)
+    figures = bounded_run(spark, SUMS, cut(events, 5), sink, tmp_path)
     assert sink.rows == embedded(SUMS, events)
     assert (figures.events, figures.late, figures.results) == (400, 0, len(sink.rows))
 
@@ -77,9 +61,8 @@ def test_a_quiet_key_goes_on_giving_results(spark: SparkSession, tmp_path: Path)
     """
     quiet = [{"t": 101 * SECOND, "k": "a", "v": 1.0, "n": 1}]
     loud = [{"t": t * SECOND, "k": "b", "v": 1.0, "n": 1} for t in (112, 129, 148)]
-    write_batches(tmp_path / "in", SUMS, [quiet, *([event] for event in loud)])
     sink = Collected()
-    run(spark, SUMS, tmp_path, sink, buckets=4)
+    bounded_run(spark, SUMS, [quiet, *([event] for event in loud)], sink, tmp_path, buckets=4)
     assert [row[1] // SECOND for row in sink.rows if row[2] == "a"] == [110, 120]
     assert sink.rows == embedded(SUMS, quiet + loud)
 
@@ -116,7 +99,6 @@ def test_a_run_that_stops_midway_and_goes_on_gives_the_same_rows(spark: SparkSes
 def test_a_failed_micro_batch_is_run_again_without_a_trace(spark: SparkSession, tmp_path: Path) -> None:
     """The sink fails after the buckets have run: their live objects are ahead of the committed state."""
     events = random_events(3, 200)
-    write_batches(tmp_path / "in", SUMS, cut(events, 4))
 
     class Failing(Collected):
         failed = False
@@ -129,8 +111,8 @@ def test_a_failed_micro_batch_is_run_again_without_a_trace(spark: SparkSession, 
 
     sink = Failing()
     with pytest.raises(Exception, match="the sink is full"):
-        run(spark, SUMS, tmp_path, sink)
-    run(spark, SUMS, tmp_path, sink)
+        bounded_run(spark, SUMS, cut(events, 4), sink, tmp_path)
+    bounded_run(spark, SUMS, [], sink, tmp_path)
     assert sink.rows == embedded(SUMS, events)
 
 
@@ -151,13 +133,8 @@ def test_a_static_frame_gives_the_rows_of_the_stream(spark: SparkSession, select
 
 def backfilled(spark: SparkSession, program: str, events: list[dict[str, Any]], **options: Any) -> list[Any]:
     sink = Collected()
-    frame = spark.createDataFrame(stream_table(program, events), ddl(stream_of(program).schema))
-    sink(on_spark.query(spark, {"s": frame}, program, **options), 0)
+    static_run(spark, program, events, sink, **options)
     return sink.rows
-
-
-def stream_table(program: str, events: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(events, stream_of(program).schema.arrow)
 
 
 @pytest.mark.filterwarnings("ignore:the query runs in one bucket")
@@ -204,9 +181,8 @@ def test_late_and_rejected_events_are_counted_and_leave_no_trace(spark: SparkSes
     events = random_events(6, 100)
     late = {"t": 100 * SECOND, "k": "a", "v": 1.0, "n": 1}
     nowhen = {"t": None, "k": "a", "v": 1.0, "n": 1}
-    write_batches(tmp_path / "in", SUMS, [events[:50], [nowhen, *events[50:]], [late, late]])
     sink = Collected()
-    figures = run(spark, SUMS, tmp_path, sink)
+    figures = bounded_run(spark, SUMS, [events[:50], [nowhen, *events[50:]], [late, late]], sink, tmp_path)
     assert sink.rows == embedded(SUMS, events)
     assert (figures.events, figures.late, figures.rejected) == (103, 2, 1)
 
@@ -214,9 +190,8 @@ def test_late_and_rejected_events_are_counted_and_leave_no_trace(spark: SparkSes
 def test_a_window_far_larger_than_its_memory(spark: SparkSession, tmp_path: Path) -> None:
     events = random_events(7, 40_000, keys="ab", every=SECOND // 200)
     program = SUMS.replace("RANGE 25 SECONDS", "RANGE 150 SECONDS")
-    write_batches(tmp_path / "in", program, cut(events, 4))
     sink = Collected()
-    figures = run(spark, program, tmp_path, sink, memory="1200KB")
+    figures = bounded_run(spark, program, cut(events, 4), sink, tmp_path, memory="1200KB")
     segments = sum(file.stat().st_size for file in (tmp_path / "checkpoint").rglob("*.segment"))
     assert sink.rows == embedded(program, events)
     assert segments > 1_000_000
@@ -225,7 +200,8 @@ def test_a_window_far_larger_than_its_memory(spark: SparkSession, tmp_path: Path
 
 def test_the_text_may_be_a_select_over_the_frame_as_it_is(spark: SparkSession) -> None:
     events = random_events(8, 100)
-    frame = spark.createDataFrame(stream_table(SUMS, events), ddl(stream_of(SUMS).schema))
+    schema = stream_of(SUMS).schema
+    frame = spark.createDataFrame(pa.Table.from_pylist(events, schema.arrow), ddl(schema))
     sink = Collected()
     select = SUMS.removeprefix(STREAM)
     sink(on_spark.query(spark, {"S": frame}, select, lateness="5 SECONDS"), 0)
@@ -242,21 +218,16 @@ def test_only_columns_that_are_read_are_asked_of_the_source(spark: SparkSession,
 
 
 def test_another_query_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    write_batches(tmp_path / "in", SUMS, [random_events(10, 20)])
-    run(spark, SUMS, tmp_path, Collected())
-    (tmp_path / "checkpoint" / "penstock" / "end" / "end.json").rename(tmp_path / "end.json")
-    write_batches(tmp_path / "in", SUMS, [random_events(11, 20)], first=1)
+    bounded_run(spark, SUMS, [random_events(10, 20)], Collected(), tmp_path)
     other = SUMS.replace("RANGE 25 SECONDS", "RANGE 30 SECONDS")
     with pytest.raises(CheckpointError, match="belongs to another query"):
-        run(spark, other, tmp_path, Collected())
+        bounded_run(spark, other, [random_events(11, 20)], Collected(), tmp_path)
 
 
 def test_more_events_after_the_end_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    write_batches(tmp_path / "in", SUMS, [random_events(12, 20)])
-    run(spark, SUMS, tmp_path, Collected())
-    write_batches(tmp_path / "in", SUMS, [random_events(13, 20)], first=1)
+    bounded_run(spark, SUMS, [random_events(12, 20)], Collected(), tmp_path)
     with pytest.raises(CheckpointError, match="this stream was ended"):
-        run(spark, SUMS, tmp_path, Collected())
+        bounded_run(spark, SUMS, [random_events(13, 20)], Collected(), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +241,7 @@ def test_more_events_after_the_end_are_refused(spark: SparkSession, tmp_path: Pa
         (SUMS.removeprefix(STREAM), {"event_time": "n"}, InputError, "BIGINT and no TIMESTAMP"),
         (SUMS.removeprefix(STREAM), {"lateness": "soon"}, InputError, "'soon' is no duration"),
         (SUMS, {"buckets": 0}, InputError, "at least 1"),
+        (SUMS.replace("SLIDE 10 SECONDS", "SLIDE 10 SECONDS ON WALL CLOCK"), {}, QueryError, "ON WALL CLOCK"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_the_first_event(

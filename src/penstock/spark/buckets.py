@@ -17,6 +17,9 @@ from pyspark.sql import functions as F
 
 UInt64s = NDArray[np.uint64]
 
+_labels: dict[int, list[int]] = {}
+"""Found before, by the number of buckets: Spark's hash is the same in every session."""
+
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -25,6 +28,12 @@ def bucket_labels(spark: SparkSession, count: int) -> list[int]:
 
     Plain 0, 1, 2, ... may all hash to one partition. About `count * ln(count)` candidates are needed on average.
     """
+    if count not in _labels:
+        _labels[count] = _find_labels(spark, count)
+    return _labels[count]
+
+
+def _find_labels(spark: SparkSession, count: int) -> list[int]:
     candidates = spark.range(64 + 16 * count).select(
         F.col("id"), F.pmod(F.hash(F.col("id").cast("int")), F.lit(count)).alias("partition")
     )

@@ -36,6 +36,9 @@ def generated_stream(
 ) -> DataFrame:
     """The first `rows` rows of what `make()` generates, `rows_per_batch` in a micro-batch, made by `tasks` tasks."""
 
+    # Spark holds every column of a Python source to be nullable, and wants to be told the same.
+    nullable = pa.schema([pa.field(field.name, field.type.arrow) for field in schema])
+
     class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def initialOffset(self) -> dict[str, int]:
             return {"row": 0}
@@ -58,7 +61,8 @@ def generated_stream(
             assert isinstance(partition, _Stretch)
             source = make()
             for at in range(partition.start, partition.stop, _ROWS_PER_ARROW_BATCH):
-                yield source.batch(at, min(_ROWS_PER_ARROW_BATCH, partition.stop - at), schema.names)
+                batch = source.batch(at, min(_ROWS_PER_ARROW_BATCH, partition.stop - at), schema.names)
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=nullable)
 
     class Generated(DataSource):
         @classmethod

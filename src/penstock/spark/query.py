@@ -20,6 +20,7 @@ from penstock.lang.durations import UNITS, scale, singular
 from penstock.lang.query import Query, StreamDef
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
+from penstock.plan.nodes import AggregateNode, Node, RelationNode, children
 from penstock.plan.nodes import streams as streams_of
 from penstock.spark.buckets import bucket_labels
 from penstock.spark.dataframe import run_in_buckets
@@ -30,6 +31,7 @@ from penstock.spark.schema import conform, ddl, schema_of
 from penstock.spark.session import REQUIRED
 from penstock.store.budget import parse_size
 from penstock.types import Schema, SqlType
+from penstock.windows.spec import TimeSlide
 
 
 def query(
@@ -58,6 +60,12 @@ def query(
     _check_settings(spark)
     found, stream = _parse(text, streams, event_time, lateness, sequence)
     node = build(found.body)
+    if _follows_the_wall_clock(node):
+        raise QueryError(
+            "windows ON WALL CLOCK do not run on Spark",
+            text,
+            hint="leave ON WALL CLOCK out, or run it embedded: penstock run --engine embedded",
+        )
     placement = place(node)
     count = _bucket_count(spark, placement, buckets)
     needed = needed_columns(stream, [node])
@@ -146,6 +154,11 @@ def _micros(lateness: str | int) -> int:
     if micros is None:
         raise InputError(f"{lateness!r} is no duration; write for example '5 SECONDS' or '200 MILLISECONDS'")
     return micros
+
+
+def _follows_the_wall_clock(node: Node) -> bool:
+    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
+    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(_follows_the_wall_clock, children(node)))
 
 
 def _bucket_count(spark: SparkSession, placement: Placement, buckets: int | None) -> int:
