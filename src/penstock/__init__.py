@@ -6,11 +6,14 @@
     app.push("stream", batch)
     app.results("q1")
 
-`penstock.spark` runs the same queries inside a streaming DataFrame.
+`stream` builds the same from Python and `testing` has a clock for tests. `penstock.spark` runs the same queries inside
+a streaming DataFrame.
 """
 
+from penstock import testing
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.app import App
+from penstock.engine.builder import BuiltQuery, stream
 from penstock.engine.metrics import Metrics
 from penstock.errors import (
     BudgetError,
@@ -26,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "BuiltQuery",
     "BudgetError",
     "CheckpointError",
     "InputError",
@@ -36,4 +40,6 @@ __all__ = [
     "StorageError",
     "UserAggregate",
     "__version__",
+    "stream",
+    "testing",
 ]

@@ -1,8 +1,6 @@
 """The embedded engine: an application's streams and queries in one process.
 
-    push -> ingest -> reorder -> pipelines of the queries that read the stream -> results
-                                        |
-                                        +-> derived streams -> the pipelines that read those
+    push -> ingest -> reorder -> flow (pipelines, derived streams) -> outlets: results to read or subscribe to
 
 Invariants:
 1. What a query emits depends only on the events (contract, rule 1), so pushes may be cut anywhere.
@@ -16,8 +14,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,25 +23,28 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
+from penstock.engine.builder import BuiltQuery, render
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
+from penstock.engine.clock import Clock, SystemClock
+from penstock.engine.flow import Flow
+from penstock.engine.guard import Guard
 from penstock.engine.metrics import Metrics
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
-from penstock.errors import BudgetError, InputError, PenstockError
+from penstock.errors import BudgetError, InputError, QueryError
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
-from penstock.lang.query import Program, Query
-from penstock.operators.chunk import Chunk
-from penstock.operators.pipeline import Pipeline
+from penstock.lang.places import did_you_mean
+from penstock.lang.query import Program, StreamDef
 from penstock.operators.reorder import START
-from penstock.operators.resources import Resources
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
 from penstock.plan.explain import explain
 from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
-from penstock.types import Schema
+
+REJECTS_KEPT = 10_000
 
 
 class App:
@@ -59,190 +60,237 @@ class App:
     [30.0, 40.0]
     >>> app.close()
 
-    `memory` is the budget for all state; windows larger than that live on disk, in `checkpoint` if that is given and
-    in a temporary directory otherwise. `max_ahead` is how far (in seconds) an event's time may be ahead of the clock
-    before it is rejected.
+    The program is text, or queries built in Python (see `penstock.stream`). `memory` is the budget for all state;
+    windows larger than that live on disk, in `checkpoint` if that is given and in a temporary directory otherwise.
+    Results that nobody reads or subscribes to are kept beside the budget. `max_ahead` is how far (in seconds) an
+    event's time may be ahead of the clock before it is rejected.
+
+    With a `checkpoint` directory that has a checkpoint, the app goes on from there: queries that are as they were
+    resume, and their results go on counting; new and changed queries begin afresh, from now on; those that are gone
+    are forgotten. Streams must be declared as they were.
     """
 
     def __init__(
         self,
-        text: str = "",
+        program: str | BuiltQuery | Iterable[BuiltQuery] = "",
         *,
         memory: str | int = "64MB",
         checkpoint: str | Path | None = None,
         block_size: str | int = 65536,
         aggregates: Iterable[UserAggregate] = (),
         max_ahead: float | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
-        self.program = parse(text, user_aggregates=self._users)
-        self._max_ahead = max_ahead
+        self.program = parse(program if isinstance(program, str) else render(program), user_aggregates=self._users)
+        self._max_ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
+        self._clock = clock or SystemClock()
         self._rejects: list[dict[str, Any]] = []
+        self._reject_subscribers: list[Callable[[str, dict[str, Any]], None]] = []
         self._rejected = self._late = 0
         self._streams: dict[str, StreamInput] = {}
-        self._pipelines: dict[str, Pipeline] = {}
-        self._nodes: dict[str, Node] = {}
-        self._queries: dict[str, Query] = {}
-        self._outlets: dict[str, Outlet] = {}
-        self._reject_subscribers: list[Callable[[str, dict[str, Any]], None]] = []
+        self._late_outlets: dict[str, Outlet] = {}
+        self._guard = Guard()
         self._finished = False
+        self._has_idle_streams = False
         self.restored: dict[str, Any] | None = None
-        self._temporary = tempfile.mkdtemp(prefix="penstock-") if checkpoint is None else None
+        total, block = parse_size(memory), parse_size(block_size)
         self._directory = CheckpointDirectory(Path(checkpoint)) if checkpoint is not None else None
-        blocks = Path(self._temporary) if self._temporary else Path(str(checkpoint)) / "blocks"
+        self._temporary = tempfile.mkdtemp(prefix="penstock-") if checkpoint is None else None
+        blocks = Path(self._temporary) if self._temporary is not None else Path(str(checkpoint)) / "blocks"
         try:
-            self._stores = StoreManager(Budget(parse_size(memory)), blocks, parse_size(block_size))
+            self._stores = StoreManager(Budget(total), blocks, block)
+            self._flow = Flow(self._stores, self._reject, self._users, self._clock, self._sinks)
+            saved = self._directory.read() if self._directory is not None else None
+            state, self.restored = saved or (None, None)
+            if self._directory is not None and state is not None:
+                self._directory.check_streams(state["fingerprint"], self._fingerprint(self.program.streams))
+                self._flow.expect(state["flow"])
             try:
-                self._declare(self.program)
+                self._declare(self.program, state)
             except BudgetError as error:
-                raise BudgetError(f"{error}\n  {self._least_budget(parse_size(block_size))}") from None
-            if self._directory is not None:
-                self._resume()
-        except PenstockError:
+                raise BudgetError(f"{error}\n  {self._least_budget(block)}") from None
+            if state is not None:
+                self._resume(state)
+        except BaseException:
             self.close()
             raise
 
     # Declaring
 
-    def _declare(self, program: Program) -> None:
-        for query in program.queries:
-            self._nodes[query.name] = build(query.body)
-            self._queries[query.name] = query
-        for stream in program.streams:
-            self._streams[stream.name] = StreamInput(
-                stream, needed_columns(stream, self._nodes.values()), self._stores, self._reject
-            )
-            if stream.late_into is not None:
-                self._outlets[stream.late_into] = Outlet(stream.late_into, buffered=True)
-        for query in program.queries:
-            self._start(query)
+    @property
+    def _sinks(self) -> tuple[str, ...]:
+        return tuple(sink.name for sink in self.program.sinks)
 
-    def _start(self, query: Query) -> None:
-        node = self._nodes[query.name]
-        name = f"{query.name}-{fingerprint(node)[:12]}"
-        self._pipelines[query.name] = Pipeline(name, node, Resources(self._stores, self._reject, self._users))
-        read_by_others = any(query.into == s for p in self._pipelines.values() for s in p.streams)
-        to_sink = any(sink.name == query.into for sink in self.program.sinks)
-        self._outlets[query.name] = Outlet(query.name, buffered=not (read_by_others or to_sink))
+    def _declare(self, program: Program, state: dict[str, Any] | None = None) -> None:
+        nodes = {query.name: build(query.body) for query in program.queries}
+        for stream in program.streams:
+            self._declare_stream(stream, nodes.values(), state)
+        for query in program.queries:
+            self._flow.start(query, nodes[query.name])
+
+    def _declare_stream(self, stream: StreamDef, nodes: Iterable[Node], state: dict[str, Any] | None) -> None:
+        columns = set(needed_columns(stream, nodes))
+        if state is not None and stream.name in state["streams"]:
+            columns |= set(state["streams"][stream.name]["columns"])
+        source = StreamInput(stream, tuple(columns), self._stores, self._reject, self._clock)
+        self._streams[stream.name] = source
+        self._has_idle_streams = self._has_idle_streams or stream.idle_after is not None
+        if stream.late_into is not None:
+            schema, lowered = stream.schema.arrow, stream.late_into.lower()
+            to_sink = lowered in (sink.lower() for sink in self._sinks)
+            made = Outlet(stream.late_into, schema, keep=0 if to_sink else None)
+            if self._late_outlets.setdefault(lowered, made).schema != schema:
+                raise QueryError(
+                    f"the late events of several streams go to '{stream.late_into}', and their columns differ",
+                    hint="give each stream a LATE INTO of its own",
+                )
 
     def _least_budget(self, block_size: int) -> str:
         """Builds the plan again without a limit to see what it takes."""
         stores = StoreManager(Budget(1 << 60), None, block_size)
+        nodes = {query.name: build(query.body) for query in self.program.queries}
         for stream in self.program.streams:
-            StreamInput(stream, needed_columns(stream, self._nodes.values()), stores, self._reject)
-        for name, node in self._nodes.items():
-            Pipeline(name, node, Resources(stores, self._reject, self._users))
+            StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
+        flow = Flow(stores, self._reject, self._users, self._clock, self._sinks)
+        for query in self.program.queries:
+            flow.start(query, nodes[query.name])
         return f"the least budget that this plan can start with is {stores.budget.peak:,} bytes"
 
-    def add_query(self, text: str) -> str:
-        """Starts a query (or several) on the running app, from now on; returns the name of the last one."""
-        known: dict[str, Schema] = {s.definition.name: s.definition.schema for s in self._streams.values()}
-        known |= {
-            q.into: self._nodes[q.name].schema for q in self._queries.values() if q.into and not self._is_sink(q.into)
-        }
+    def add_query(self, text: str | BuiltQuery) -> str:
+        """Starts a query (or several) on the running app, from now on; returns the name of the last one.
+
+        New streams may be declared with it, sinks may not. If anything of it cannot be done, nothing is.
+        """
+        self._guard.check()
+        running = self._flow.running
+        known = {s.definition.name: s.definition.schema for s in self._streams.values()}
+        known |= {r.feeds: r.node.schema for r in running.values() if r.feeds is not None}
+        taken = [*running, *(outlet.name for outlet in self._late_outlets.values())]
         program = parse(
-            text,
+            text if isinstance(text, str) else render(text, without=known),
             streams=known,
-            sinks=[s.name for s in self.program.sinks],
-            queries=list(self._queries),
+            sinks=self._sinks,
+            queries=taken,
             user_aggregates=self._users,
         )
-        for query in program.queries:
-            node = build(query.body)
-            for stream in self._streams.values():
-                stream.also_needs(needed_columns(stream.definition, [node]))
-            self._nodes[query.name], self._queries[query.name] = node, query
-            self._start(query)
+        if program.sinks or not program.queries:
+            raise QueryError("a running app takes queries and streams", hint="declare sinks when the app starts")
+        nodes = [build(query.body) for query in program.queries]
+        needed = [(s, needed_columns(s.definition, nodes)) for s in self._streams.values()]
+        for source, columns in needed:
+            source.check_can_widen(columns)
+        before = (set(running), set(self._streams), set(self._late_outlets))
+        try:
+            self._declare(program)
+        except BaseException:
+            self._take_back(*before)
+            raise
+        for source, columns in needed:
+            source.widen(columns)
         return program.queries[-1].name
 
+    def _take_back(self, queries: set[str], streams: set[str], late: set[str]) -> None:
+        """Ends everything but what was there before."""
+        for name in reversed([n for n in self._flow.running if n not in queries]):
+            self._flow.drop(name)
+        for name in [n for n in self._streams if n not in streams]:
+            self._streams.pop(name).close()
+        for name in [n for n in self._late_outlets if n not in late]:
+            del self._late_outlets[name]
+
     def drop_query(self, name: str) -> None:
-        """Ends a query; nothing else is touched."""
-        query = self._query(name)
-        readers = [n for n, p in self._pipelines.items() if query.into is not None and query.into in p.streams]
+        """Ends a query and gives back what it held; nothing else is touched."""
+        self._guard.check()
+        name = self._query(name)
+        feeds = self._flow.running[name].feeds
+        readers = [] if feeds is None else self._flow.readers(feeds)
         if readers:
             raise InputError(f"query {name} feeds {', '.join(readers)}; drop those first")
-        self._pipelines.pop(query.name).close()
-        for kept in (self._nodes, self._queries, self._outlets):
-            del kept[query.name]
-
-    def _is_sink(self, name: str) -> bool:
-        return any(sink.name == name for sink in self.program.sinks)
+        self._flow.drop(name)
 
     # Events in
 
     def push(self, stream: str, data: Any) -> None:
-        """Events of one stream: a dict, a list of dicts, an Arrow batch or table, a pandas or polars frame."""
-        source = self._stream(stream)
+        """Events of one stream: a dict, a list of dicts, an Arrow batch or table, a pandas or polars frame.
+
+        Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
+        """
+        source = self._streams.get(stream) or self._stream(stream)
+        self._guard.check()
         if self._finished:
             raise InputError("the app was finished; make a new one to push more events")
-        latest = None if self._max_ahead is None else int((time.time() + self._max_ahead) * 1e6)
-        for batch in source.ingest.batches(data):
-            released, late = source.take(batch, latest)
-            if late is not None:
-                self._set_aside(source, late)
-            if released.chunk.rows or released.watermark > source.dispatched:
-                source.dispatched = released.watermark
-                self._dispatch(source.definition.name, [released.chunk], released.watermark)
-        if any(s.definition.idle_after is not None for s in self._streams.values()):
-            self._pass_idle_streams()
+        batches = source.ingest.batches(data)
+        latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
+        with self._guard:
+            if self._flow.next_tick is not None:
+                self._flow.tick(self._clock.now())
+            for batch in batches:
+                released = source.take(batch, latest)
+                if released.late is not None:
+                    self._set_aside(source, released.late)
+                if released.chunk.rows or released.watermark > source.dispatched:
+                    source.dispatched = released.watermark
+                    self._flow.dispatch(source.definition.name, [released.chunk], released.watermark)
+            if self._has_idle_streams:
+                self._pass_idle_streams()
+
+    def tick(self, now: int | None = None) -> None:
+        """Lets time pass without events: ON WALL CLOCK windows slide, streams become idle. Call it now and then.
+
+        `now` (microseconds since 1970 UTC) stands in for the app's clock as far as windows go.
+        """
+        if self._finished:
+            return
+        with self._guard:
+            if self._flow.next_tick is not None:
+                self._flow.tick(self._clock.now() if now is None else now)
+            if self._has_idle_streams:
+                self._pass_idle_streams()
 
     def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
         self._late += late.num_rows
-        source.keep_late(late)
+        source.late.put(late)
         if source.definition.late_into is not None:
-            self._outlets[source.definition.late_into].put(late)
+            self._late_outlets[source.definition.late_into.lower()].put(late)
 
     def _pass_idle_streams(self) -> None:
         """Streams that have been silent for their IDLE AFTER no longer hold the others back."""
-        awake = [s.reorder.watermark for s in self._streams.values() if not s.is_idle(time.monotonic())]
-        for source in self._streams.values():
-            if awake and source.is_idle(time.monotonic()) and source.dispatched < min(awake):
-                source.reorder.advance_to(min(awake))
-                released, _ = source.take(source.ingest.schema.empty_table().to_batches()[0], None, idle=True)
+        idle = [source for source in self._streams.values() if source.is_idle]
+        reached = min((s.reorder.watermark for s in self._streams.values() if s not in idle), default=START)
+        for source in idle:
+            if source.dispatched < reached:
+                released = source.pass_over(reached)
                 source.dispatched = released.watermark
-                self._dispatch(source.definition.name, [released.chunk], released.watermark)
-
-    def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        """Hands a stream's rows to the queries that read it, and their results to those that read these."""
-        for name, pipeline in self._pipelines.items():
-            if stream in pipeline.streams:
-                progress = pipeline.push(stream, chunks, watermark)
-                self._deliver(name, progress.chunks, progress.watermark)
-
-    def _deliver(self, name: str, chunks: list[Chunk], watermark: int) -> None:
-        for chunk in chunks:
-            if chunk.rows:
-                self._outlets[name].put(chunk.arrow)
-        into = self._queries[name].into
-        if into is not None and not self._is_sink(into):
-            self._dispatch(into, chunks, watermark)
+                self._flow.dispatch(source.definition.name, [released.chunk], released.watermark)
 
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
         if self._finished:
             return
-        for source in self._streams.values():
-            self._dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
-        for name, pipeline in list(self._pipelines.items()):
-            last = [chunk for chunk in pipeline.finish() if chunk.rows]
-            # What derives from these results ends later in the same loop: queries read only streams before them.
-            if last:
-                self._deliver(name, last, int(last[-1].times[-1]))
-        self._finished = True
+        with self._guard:
+            for source in self._streams.values():
+                self._flow.dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
+            self._flow.finish()
+            self._finished = True
 
     # Results out
 
     def results(self, query: str) -> pa.Table:
-        """Everything the query emitted since the last call."""
-        return self._outlet(query).take(self._schema_of(query))
+        """Everything the query emitted since the last call; or the late events that go to this name.
+
+        The schema's metadata has the query (`penstock.query`) and the first row's number (`penstock.sequence`).
+        Of a query that feeds a derived stream the last 65,536 rows are kept; what goes to a sink is not kept.
+        """
+        return self._outlet(query).take()
 
     def subscribe(self, query: str, callback: Callable[[pa.RecordBatch], None]) -> None:
-        """Calls back with each batch of results; its schema's metadata has the query and the first row's number."""
+        """Calls back with each batch of results, beginning with those that wait; metadata as in `results`."""
         self._outlet(query).subscribe(callback)
 
     def late(self, stream: str) -> pa.Table:
-        """The late events of a stream since the last call (the last 65,536 of them)."""
-        return self._stream(stream).take_late()
+        """The late events of a stream since the last call (the last 65,536 of them), in the columns that are read."""
+        return self._stream(stream).late.take()
 
     @property
     def rejects(self) -> list[dict[str, Any]]:
@@ -257,8 +305,8 @@ class App:
         self._rejected += 1
         for callback in self._reject_subscribers:
             callback(reason, row)
-        if len(self._rejects) >= 10_000:
-            del self._rejects[:5_000]
+        if len(self._rejects) >= REJECTS_KEPT:
+            del self._rejects[: REJECTS_KEPT // 2]
         self._rejects.append({"reason": reason, "row": row})
 
     # Durability
@@ -268,38 +316,36 @@ class App:
         restart. `extra` comes back as `restored` then."""
         if self._directory is None:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
+        self._guard.check()
         state = {
-            "fingerprint": self._fingerprint(),
+            "fingerprint": self._fingerprint(s.definition for s in self._streams.values()),
             "streams": {name: s.snapshot() for name, s in self._streams.items()},
-            "pipelines": {p.name: p.snapshot() for p in self._pipelines.values()},
-            "outlets": {name: o.snapshot() for name, o in self._outlets.items()},
+            "flow": self._flow.snapshot(),
+            "late_outlets": {name: outlet.snapshot() for name, outlet in self._late_outlets.items()},
             "rejected": self._rejected,
             "late": self._late,
+            "finished": self._finished,
             "stores": self._stores.snapshot(),
         }
         self._stores.sync()
         epoch = self._directory.write(state, extra)
         self._stores.commit()
+        self._flow.committed()
         return Checkpoint(epoch, {name: s.events for name, s in self._streams.items()})
 
-    def _fingerprint(self) -> dict[str, str]:
-        return {name: fingerprint(s.definition) for name, s in self._streams.items()}
+    def _fingerprint(self, streams: Iterable[StreamDef]) -> dict[str, str]:
+        return {stream.name: fingerprint(stream) for stream in streams}
 
-    def _resume(self) -> None:
-        assert self._directory is not None
-        saved = self._directory.read()
-        if saved is None:
-            return
-        state, self.restored = saved
-        self._directory.check_streams(state["fingerprint"], self._fingerprint())
+    def _resume(self, state: dict[str, Any]) -> None:
         self._stores.restore(state["stores"])
         for name, source in self._streams.items():
-            source.restore(state["streams"][name])
-        for name, pipeline in self._pipelines.items():
-            if pipeline.name in state["pipelines"]:
-                pipeline.restore(state["pipelines"][pipeline.name])
-                self._outlets[name].restore(state["outlets"][name])
-        self._rejected, self._late = state["rejected"], state["late"]
+            if name in state["streams"]:
+                source.restore(state["streams"][name])
+        self._flow.restore()
+        for name, outlet in self._late_outlets.items():
+            if name in state["late_outlets"]:
+                outlet.restore(state["late_outlets"][name])
+        self._rejected, self._late, self._finished = state["rejected"], state["late"], state["finished"]
 
     # Looking in
 
@@ -311,7 +357,7 @@ class App:
             events=sum(s.events for s in self._streams.values()),
             late=self._late,
             rejected=self._rejected,
-            results=sum(o.count for name, o in self._outlets.items() if name in self._queries),
+            results=sum(running.outlet.count for running in self._flow.running.values()),
             blocks_written=stores.blocks_written,
             blocks_read=stores.blocks_read,
             pool_hits=stores.pool_hits,
@@ -324,7 +370,8 @@ class App:
 
     def explain(self) -> str:
         """The plan of every query as a tree, with estimates of space and I/O."""
-        return explain(self._queries.values(), self._nodes)
+        running = self._flow.running.values()
+        return explain([r.query for r in running], {r.query.name: r.node for r in running})
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
         """The columns of a stream that are worth reading."""
@@ -332,46 +379,39 @@ class App:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return tuple(self._queries)
+        return tuple(self._flow.running)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(self._streams)
 
     def __repr__(self) -> str:
-        return f"<penstock.App {', '.join(self._streams)} -> {', '.join(self._queries)}: {self.metrics}>"
+        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self.metrics}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td><b>{name}</b></td><td><code>{query.text}</code></td><td>{self._outlets[name].count:,}</td></tr>"
-            for name, query in self._queries.items()
+            f"<tr><td><b>{escape(name)}</b></td><td><code>{escape(running.query.text)}</code></td>"
+            f"<td>{running.outlet.count:,}</td></tr>"
+            for name, running in self._flow.running.items()
         )
         head = "<tr><th>query</th><th>text</th><th>results</th></tr>"
-        return f"<table>{head}{rows}</table><p>{self.metrics}</p>"
+        return f"<table>{head}{rows}</table><p>{escape(str(self.metrics))}</p>"
 
     def _stream(self, name: str) -> StreamInput:
-        found = next((s for n, s in self._streams.items() if n.lower() == name.lower()), None)
-        if found is None:
-            raise InputError(f"there is no stream {name}; there are: {', '.join(self._streams) or 'none'}")
-        return found
+        return self._streams[_find(name, "stream", self._streams)]
 
-    def _query(self, name: str) -> Query:
-        found = next((q for n, q in self._queries.items() if n.lower() == name.lower()), None)
-        if found is None:
-            raise InputError(f"there is no query {name}; there are: {', '.join(self._queries) or 'none'}")
-        return found
+    def _query(self, name: str) -> str:
+        return _find(name, "query", self._flow.running)
 
     def _outlet(self, name: str) -> Outlet:
-        if name in self._outlets:
-            return self._outlets[name]
-        return self._outlets[self._query(name).name]
-
-    def _schema_of(self, name: str) -> pa.Schema:
-        if name in self._nodes:
-            return self._nodes[name].schema.arrow
-        source = next((s for s in self._streams.values() if s.definition.late_into == name), None)
-        return source.ingest.schema if source is not None else self._nodes[self._query(name).name].schema.arrow
+        late = self._late_outlets.get(name.lower())
+        return late if late is not None else self._flow.running[self._query(name)].outlet
 
     # Ending
 
     def close(self) -> None:
         """Gives memory and files back; a checkpoint stays."""
+        self._guard.close()
         if hasattr(self, "_stores"):
             self._stores.close()
         if self._temporary is not None:
@@ -384,3 +424,16 @@ class App:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _find(name: str, what: str, known: Iterable[str]) -> str:
+    """The name as it was declared, whatever its case."""
+    known = tuple(known)
+    found = next((k for k in known if k.lower() == name.lower()), None)
+    if found is None:
+        hint = did_you_mean(name, known)
+        raise InputError(
+            f"there is no {what} {name}; there are: {', '.join(known) or 'none'}"
+            + (f"\n  hint: {hint}" if hint else "")
+        )
+    return found

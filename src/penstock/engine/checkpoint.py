@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from penstock.errors import CheckpointError, StorageError
 from penstock.store import state as state_format
 
+_KIND = "app"
+
 
 class Checkpoint(NamedTuple):
     """`positions` is the number of events taken of each stream: where to go on pushing after a restart."""
@@ -35,7 +37,7 @@ class CheckpointDirectory:
 
     def write(self, state: dict[str, Any], extra: dict[str, Any] | None) -> int:
         self._epoch += 1
-        whole = {"epoch": self._epoch, "extra": json.dumps(extra), "state": state}
+        whole = {"kind": _KIND, "epoch": self._epoch, "extra": json.dumps(extra), "state": state}
         state_format.write_atomically(self._path / "state", state_format.encode(whole))
         return self._epoch
 
@@ -49,13 +51,21 @@ class CheckpointDirectory:
         except OSError as error:
             raise StorageError(f"{file} cannot be read: {error.strerror}") from None
         whole = state_format.decode(data)
+        if whole.get("kind") != _KIND:
+            raise CheckpointError(f"{file} is not a checkpoint of an app; choose another directory")
         self._epoch = whole["epoch"]
         return whole["state"], json.loads(whole["extra"])
 
     def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
-        changed = [name for name in mine if saved.get(name) != mine[name]]
+        """Streams that were there must be as they were; others may come and go, but not all of them."""
+        changed = [name for name in mine if name in saved and saved[name] != mine[name]]
         if changed:
             raise CheckpointError(
                 f"the checkpoint in {self._path} was written for other declarations of {', '.join(changed)}; "
                 "declare the streams as they were, or start with a new directory"
+            )
+        if saved and not saved.keys() & mine.keys():
+            raise CheckpointError(
+                f"the checkpoint in {self._path} belongs to another app, with the streams {', '.join(saved)}; "
+                "start with a new directory"
             )

@@ -1,64 +1,99 @@
-"""Where a query's results wait to be read, or go to who subscribed."""
+"""Where rows wait to be read, or go to who subscribed: the results of a query, or the late events of a stream.
+
+Invariants:
+1. Rows are numbered from 0 in the order in which they come, through restarts. Every batch and table that goes out has
+   the declared schema, with the name and the number of its first row in its metadata.
+2. A row goes to every subscriber or, while there is none, waits once.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.operators.chunk import from_bytes, joined, to_bytes
+
 Callback = Callable[[pa.RecordBatch], None]
 
 
 class Outlet:
-    """`buffered`: results are kept for `take` as long as nobody subscribes."""
+    """`keep` is how many of the last rows wait at most; None is all of them."""
 
-    def __init__(self, name: str, buffered: bool) -> None:
-        self._name = name
-        self._buffered = buffered
-        self._waiting: list[pa.RecordBatch] = []
+    def __init__(self, name: str, schema: pa.Schema, keep: int | None = None) -> None:
+        self.name = name
+        self.schema = schema
+        self._keep = keep
+        self._waiting: deque[pa.RecordBatch] = deque()
+        self._rows_waiting = 0
         self._subscribers: list[Callback] = []
         self.count = 0
 
     def subscribe(self, callback: Callback) -> None:
+        """From now on every batch goes to the callback, beginning with what waits."""
         self._subscribers.append(callback)
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
+        number, self._rows_waiting = self.count - self._rows_waiting, 0
         for batch in waiting:
-            callback(batch)
+            callback(self._numbered(batch, number))
+            number += batch.num_rows
 
     def put(self, batch: pa.RecordBatch) -> None:
         if self._subscribers:
-            numbered = batch.replace_schema_metadata(
-                {"penstock.query": self._name, "penstock.sequence": str(self.count)}
-            )
+            numbered = self._numbered(batch, self.count)
+            self.count += batch.num_rows
             for callback in self._subscribers:
                 callback(numbered)
-        elif self._buffered:
+        else:
+            self.count += batch.num_rows
             self._waiting.append(batch)
-        self.count += batch.num_rows
+            self._rows_waiting += batch.num_rows
+            self._forget_oldest()
 
-    def take(self, schema: pa.Schema) -> pa.Table:
-        """What waits, as one table of the given schema; the sequence in its metadata is its first row's number."""
-        waiting, self._waiting = self._waiting, []
-        rows = sum(b.num_rows for b in waiting)
-        tables = [pa.Table.from_batches([b]).cast(schema) for b in waiting]
-        table = pa.concat_tables(tables) if tables else schema.empty_table()
-        return table.replace_schema_metadata(
-            {"penstock.query": self._name, "penstock.sequence": str(self.count - rows)}
-        )
+    def _forget_oldest(self) -> None:
+        if self._keep is None:
+            return
+        while self._rows_waiting > self._keep:
+            oldest = self._waiting.popleft()
+            excess = min(oldest.num_rows, self._rows_waiting - self._keep)
+            self._rows_waiting -= excess
+            if excess < oldest.num_rows:
+                self._waiting.appendleft(oldest.slice(excess))
+
+    def take(self) -> pa.Table:
+        """What waits, as one table."""
+        schema = self._metadata(self.count - self._rows_waiting)
+        batches = [self._conformed(batch, schema) for batch in self._waiting]
+        self._waiting.clear()
+        self._rows_waiting = 0
+        return pa.Table.from_batches(batches, schema)
+
+    def widen(self, schema: pa.Schema) -> None:
+        """The schema gets more columns; rows that wait have NULL there."""
+        self.schema = pa.schema([field.with_nullable(True) for field in schema])
+        for index, batch in enumerate(self._waiting):
+            names = batch.schema.names
+            columns = [batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema]
+            self._waiting[index] = pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+    def _metadata(self, number: int) -> pa.Schema:
+        return self.schema.with_metadata({"penstock.query": self.name, "penstock.sequence": str(number)})
+
+    def _numbered(self, batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+        return self._conformed(batch, self._metadata(number))
+
+    def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Inside the engine strings may be dictionary-encoded."""
+        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def snapshot(self) -> dict[str, Any]:
-        payload = b""
-        if self._waiting:
-            sink = pa.BufferOutputStream()
-            table = pa.Table.from_batches(self._waiting)
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table)
-            payload = sink.getvalue().to_pybytes()
-        return {"count": self.count, "waiting": payload}
+        waiting = [self._conformed(batch, self.schema) for batch in self._waiting]
+        return {"count": self.count, "waiting": to_bytes(joined(waiting)) if waiting else b""}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.count = snapshot["count"]
-        if snapshot["waiting"]:
-            with pa.ipc.open_stream(snapshot["waiting"]) as reader:
-                self._waiting = list(reader)
+        self._waiting = deque([from_bytes(snapshot["waiting"])] if snapshot["waiting"] else [])
+        self._rows_waiting = sum(batch.num_rows for batch in self._waiting)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine.clock import Clock
 from penstock.engine.ingest import Ingest
-from penstock.errors import InputError
+from penstock.engine.outlet import Outlet
+from penstock.errors import CheckpointError, InputError
 from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
 from penstock.operators.emitter import Reject
@@ -21,59 +22,90 @@ LATE_KEPT = 65_536
 
 
 class StreamInput:
-    def __init__(self, definition: StreamDef, columns: Sequence[str], stores: StoreManager, reject: Reject) -> None:
+    """`dispatched` is the watermark that the stream's readers have been told."""
+
+    def __init__(
+        self, definition: StreamDef, columns: Sequence[str], stores: StoreManager, reject: Reject, clock: Clock
+    ) -> None:
         self.definition = definition
         self._reject = reject
+        self._clock = clock
         fields = tuple(f for f in definition.schema.fields if f.name in columns)
         self.ingest = Ingest(definition, fields, reject)
+        self._resources = Resources(stores, reject)
         self.reorder = Reorder(
-            definition.name, self.ingest.schema, definition.lateness, definition.sequence, Resources(stores, reject)
+            definition.name, self.ingest.schema, definition.lateness, definition.sequence, self._resources
         )
+        self.late = Outlet(definition.name, self.ingest.schema, LATE_KEPT)
         self.events = 0
         self.dispatched = START
-        self._late: list[pa.RecordBatch] = []
-        self._heard = time.monotonic()
+        self._heard = clock.elapsed()
 
-    def take(self, batch: Rows, latest: int | None, idle: bool = False) -> tuple[Released, pa.RecordBatch | None]:
+    def take(self, batch: Rows, latest: int | None) -> Released:
         """Takes a batch in; returns what is now in order, and what was late."""
         self.events += batch.num_rows
-        if not idle:
-            self._heard = time.monotonic()
+        if self.definition.idle_after is not None:
+            self._heard = self._clock.elapsed()
         times, batch = self.ingest.times(batch, latest)
-        released = self.reorder.process(times, batch)
-        return released, released.late
+        return self.reorder.process(times, batch)
 
-    def is_idle(self, now: float) -> bool:
+    @property
+    def is_idle(self) -> bool:
         idle_after = self.definition.idle_after
-        return idle_after is not None and now - self._heard > idle_after / 1e6
+        return idle_after is not None and self._clock.elapsed() - self._heard >= idle_after
 
-    def also_needs(self, columns: Sequence[str]) -> None:
-        """A query added later may read only what has been read from the start while rows wait in the buffer."""
-        missing = [c for c in columns if c not in self.ingest.schema.names]
-        if not missing:
-            return
-        if self.reorder.rows_held:
+    def pass_over(self, watermark: int) -> Released:
+        """The stream is idle and time moves on without it: its own events from before are late from now on."""
+        self.reorder.advance_to(watermark)
+        times, nothing = self.ingest.times(self.ingest.schema.empty_table().to_batches()[0], None)
+        return self.reorder.process(times, nothing)
+
+    def lacks(self, columns: Sequence[str]) -> list[str]:
+        """The columns that are not taken in."""
+        return [c for c in columns if c not in self.ingest.schema.names]
+
+    def check_can_widen(self, columns: Sequence[str]) -> None:
+        """A query that is added may read only what has been read from the start while rows wait in the buffer."""
+        missing = self.lacks(columns)
+        if missing and self.reorder.rows_held:
             raise InputError(
                 f"stream {self.definition.name}: events that wait to be put in order do not have "
                 f"{', '.join(missing)}; declare a query that reads it when the app starts"
             )
-        keep = {*self.ingest.schema.names, *missing}
-        fields = tuple(f for f in self.definition.schema.fields if f.name in keep)
-        self.ingest = Ingest(self.definition, fields, self._reject)
-        self.reorder.schema = self.ingest.schema
 
-    def keep_late(self, late: pa.RecordBatch) -> None:
-        self._late.append(late)
-        while len(self._late) > 1 and sum(b.num_rows for b in self._late) - self._late[0].num_rows >= LATE_KEPT:
-            self._late.pop(0)
+    def widen(self, columns: Sequence[str]) -> None:
+        """Takes these columns in from now on, besides those it took before."""
+        missing = self.lacks(columns)
+        if missing:
+            keep = {*self.ingest.schema.names, *missing}
+            fields = tuple(f for f in self.definition.schema.fields if f.name in keep)
+            self.ingest = Ingest(self.definition, fields, self._reject)
+            self.reorder.schema = self.ingest.schema
+            self.late.widen(self.ingest.schema)
 
-    def take_late(self) -> pa.Table:
-        late, self._late = self._late, []
-        return pa.Table.from_batches(late, schema=None if late else self.ingest.schema)
+    def close(self) -> None:
+        self._resources.close()
 
     def snapshot(self) -> dict[str, Any]:
-        return {"reorder": self.reorder.snapshot(), "events": self.events, "dispatched": self.dispatched}
+        return {
+            "columns": list(self.ingest.schema.names),
+            "reorder": self.reorder.snapshot(),
+            "events": self.events,
+            "dispatched": self.dispatched,
+            "late": self.late.snapshot(),
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        """Made with at least the columns of the snapshot."""
         self.reorder.restore(snapshot["reorder"])
+        missing = [c for c in self.ingest.schema.names if c not in snapshot["columns"]]
+        if missing and self.reorder.rows_held:
+            raise CheckpointError(
+                f"stream {self.definition.name}: the checkpoint holds events that wait to be put in order without "
+                f"{', '.join(missing)}, which no query read then; start without the queries that read it, or with a "
+                "new directory"
+            )
         self.events, self.dispatched = snapshot["events"], snapshot["dispatched"]
+        self.late.restore(snapshot["late"])
+        if missing:
+            self.late.widen(pa.schema(self.ingest.schema))

@@ -29,8 +29,7 @@ class Chunk(NamedTuple):
 
     def row(self, index: int) -> dict[str, Any]:
         """One row as Python values, for messages."""
-        found: dict[str, Any] = self.arrow.slice(index, 1).to_pylist()[0]
-        return found
+        return readable(self.arrow.slice(index, 1))[0]
 
     def parts(self, watermark: int) -> Iterator[tuple[Chunk, int]]:
         """The chunk cut to `CHUNK_ROWS`, each part with the watermark that holds once it is in: rows of later parts
@@ -60,5 +59,44 @@ def concat(chunks: list[Chunk], schema: pa.Schema) -> Chunk:
         return chunks[0]
     if not chunks:
         return Chunk(np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=schema))
-    table = pa.Table.from_batches([c.arrow for c in chunks]).combine_chunks()
-    return Chunk(np.concatenate([c.times for c in chunks]), table.to_batches()[0])
+    return Chunk(np.concatenate([c.times for c in chunks]), joined([c.arrow for c in chunks]))
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of all rows, of which there must be some. Strings may be dictionary-encoded in some batches and plain
+    in others, as they were pushed."""
+    if len(batches) == 1:
+        return batches[0]
+    if any(batch.schema != batches[0].schema for batch in batches):
+        batches = [_decoded(batch) for batch in batches]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def readable(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as Python values, for messages; times that Python's calendar does not know stay integers."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (OverflowError, ValueError):
+        columns = [c.view(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns]
+        columns = [c.view(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
+        rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
+    return rows
+
+
+def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def to_bytes(batch: pa.RecordBatch) -> bytes:
+    """A batch as it is kept in saved state."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def from_bytes(data: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()

@@ -18,7 +18,7 @@ from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import ColumnView, Evaluated, RowErrors
 from penstock.lang.query import Emit
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import Chunk, readable
 from penstock.operators.columns import image
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
@@ -188,8 +188,7 @@ class Emitter:
 
 
 def _row(rows: Rows, row: int) -> dict[str, Any]:
-    found: dict[str, Any] = arrow_of(rows).slice(row, 1).to_pylist()[0]
-    return found
+    return readable(arrow_of(rows).slice(row, 1))[0]
 
 
 def _timestamps(micros: Int64s) -> pa.Array:

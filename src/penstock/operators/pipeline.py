@@ -20,8 +20,10 @@ from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
 from penstock.operators.sliding import SlidingAggregate
 from penstock.operators.union import Union
+from penstock.operators.wall_clock import WallClock
 from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children, streams
 from penstock.plan.strategy import closes_as_a_whole
+from penstock.windows.spec import TimeSlide
 
 
 @dataclass
@@ -48,7 +50,12 @@ class Pipeline:
         inputs = [self._build(child, resources) for child in children(node)]
         if isinstance(node, StreamNode):
             return _Stage(None, node.name)
-        operator = make_operator(f"{self.name}-{len(self._operators)}", node, resources)
+        name = f"{self.name}-{len(self._operators)}"
+        operator = make_operator(name, node, resources)
+        if isinstance(node, AggregateNode | RelationNode):
+            slide = node.window.slide
+            if isinstance(slide, TimeSlide) and slide.wall_clock:
+                operator = WallClock(name, operator, slide, resources)
         self._operators.append(operator)
         return _Stage(operator, None, inputs)
 
@@ -66,6 +73,29 @@ class Pipeline:
             if progress is not None:
                 own = feed(stage.operator, progress, port)
                 done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
+        return done
+
+    @property
+    def next_tick(self) -> int | None:
+        """When the local clock next makes a window of this query slide; None if it never does."""
+        return min((o.next_tick for o in self._operators if isinstance(o, WallClock)), default=None)
+
+    def tick(self, now: int) -> Progress | None:
+        """The local clock moves on; None where no window follows it."""
+        return self._tick(self._root, now)
+
+    def _tick(self, stage: _Stage, now: int) -> Progress | None:
+        if stage.operator is None:
+            return None
+        done: Progress | None = None
+        for port, below in enumerate(stage.inputs):
+            progress = self._tick(below, now)
+            if progress is not None:
+                own = feed(stage.operator, progress, port)
+                done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
+        if isinstance(stage.operator, WallClock):
+            own = stage.operator.tick(now)
+            done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
         return done
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:

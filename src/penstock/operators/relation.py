@@ -58,7 +58,7 @@ class WindowRelation(Operator):
         self._event_row = emission.emit is Emit.EVENT_GROUP
         self._drain = emission.drain
         self._window = node.window
-        self._policy = policy_for(node.window)
+        self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
         columns = [

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
-from penstock.operators.chunk import NO_ROWS, Chunk, concat
+from penstock.operators.chunk import NO_ROWS, Chunk, concat, joined
 from penstock.operators.resources import Resources
 
 TIME = "$time"
@@ -133,7 +133,7 @@ class Reorder:
             at += upto
             if at >= len(times):
                 break
-        aside = pa.Table.from_batches(late).combine_chunks().to_batches()[0] if late else None
+        aside = joined(late) if late else None
         return Released(concat(chunks, self.schema), self.watermark, aside)
 
     def _set_aside(self, times: Int64s, batch: Rows, is_late: Bools, watermark: int) -> Released:
@@ -186,9 +186,7 @@ class Reorder:
         return [rows.slice(0, due)] if due else []
 
     def _sorted(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        rows = batches[0]
-        if len(batches) > 1:
-            rows = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        rows = joined(batches)
         times = _times(rows)
         if self._sequence is not None:
             order = np.lexsort([self._sequences(rows), times])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.aggregates.user import UserAggregate
 from penstock.operators.emitter import Reject
+from penstock.plan.nodes import Node, StreamNode
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import ColumnSpec, FifoStore
@@ -18,13 +19,28 @@ from penstock.store.runs import RunStore
 
 
 class Resources:
+    """`now` is the local clock's time and `passed` the number of rows that each stream has seen when the pipeline is
+    made."""
+
     def __init__(
-        self, stores: StoreManager, reject: Reject, user_aggregates: Mapping[str, UserAggregate] | None = None
+        self,
+        stores: StoreManager,
+        reject: Reject,
+        user_aggregates: Mapping[str, UserAggregate] | None = None,
+        *,
+        now: int = 0,
+        passed: Mapping[str, int] | None = None,
     ) -> None:
         self._stores = stores
         self.reject = reject
         self.user_aggregates = user_aggregates or {}
+        self.now = now
+        self.passed = passed or {}
         self._given: list[Callable[[], None]] = []
+
+    def rows_before(self, node: Node) -> int:
+        """How many rows came out of a node before this pipeline read it: of a stream, for the rest is its own."""
+        return self.passed.get(node.name, 0) if isinstance(node, StreamNode) else 0
 
     def account(self, name: str) -> Account:
         account = self._stores.budget.account(name)

@@ -75,12 +75,13 @@ class SlidingAggregate(Operator):
         self._drain = node.emission.drain
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node)
-        self._policy = policy_for(node.window)
+        self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
         self._rows = 0
         self._none = Run(0, np.empty(0, np.int32), self._intake.no_columns())
         self._one_group = self._intake.one_group and (node.where is None or node.filter_first)
+        self._aggregation.one_group = self._one_group
         self._oldest_leaves_at = START
         self._store = None
         if not isinstance(node.window.extent, Since):

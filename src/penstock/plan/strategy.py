@@ -6,17 +6,19 @@ from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit
 from penstock.plan.nodes import AggregateNode
 from penstock.types import SqlType
-from penstock.windows.spec import Session
+from penstock.windows.spec import Session, TimeSlide
 
 
 def closes_as_a_whole(node: AggregateNode) -> bool:
     """Whether windows are kept as accumulators that close, without storing rows: sessions and most tumbling windows.
 
-    A tumbling window stores its rows after all where an evaluation is compared with the one before, and where a
-    state keeps strings, whose codes are given back row by row.
+    A tumbling window stores its rows after all where an evaluation is compared with the one before, where a state
+    keeps strings, whose codes are given back row by row, and where ticks of the local clock say what is in it.
     """
     if isinstance(node.window.extent, Session):
         return True
+    if isinstance(node.window.slide, TimeSlide) and node.window.slide.wall_clock:
+        return False
     if not node.window.is_tumbling or node.emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
         return False
     arguments: list[Expression] = [arg for state in node.states for arg in state.args]

@@ -6,7 +6,8 @@ position for ROWS), and that, if `evaluates[k]`, the window `[window_start[k], w
 
 Invariants:
 1. `add_upto`, `leave_before` and `window_end` never fall from step to step, nor from run to run.
-2. A boundary is closed once, when the watermark has reached it (contract, rule 2).
+2. A boundary is closed once, when the watermark has reached it (contract, rule 2). For ON WALL CLOCK the watermark
+   that the policy is given is the local clock; boundaries then begin where the clock stands when the first row comes.
 3. Boundaries whose window is empty are passed over, so that a long silence costs nothing; the first empty one after
    a window with rows is kept, for the rows that vanish there are DSTREAM's.
 """
@@ -29,6 +30,7 @@ from penstock.windows.spec import (
     TimeSlide,
     WindowSpec,
     first_boundary_after,
+    last_boundary_upto,
 )
 
 Int64s = NDArray[np.int64]
@@ -99,7 +101,7 @@ class BoundaryPolicy:
         self.first_time: int | None = None
         self.stream_last = 0
         self.last_time = 0
-        self.closed = 0
+        self.closed: int | None = None
 
     def observe(self, times: Int64s) -> None:
         """Takes note of all rows of the stream, also of those that WHERE keeps out of the window."""
@@ -108,13 +110,14 @@ class BoundaryPolicy:
         if self.first_time is None:
             self.first_time = int(times[0])
             self.last_time = -FOREVER
-            self.closed = first_boundary_after(self.first_time, self.slide) - self.slide.micros
         self.stream_last = int(times[-1])
 
     def steps(self, times: Int64s, first_position: int, watermark: int) -> Steps:
         """The steps of a run whose first row has the given position in the store."""
         if self.first_time is None:
             return _no_steps()
+        if self.closed is None:
+            self.closed = last_boundary_upto(watermark if self.slide.wall_clock else self.first_time, self.slide)
         extent = self.extent.micros if isinstance(self.extent, Range) else FOREVER
         bounds, upto, _, last, closed = _close_boundaries(
             times, 0, self.last_time, self.closed, watermark, self.slide.micros, extent, STEPS_AT_ONCE
@@ -177,13 +180,13 @@ class BoundaryPolicy:
 class EventPolicy:
     """Count slides and per-event windows: an evaluation at every m-th row."""
 
-    def __init__(self, spec: WindowSpec) -> None:
+    def __init__(self, spec: WindowSpec, rows_before: int = 0) -> None:
         assert isinstance(spec.slide, (CountSlide, EveryEvent))
         self.every = spec.slide.count if isinstance(spec.slide, CountSlide) else 1
         self.extent = spec.extent
         self.when_full = spec.when_full
         self.first_time: int | None = None
-        self.rows = 0
+        self.rows = rows_before
 
     def observe(self, times: Int64s) -> None:
         """Takes note of all rows of the stream, also of those that WHERE keeps out of the window."""
@@ -243,8 +246,9 @@ class EventPolicy:
 Policy = BoundaryPolicy | EventPolicy
 
 
-def policy_for(spec: WindowSpec) -> Policy:
-    return BoundaryPolicy(spec) if isinstance(spec.slide, TimeSlide) else EventPolicy(spec)
+def policy_for(spec: WindowSpec, rows_before: int = 0) -> Policy:
+    """`rows_before`: rows of the stream that came before this policy's first; every m-th counts them too."""
+    return BoundaryPolicy(spec) if isinstance(spec.slide, TimeSlide) else EventPolicy(spec, rows_before)
 
 
 def _no_steps() -> Steps:

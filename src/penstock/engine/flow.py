@@ -1,0 +1,179 @@
+"""The queries at work and the way of rows between them.
+
+    a stream's rows -> the pipelines that read it -> their outlets
+                                |
+                                +-> derived streams -> the pipelines that read those
+
+Invariants:
+1. Queries run in the order in which they were started, and a query reads only streams that were there before it.
+2. `passed` counts the rows of each stream since its first, whichever queries there were.
+3. A pipeline's name is unique among those running and those of the last checkpoint, whose block files must stay as
+   they are until the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.aggregates.user import UserAggregate
+from penstock.engine.clock import Clock
+from penstock.engine.outlet import Outlet
+from penstock.lang.fingerprint import fingerprint
+from penstock.lang.query import Query
+from penstock.operators.chunk import Chunk
+from penstock.operators.emitter import Reject
+from penstock.operators.pipeline import Pipeline
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import Node
+from penstock.store.manager import StoreManager
+
+DERIVED_KEPT = 65_536
+"""How many rows of a derived stream wait for who may want to read them, besides the queries that do."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """`feeds` is the derived stream that the query's rows go on to."""
+
+    query: Query
+    node: Node
+    fingerprint: str
+    pipeline: Pipeline
+    outlet: Outlet
+    feeds: str | None
+
+
+class Flow:
+    def __init__(
+        self,
+        stores: StoreManager,
+        reject: Reject,
+        users: Mapping[str, UserAggregate],
+        clock: Clock,
+        sinks: Iterable[str],
+    ) -> None:
+        self._stores = stores
+        self._reject = reject
+        self._users = users
+        self._clock = clock
+        self._sinks = set(sinks)
+        self._readers: dict[str, tuple[Running, ...]] = {}
+        self._saved: dict[str, Any] = {}
+        self._used_names: set[str] = set()
+        self.running: dict[str, Running] = {}
+        self.passed: dict[str, int] = {}
+        self.next_tick: int | None = None
+
+    # Queries come and go
+
+    def expect(self, snapshot: dict[str, Any]) -> None:
+        """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
+        self._saved = snapshot["queries"]
+        self._used_names = {saved["pipeline"] for saved in self._saved.values()}
+        self.passed = dict(snapshot["passed"])
+
+    def start(self, query: Query, node: Node) -> None:
+        """Starts a query from here on; if that fails, nothing of it stays."""
+        print_of = fingerprint(node)
+        saved = self._saved.get(query.name)
+        fits = saved is not None and saved["fingerprint"] == print_of
+        name = saved["pipeline"] if saved is not None and fits else self._free_name(f"{query.name}-{print_of[:12]}")
+        resources = Resources(self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed)
+        try:
+            pipeline = Pipeline(name, node, resources)
+        except BaseException:
+            resources.close()
+            raise
+        feeds = None if query.into in self._sinks else query.into
+        keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
+        outlet = Outlet(query.name, node.schema.arrow, keep)
+        self.running[query.name] = Running(query, node, print_of, pipeline, outlet, feeds)
+        self._used_names.add(name)
+        self._note_changes()
+
+    def _free_name(self, base: str) -> str:
+        name, number = base, 1
+        while name in self._used_names:
+            number += 1
+            name = f"{base}-{number}"
+        return name
+
+    def drop(self, name: str) -> None:
+        self.running.pop(name).pipeline.close()
+        self._note_changes()
+
+    def readers(self, stream: str) -> list[str]:
+        return [name for name, running in self.running.items() if stream in running.pipeline.streams]
+
+    def _note_changes(self) -> None:
+        everyone = tuple(self.running.values())
+        streams = set().union(*(running.pipeline.streams for running in everyone))
+        self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
+        self._note_ticks()
+
+    # Rows pass
+
+    def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        """Hands a stream's rows to the queries that read it, and their results to those that read these."""
+        self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
+        for running in self._readers.get(stream, ()):
+            progress = running.pipeline.push(stream, chunks, watermark)
+            self._deliver(running, progress.chunks, progress.watermark)
+
+    def _deliver(self, running: Running, chunks: list[Chunk], watermark: int) -> None:
+        for chunk in chunks:
+            if chunk.rows:
+                running.outlet.put(chunk.arrow)
+        if running.feeds is not None:
+            self.dispatch(running.feeds, chunks, watermark)
+
+    def tick(self, now: int) -> None:
+        """Lets the windows slide that follow the local clock."""
+        for running in tuple(self.running.values()):
+            due = running.pipeline.next_tick
+            if due is not None and due <= now:
+                progress = running.pipeline.tick(now)
+                if progress is not None:
+                    self._deliver(running, progress.chunks, progress.watermark)
+        self._note_ticks()
+
+    def _note_ticks(self) -> None:
+        ticks = (running.pipeline.next_tick for running in self.running.values())
+        self.next_tick = min((tick for tick in ticks if tick is not None), default=None)
+
+    def finish(self) -> None:
+        """Ends a bounded run. What derives from results ends later in the same loop (invariant 1)."""
+        for running in tuple(self.running.values()):
+            last = [chunk for chunk in running.pipeline.finish() if chunk.rows]
+            if last:
+                self._deliver(running, last, int(last[-1].times[-1]))
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        queries = {
+            name: {
+                "pipeline": running.pipeline.name,
+                "fingerprint": running.fingerprint,
+                "operators": running.pipeline.snapshot(),
+                "outlet": running.outlet.snapshot(),
+            }
+            for name, running in self.running.items()
+        }
+        return {"queries": queries, "passed": self.passed}
+
+    def committed(self) -> None:
+        """The last snapshot is durable: block files that only earlier ones name are gone."""
+        self._used_names = {running.pipeline.name for running in self.running.values()}
+
+    def restore(self) -> None:
+        """What was expected is there: queries that are the same go on, the others have begun afresh."""
+        for name, running in self.running.items():
+            saved = self._saved.get(name)
+            if saved is not None and saved["pipeline"] == running.pipeline.name:
+                running.pipeline.restore(saved["operators"])
+                running.outlet.restore(saved["outlet"])
+        self._saved = {}
+        self._note_ticks()

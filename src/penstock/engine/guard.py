@@ -1,0 +1,48 @@
+"""One call at a time gets into an app, and none after a failure in the middle of one.
+
+When an error (a full budget or disk, a subscriber that raises) leaves a call half done, some queries have seen events
+that others have not. Nothing that depends on it may come out or be saved any more; a new app goes on from the last
+checkpoint.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from penstock.errors import PenstockError
+
+
+class Guard:
+    """`with guard:` around everything that moves events."""
+
+    __slots__ = ("_closed", "_failure", "_inside")
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    def check(self) -> None:
+        if self._inside:
+            raise PenstockError("a subscriber is called in the middle of a push; do this after the push has returned")
+        if self._closed:
+            raise PenstockError("the app was closed; make a new one")
+        if self._failure is not None:
+            raise PenstockError(
+                f"the app stopped in the middle of its work: {self._failure}\n"
+                "  hint: make a new app; with a checkpoint directory it goes on from the last checkpoint"
+            )
+
+    def close(self) -> None:
+        self._closed = True
+
+    def __enter__(self) -> None:
+        self.check()
+        self._inside = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inside = False
+        if error is not None:
+            self._failure = error
