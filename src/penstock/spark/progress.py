@@ -51,7 +51,8 @@ class Figures:
         self.state_bytes = metrics["state_bytes"]
         self.last_time = metrics["last_time"]
         self.busy_seconds += seconds
-        self.last_seconds, self.last_events = seconds, metrics["events"]
+        if metrics["events"]:
+            self.last_seconds, self.last_events = seconds, metrics["events"]
 
     @property
     def stream_time(self) -> str:

@@ -114,7 +114,9 @@ def _bytes_under(directory: Path) -> int:
 
 def _show(console: Console, rows: list[dict[str, object]], figures: Figures, window: int) -> None:
     shown = 12
-    title = f"The {shown} busiest of {len(rows)} services, {rows[0]['window_start']} to {rows[0]['window_end']} UTC"
+    title = (
+        f"The {shown} busiest of {len(rows)} services in the 24 hours before {rows[0]['window_end']:%Y-%m-%d %H:%M} UTC"
+    )
     table = Table(title=title)
     names = [name for name in rows[0] if not name.startswith("window_")]
     for name in names:
