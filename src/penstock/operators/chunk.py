@@ -63,8 +63,9 @@ def concat(chunks: list[Chunk], schema: pa.Schema) -> Chunk:
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of all rows, of which there must be some. Strings may be dictionary-encoded in some batches and plain
-    in others, as they were pushed."""
+    """One batch of all rows. Strings may be dictionary-encoded in some batches and plain in others, as they were
+    pushed."""
+    batches = [batch for batch in batches if batch.num_rows] or batches[:1]
     if len(batches) == 1:
         return batches[0]
     if any(batch.schema != batches[0].schema for batch in batches):

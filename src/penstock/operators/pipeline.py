@@ -15,6 +15,7 @@ from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.partitioned import PartitionedAggregate
+from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
@@ -23,7 +24,7 @@ from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
 from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children, streams
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.windows.spec import TimeSlide
+from penstock.windows.spec import Session, TimeSlide
 
 
 @dataclass
@@ -143,7 +144,9 @@ def make_operator(name: str, node: Node, resources: Resources) -> Operator:
     if isinstance(node, ProjectNode):
         return Project(node, resources)
     if isinstance(node, RelationNode):
-        return WindowRelation(name, node, resources)
+        if isinstance(node.window.extent, Session):
+            return SessionRelation(name, node, resources)
+        return (PartitionedRelation if node.partition_by else WindowRelation)(name, node, resources)
     assert isinstance(node, AggregateNode)
     if closes_as_a_whole(node):
         return ClosingAggregate(name, node, resources)

@@ -1,34 +1,31 @@
 """Windows without aggregation: the relation is the rows of the window themselves.
 
-The select list is evaluated when a row comes, and its values are what the window stores. An evaluation reads the
-window from its oldest row on; the default of per-event windows, the arriving row, needs no reading.
+An evaluation reads the window from its oldest row on; the default of per-event windows, the arriving row, needs no
+reading.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument
+from penstock.aggregates.state import Argument, Slots
 from penstock.expressions.batch import Batch
-from penstock.expressions.evaluate import compile_expression
-from penstock.expressions.tree import Column
-from penstock.lang.query import Emit, Output
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.lang.query import Emit
+from penstock.operators.chunk import NO_ROWS, Chunk, joined
 from penstock.operators.columns import to_argument, to_data
-from penstock.operators.emitter import Emitter, Evaluations
-from penstock.operators.intake import Intake
+from penstock.operators.emitter import Evaluations
 from penstock.operators.interner import Interner
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
+from penstock.operators.selection import Selection
 from penstock.plan.nodes import RelationNode
 from penstock.plan.nullability import can_be_null
 from penstock.store.fifo import ColumnSpec
 from penstock.types import SqlType
-from penstock.windows.spec import EveryEvent, Rows, Since
+from penstock.windows.spec import Rows, Since, TimeSlide
 from penstock.windows.steps import Steps, policy_for
 
 _TIME, _KEPT = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("kept", np.dtype(np.int8), False)
@@ -36,34 +33,20 @@ _TIME, _KEPT = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("kept",
 
 class WindowRelation(Operator):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
-        emission = node.emission
-        expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
-        self._names = [f"c{i}" for i in range(len(expressions))]
-        self._types = [e.type for e in expressions]
+        self._selection = Selection(node, resources)
+        self._emitter = self._selection.emitter
+        self._names, self._types = self._selection.names, self._selection.types
         self._kinds = dict(zip(self._names, self._types, strict=True))
-        self._compiled = [compile_expression(e) for e in expressions]
         self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
-        stored = [Column(n, t) for n, t in zip(self._names, self._types, strict=True)]
-        shown = replace(
-            emission,
-            outputs=tuple(Output(o.name, c) for o, c in zip(emission.outputs, stored, strict=False)),
-            order_by=tuple(
-                replace(o, expression=c)
-                for o, c in zip(emission.order_by, stored[len(emission.outputs) :], strict=True)
-            ),
-        )
-        self._emitter = Emitter(shown, node.schema, resources.reject)
-        self._intake = Intake(node.where, (), (), node.input.schema, resources.reject)
-        self._filter_first = node.filter_first
-        self._event_row = emission.emit is Emit.EVENT_GROUP
-        self._drain = emission.drain
+        self._event_row = node.emission.emit is Emit.EVENT_GROUP
+        self._drain = node.emission.drain
         self._window = node.window
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._by_position = isinstance(node.window.extent, Rows)
-        self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
+        self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
         columns = [
             ColumnSpec(n, e.type.storage, can_be_null(e, node.input.schema))
-            for n, e in zip(self._names, expressions, strict=True)
+            for n, e in zip(self._names, self._selection.expressions, strict=True)
         ]
         self._store = resources.fifo(name, [_TIME, _KEPT, *columns])
         self._tail = 0
@@ -78,19 +61,15 @@ class WindowRelation(Operator):
         self._policy.observe(chunk.times)
         if isinstance(self._window.extent, Since) and chunk.rows:
             chunk = chunk.slice(int(np.searchsorted(chunk.times, self._window.extent.time)), chunk.rows)
-        keep = self._intake.passes(chunk)
-        if keep is not None and self._filter_first:
-            chunk, keep = chunk.filter(keep), None
+        chunk, values, keep = self._selection.select(chunk)
         first = self._store.head
         if chunk.rows:
-            values = [compiled(chunk.columns) for compiled in self._compiled]
-            for value in values:
-                keep = self._intake.without(chunk, keep, value.errors)
             kept = np.ones(chunk.rows, np.int8) if keep is None else keep.astype(np.int8)
             columns = [to_argument(v, t, i) for v, t, i in zip(values, self._types, self._interners, strict=True)]
             for column, interner in zip(columns, self._interners, strict=True):
                 if interner is not None:
-                    interner.use(column.values)
+                    interner.use(_codes(column))
+                    interner.sweep()
             self._store.append([Argument(chunk.times, None), Argument(kept, None), *columns])
         done = 0
         while True:
@@ -126,7 +105,7 @@ class WindowRelation(Operator):
                 count = int(np.searchsorted(view.columns[0].values, before))
             for column, interner in zip(view.columns[2:], self._interners, strict=True):
                 if interner is not None:
-                    interner.release(column.values[:count])
+                    interner.release(_codes(column, count))
             tail += count
             if count < view.count:
                 break
@@ -145,7 +124,7 @@ class WindowRelation(Operator):
             parts.append(Batch(self._kinds, data, int(kept.sum())).to_arrow())
         if not parts:
             return pa.RecordBatch.from_arrays([pa.nulls(0, t.arrow) for t in self._types], names=self._names)
-        return pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if len(parts) > 1 else parts[0]
+        return joined(parts)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._policy.last_boundary(self._drain, last_time)
@@ -166,3 +145,9 @@ class WindowRelation(Operator):
             if interner is not None:
                 interner.restore(saved)
         self._tail = snapshot["tail"]
+
+
+def _codes(column: Argument, count: int | None = None) -> Slots:
+    """The codes of those of the first rows that have a value."""
+    values: Slots = column.values[:count]
+    return values if column.valid is None else values[column.valid[:count]]

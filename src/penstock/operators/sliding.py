@@ -21,7 +21,7 @@ from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.jit import kernel
 from penstock.lang.query import Emit
-from penstock.operators.aggregation import Aggregation, Played, Run
+from penstock.operators.aggregation import Aggregation, Run
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake, Taken
@@ -31,7 +31,7 @@ from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
 from penstock.store.fifo import ColumnSpec, View
-from penstock.windows.spec import EveryEvent, Rows, Since
+from penstock.windows.spec import Rows, Since, TimeSlide
 from penstock.windows.steps import Steps, policy_for
 
 _TIME, _SLOT = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("slot", np.dtype(np.int32), False)
@@ -77,7 +77,7 @@ class SlidingAggregate(Operator):
         self._shown = Shown(node)
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._by_position = isinstance(node.window.extent, Rows)
-        self._lag = 1 if isinstance(node.window.slide, EveryEvent) else 0
+        self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
         self._rows = 0
         self._none = Run(0, np.empty(0, np.int32), self._intake.no_columns())
         self._one_group = self._intake.one_group and (node.where is None or node.filter_first)
