@@ -157,6 +157,8 @@ class Aggregation:
     ) -> None:
         self.intake = intake
         self.groups = intake.groups
+        self.one_group = False
+        """Set by who knows that every row played is of the one group there is."""
         self._answers = answers
         self._account = resources.account(f"{name}: groups and accumulators")
         self._states = [
@@ -199,9 +201,14 @@ class Aggregation:
         """
         if events is not None:
             done = len(add_upto)
-            slots, upto, counts = _count_events(
-                added.slots, removed.slots, add_upto, remove_upto, events, self.groups.counts
-            )
+            if self.one_group and evaluates.all():
+                slots, upto = events, np.arange(1, done + 1)
+                counts = self.groups.counts[0] + add_upto - remove_upto
+                self.groups.counts[0] = counts[-1]
+            else:
+                slots, upto, counts = _count_events(
+                    added.slots, removed.slots, add_upto, remove_upto, events, self.groups.counts
+                )
         else:
             order = self.groups.order()
             room = max(EMITTED_AT_ONCE, len(order)) if evaluates.any() else 0
