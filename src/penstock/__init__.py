@@ -29,8 +29,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
-    "BuiltQuery",
     "BudgetError",
+    "BuiltQuery",
     "CheckpointError",
     "InputError",
     "Metrics",
