@@ -1,7 +1,8 @@
 """Single events at a fixed rate: how long after its time is an event's result there?
 
 The load is open: event i is due at i/rate whatever happened before, and its latency counts from then, so that a pause
-of the engine is charged to every event that it kept waiting. The loop spins until the next event is due. The window
+of the engine is charged to every event that it kept waiting, until its result is delivered. The loop spins until the
+next event is due. Events are pushed one by one, with a `linger` well below the millisecond asked for. The window
 is one hour of Query 3, on disk through two blocks, filled before, so that rows leave as fast as they come. In the
 quick run only the stretch that leaves while the clock runs is as dense as the load, and the rest of the hour thinner.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
@@ -26,6 +28,7 @@ from penstock.engine.app import App
 
 _HOUR = 3600 * 1_000_000
 _LONGEST_NS = 600 * 10**9
+_LINGER = 0.000_25
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     dense = -(-2 * (plan.events + plan.warm_up_events) // plan.batch_rows) * plan.batch_rows
     spacing = 1_000_000 // plan.per_second
     thin = max(1, (_HOUR - dense * spacing) // (spacing * plan.thinning))
-    with App(stock_feed.application("RANGE 1 HOUR"), memory=TWO_BLOCKS) as app:
+    with App(stock_feed.application("RANGE 1 HOUR"), memory=TWO_BLOCKS, linger=_LINGER) as app:
         report.step(f"filling one hour: {dense + thin:,} events")
         filled = Feed(app, stock_feed.STREAM, ring, _times(dense, thin, spacing, spacing * plan.thinning))
         filled.fill(dense + thin)
@@ -70,8 +73,9 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         gc.freeze()
         read_before = app.metrics.blocks_read
         report.step(f"pushing {plan.events:,} events, {plan.per_second:,} a second")
-        _at_rate(app, events[: plan.warm_up_events], plan)
-        latencies, elapsed = _at_rate(app, events[plan.warm_up_events :], plan)
+        arrivals = _Arrivals(app)
+        _at_rate(app, arrivals, events[: plan.warm_up_events], plan)
+        latencies, elapsed = _at_rate(app, arrivals, events[plan.warm_up_events :], plan)
         gc.unfreeze()
         blocks_read = app.metrics.blocks_read - read_before
     histogram = HdrHistogram(1, _LONGEST_NS, 3)
@@ -88,6 +92,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "p999_ms": percentiles["p99.9"] / 1e3,
         "max_ms": float(latencies.max() / 1e6),
         "mean_us": float(latencies.mean() / 1e3),
+        "linger_us": _LINGER * 1e6,
         "rate": plan.per_second,
         "achieved_rate": len(latencies) / elapsed,
         "events": len(latencies),
@@ -116,22 +121,42 @@ def _events(count: int, first: int, spacing: int) -> list[dict[str, Any]]:
     ]
 
 
-def _at_rate(app: App, events: list[dict[str, Any]], plan: _Plan) -> tuple[NDArray[np.int64], float]:
+def _at_rate(
+    app: App, arrivals: _Arrivals, events: list[dict[str, Any]], plan: _Plan
+) -> tuple[NDArray[np.int64], float]:
     """Latencies in nanoseconds of the events that were pushed, and the seconds that it took."""
-    latencies = np.empty(len(events), np.int64)
     interval = 1_000_000_000 // plan.per_second
     clock = time.perf_counter_ns
+    arrivals.begin(len(events))
     began = clock()
     cut_off = began + int(_SLOWEST * len(events) * interval)
-    done = 0
-    for event in events:
-        due = began + done * interval
+    for number, event in enumerate(events):
+        due = began + number * interval
         while clock() < due:
             pass
         app.push(stock_feed.STREAM, event)
-        now = clock()
-        latencies[done] = now - due
-        done += 1
-        if now > cut_off:
+        if clock() > cut_off:
             break
-    return latencies[:done], (clock() - began) / 1e9
+    app.flush()
+    elapsed = (clock() - began) / 1e9
+    delivered = arrivals.times()
+    return delivered - (began + np.arange(len(delivered)) * interval), elapsed
+
+
+class _Arrivals:
+    """When the results came: one per event, in order."""
+
+    def __init__(self, app: App) -> None:
+        self._times = np.empty(0, np.int64)
+        self._count = 0
+        app.subscribe("q1", self._deliver)
+
+    def begin(self, events: int) -> None:
+        self._times, self._count = np.empty(events, np.int64), 0
+
+    def _deliver(self, results: pa.RecordBatch) -> None:
+        self._times[self._count : self._count + results.num_rows] = time.perf_counter_ns()
+        self._count += results.num_rows
+
+    def times(self) -> NDArray[np.int64]:
+        return self._times[: self._count]

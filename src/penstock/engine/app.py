@@ -31,6 +31,7 @@ from penstock.engine.guard import Guard
 from penstock.engine.metrics import Metrics
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
+from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, QueryError
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
@@ -63,7 +64,9 @@ class App:
     The program is text, or queries built in Python (see `penstock.stream`). `memory` is the budget for all state;
     windows larger than that live on disk, in `checkpoint` if that is given and in a temporary directory otherwise.
     Results that nobody reads or subscribes to are kept beside the budget. `max_ahead` is how far (in seconds) an
-    event's time may be ahead of the clock before it is rejected.
+    event's time may be ahead of the clock before it is rejected. With `linger`, single events that are pushed wait up
+    to so many seconds for company: a batch of a few costs hardly more than one. They are worked off by the first push
+    after that time and by every other call, so someone who has nothing more to push calls `flush`.
 
     With a `checkpoint` directory that has a checkpoint, the app goes on from there: queries that are as they were
     resume, and their results go on counting; new and changed queries begin afresh, from now on; those that are gone
@@ -79,12 +82,14 @@ class App:
         block_size: str | int = 65536,
         aggregates: Iterable[UserAggregate] = (),
         max_ahead: float | None = None,
+        linger: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         self._users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
         self.program = parse(program if isinstance(program, str) else render(program), user_aggregates=self._users)
         self._max_ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
         self._clock = clock or SystemClock()
+        self._waiting = Waiting(linger)
         self._rejects: list[dict[str, Any]] = []
         self._reject_subscribers: list[Callable[[str, dict[str, Any]], None]] = []
         self._rejected = self._late = 0
@@ -162,6 +167,7 @@ class App:
 
         New streams may be declared with it, sinks may not. If anything of it cannot be done, nothing is.
         """
+        self.flush()
         self._guard.check()
         running = self._flow.running
         known = {s.definition.name: s.definition.schema for s in self._streams.values()}
@@ -201,6 +207,7 @@ class App:
 
     def drop_query(self, name: str) -> None:
         """Ends a query and gives back what it held; nothing else is touched."""
+        self.flush()
         self._guard.check()
         name = self._query(name)
         feeds = self._flow.running[name].feeds
@@ -220,6 +227,31 @@ class App:
         self._guard.check()
         if self._finished:
             raise InputError("the app was finished; make a new one to push more events")
+        if self._waiting.takes(data):
+            if self._waiting.add(source.definition.name, data):
+                self.flush()
+            return
+        self.flush()
+        self._push(source, data)
+
+    def flush(self) -> None:
+        """Works off the single events that linger."""
+        for stream, events in self._waiting.take():
+            source = self._streams[stream]
+            try:
+                self._push(source, events)
+            except InputError:
+                self._push_singly(source, events)
+
+    def _push_singly(self, source: StreamInput, events: list[dict[str, Any]]) -> None:
+        """An event that does not fit must not take its company along; who pushed it has gone on, so it is rejected."""
+        for event in events:
+            try:
+                self._push(source, event)
+            except InputError as error:
+                self._reject(str(error), event)
+
+    def _push(self, source: StreamInput, data: Any) -> None:
         batches = source.ingest.batches(data)
         latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
         with self._guard:
@@ -240,6 +272,7 @@ class App:
 
         `now` (microseconds since 1970 UTC) stands in for the app's clock as far as windows go.
         """
+        self.flush()
         if self._finished:
             return
         with self._guard:
@@ -268,6 +301,7 @@ class App:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
         if self._finished:
             return
+        self.flush()
         with self._guard:
             for source in self._streams.values():
                 self._flow.dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
@@ -282,6 +316,7 @@ class App:
         The schema's metadata has the query (`penstock.query`) and the first row's number (`penstock.sequence`).
         Of a query that feeds a derived stream the last 65,536 rows are kept; what goes to a sink is not kept.
         """
+        self.flush()
         return self._outlet(query).take()
 
     def subscribe(self, query: str, callback: Callable[[pa.RecordBatch], None]) -> None:
@@ -290,11 +325,13 @@ class App:
 
     def late(self, stream: str) -> pa.Table:
         """The late events of a stream since the last call (the last 65,536 of them), in the columns that are read."""
+        self.flush()
         return self._stream(stream).late.take()
 
     @property
     def rejects(self) -> list[dict[str, Any]]:
         """Rows that could not be computed, the last 10,000 of them, each with its reason."""
+        self.flush()
         return list(self._rejects)
 
     def subscribe_rejects(self, callback: Callable[[str, dict[str, Any]], None]) -> None:
@@ -316,6 +353,7 @@ class App:
         restart. `extra` comes back as `restored` then."""
         if self._directory is None:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
+        self.flush()
         self._guard.check()
         state = {
             "fingerprint": self._fingerprint(s.definition for s in self._streams.values()),
@@ -351,6 +389,7 @@ class App:
 
     @property
     def metrics(self) -> Metrics:
+        self.flush()
         stores, budget = self._stores.metrics, self._stores.budget
         reached = [s.reorder.watermark for s in self._streams.values() if s.reorder.watermark > START]
         return Metrics(

@@ -48,38 +48,36 @@ class Ingest:
 
     def batches(self, data: Any) -> Iterable[Rows]:
         """The pushed data as batches of the needed columns."""
-        if isinstance(data, dict):
-            single = self._from_event(data)
-            if single is not None:
-                return (single,)
-            if not _holds_columns(data):
-                return [self._from_dicts([data])]
+        if isinstance(data, dict) and not holds_columns(data):
+            data = [data]
         if isinstance(data, list):
-            return [self._from_dicts(data)]
+            few = self._from_few(data) if 0 < len(data) <= _FEW else None
+            return [self._from_dicts(data) if few is None else few]
         if isinstance(data, pa.RecordBatch):
             return [self._conform(data)]
         return [self._conform(batch) for batch in _to_table(data, self._stream.name).to_batches()]
 
-    def _from_event(self, event: dict[str, Any]) -> Batch | None:
-        """One event without a detour through Arrow; None where its values are not plainly those declared."""
-        if not self._only_plain:
+    def _from_few(self, events: Sequence[Any]) -> Batch | None:
+        """A few events without a detour through Arrow; None where their values are not plainly those declared."""
+        if not self._only_plain or any(type(event) is not dict for event in events):
             return None
-        data: dict[str, Any] = {}
-        get = event.get
+        data: dict[str, Any] = dict.fromkeys(self._kinds)  # in the order of the declaration
         for name, accepted, dtype in self._plain:
-            value = get(name)
-            if type(value) not in accepted or (dtype is np.float64 and type(value) is int and abs(value) > _EXACT):
-                return None
+            values = [event.get(name) for event in events]
+            for value in values:
+                if type(value) not in accepted or (dtype is np.float64 and type(value) is int and abs(value) > _EXACT):
+                    return None
             try:
-                data[name] = Vector(np.array((value,), dtype), None)
+                data[name] = Vector(np.array(values, dtype), None)
             except OverflowError:
                 return None
         for name in self._strings:
-            value = get(name)
-            if type(value) is not str or not (value.isascii() or _is_text(value)):
-                return None
-            data[name] = [value]
-        return Batch(self._kinds, data, 1)
+            strings = [event.get(name) for event in events]
+            for value in strings:
+                if type(value) is not str or not (value.isascii() or _is_text(value)):
+                    return None
+            data[name] = strings
+        return Batch(self._kinds, data, len(events))
 
     def _from_dicts(self, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
         for row in rows:
@@ -90,8 +88,11 @@ class Ingest:
                 )
         arrays = []
         for field in self._fields:
+            values = [_value(row, field.name) for row in rows]
             try:
-                arrays.append(pa.array([_value(row, field.name) for row in rows], field.type.arrow))
+                if field.type in _WHOLE:
+                    _refuse_fractions(values)
+                arrays.append(pa.array(values, field.type.arrow))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise InputError(
                     f"stream {self._stream.name}: column {field.name} must be {field.type}: {error}"
@@ -118,7 +119,9 @@ class Ingest:
             return column
         try:
             if _encodes(column.type, field.type):
-                return column.cast(_ENCODED)
+                return pa.DictionaryArray.from_arrays(
+                    column.indices.cast(pa.int32()), column.dictionary.cast(pa.string())
+                )
             if field.type is SqlType.TIMESTAMP and pa.types.is_timestamp(column.type) and column.type.tz is None:
                 return column.cast(pa.timestamp("us")).view(field.type.arrow)
             return column.cast(field.type.arrow)
@@ -134,9 +137,9 @@ class Ingest:
         `latest` is the time beyond which an event is taken for one with a bad clock.
         """
         if isinstance(rows, Batch) and latest is None and self._stream.time_unit == 1:
-            single: Int64s = rows.vector(self._stream.event_time, self._time_type).values
-            if -FARTHEST_TIME <= single[0] <= FARTHEST_TIME:
-                return single, rows
+            few: Int64s = rows.vector(self._stream.event_time, self._time_type).values
+            if -FARTHEST_TIME <= few.min() and few.max() <= FARTHEST_TIME:
+                return few, rows
         batch = arrow_of(rows)
         for name in self._required:
             column = batch.column(name)
@@ -168,6 +171,9 @@ class Ingest:
         return batch.filter(pc.invert(bad))
 
 
+_FEW = 64
+"""Up to so many events Python is faster than Arrow."""
+
 _PLAIN: dict[SqlType, tuple[tuple[type, ...], type]] = {
     SqlType.TINYINT: ((int,), np.int8),
     SqlType.SMALLINT: ((int,), np.int16),
@@ -180,7 +186,14 @@ _PLAIN: dict[SqlType, tuple[tuple[type, ...], type]] = {
 """The Python values that are taken as they are, by declared type; strings aside."""
 
 
-_ENCODED = pa.dictionary(pa.int32(), pa.string())
+_WHOLE = (SqlType.TINYINT, SqlType.SMALLINT, SqlType.INT, SqlType.BIGINT, SqlType.TIMESTAMP, SqlType.DATE)
+
+
+def _refuse_fractions(values: list[Any]) -> None:
+    """Arrow would cut them off."""
+    for value in values:
+        if isinstance(value, float | np.floating) and not float(value).is_integer():
+            raise ValueError(f"{value} is not a whole number")
 
 
 def _is_text(value: str) -> bool:
@@ -199,14 +212,17 @@ def _value(row: Mapping[str, Any], name: str) -> Any:
     return next((value for key, value in row.items() if isinstance(key, str) and key.lower() == lowered), None)
 
 
-def _holds_columns(data: dict[str, Any]) -> bool:
+def holds_columns(data: dict[str, Any]) -> bool:
     """Whether a dict maps names to columns, not to the values of one event."""
     return bool(data) and all(isinstance(v, Sized) and not isinstance(v, str | bytes | Mapping) for v in data.values())
 
 
 def _encodes(arrow: pa.DataType, kind: SqlType) -> bool:
     """Dictionary-encoded strings stay so: groups are found faster that way."""
-    return kind is SqlType.STRING and pa.types.is_dictionary(arrow) and pa.types.is_string(arrow.value_type)
+    if kind is not SqlType.STRING or not pa.types.is_dictionary(arrow):
+        return False
+    text = arrow.value_type
+    return bool(pa.types.is_string(text) or pa.types.is_large_string(text) or pa.types.is_string_view(text))
 
 
 def _to_table(data: Any, stream: str) -> pa.Table:
