@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.engine.clock import Clock
@@ -57,8 +58,8 @@ class StreamInput:
     def pass_over(self, watermark: int) -> Released:
         """The stream is idle and time moves on without it: its own events from before are late from now on."""
         self.reorder.advance_to(watermark)
-        times, nothing = self.ingest.times(self.ingest.schema.empty_table().to_batches()[0], None)
-        return self.reorder.process(times, nothing)
+        nothing = pa.RecordBatch.from_pylist([], schema=self.ingest.schema)
+        return self.reorder.process(np.empty(0, np.int64), nothing)
 
     def lacks(self, columns: Sequence[str]) -> list[str]:
         """The columns that are not taken in."""

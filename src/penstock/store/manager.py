@@ -62,13 +62,13 @@ class StoreManager:
         """A window's store. Its name is unique in the app and the same in every run."""
         if pool_blocks is None:
             pool_blocks = max(2, self.budget.free // _POOL_SHARE // self._block_size)
+        device = self._device(name)
         account = self.budget.account(name)
         try:
-            store = FifoStore(
-                columns, self._device(name), account, block_size=self._block_size, pool_blocks=pool_blocks
-            )
+            store = FifoStore(columns, device, account, block_size=self._block_size, pool_blocks=pool_blocks)
         except Exception:
             account.close()
+            self._discard(device)
             raise
         self._stores[name] = store
         self._devices[name] = store.device
