@@ -127,11 +127,7 @@ def test_nothing_stays_of_queries_that_do_not_fit(tmp_path: Path) -> None:
             f"CREATE QUERY big{i} AS SELECT SUM(v) AS n FROM s [RANGE {i + 1} HOURS]" for i in range(9)
         )
         with pytest.raises(ps.BudgetError):
-            for i in range(100):
-                app.add_query(text.replace("big", f"big{i}_").replace("STREAM r", f"STREAM r{i}"))
-                held, files = used(app), block_files(tmp_path)
-                app.push("s", event(1))
-                held = used(app)
+            app.add_query(text)
         assert used(app) == held
         assert block_files(tmp_path) == files
         app.push("s", event(2))

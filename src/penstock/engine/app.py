@@ -114,7 +114,7 @@ class App:
             try:
                 self._declare(self.program, state)
             except BudgetError as error:
-                raise BudgetError(f"{error}\n  {self._least_budget(block)}") from None
+                raise BudgetError(f"{str(error).splitlines()[0]}\n  {self._least_budget(block)}") from None
             if state is not None:
                 self._resume(state)
         except BaseException:
@@ -153,14 +153,17 @@ class App:
 
     def _least_budget(self, block_size: int) -> str:
         """Builds the plan again without a limit to see what it takes."""
-        stores = StoreManager(Budget(1 << 60), None, block_size)
         nodes = {query.name: build(query.body) for query in self.program.queries}
-        for stream in self.program.streams:
-            StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
-        flow = Flow(stores, self._reject, self._users, self._clock, self._sinks)
-        for query in self.program.queries:
-            flow.start(query, nodes[query.name])
-        return f"the least budget that this plan can start with is {stores.budget.peak:,} bytes"
+        with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+            stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)
+            for stream in self.program.streams:
+                StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
+            flow = Flow(stores, self._reject, self._users, self._clock, self._sinks)
+            for query in self.program.queries:
+                flow.start(query, nodes[query.name])
+            least = stores.budget.peak
+            stores.close()
+        return f"hint: the least budget that this plan can start with is {least:,} bytes"
 
     def add_query(self, text: str | BuiltQuery) -> str:
         """Starts a query (or several) on the running app, from now on; returns the name of the last one.

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.errors import CheckpointError, StorageError
+from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.store import state as state_format
 
 _KIND = "app"
@@ -36,8 +36,12 @@ class CheckpointDirectory:
             raise StorageError(f"{path} cannot be used for checkpoints: {error.strerror}") from None
 
     def write(self, state: dict[str, Any], extra: dict[str, Any] | None) -> int:
+        try:
+            text = json.dumps(extra)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"what is saved with a checkpoint must be JSON: {error}") from None
         self._epoch += 1
-        whole = {"kind": _KIND, "epoch": self._epoch, "extra": json.dumps(extra), "state": state}
+        whole = {"kind": _KIND, "epoch": self._epoch, "extra": text, "state": state}
         state_format.write_atomically(self._path / "state", state_format.encode(whole))
         return self._epoch
 

@@ -138,7 +138,7 @@ class Ingest:
         """
         if isinstance(rows, Batch) and latest is None and self._stream.time_unit == 1:
             few: Int64s = rows.vector(self._stream.event_time, self._time_type).values
-            if -FARTHEST_TIME <= few.min() and few.max() <= FARTHEST_TIME:
+            if few.min() >= -FARTHEST_TIME and few.max() <= FARTHEST_TIME:
                 return few, rows
         batch = arrow_of(rows)
         for name in self._required:
