@@ -123,6 +123,12 @@ def test_late_into_a_sink_waits_for_nobody(tmp_path: Path) -> None:
         assert heard == [1]
 
 
+def test_late_events_and_results_do_not_mix(tmp_path: Path) -> None:
+    sink = f"CREATE SINK aside TO '{tmp_path}/late.jsonl'; INSERT INTO aside SELECT t, k, v FROM Calls"
+    with pytest.raises(ps.QueryError, match="both go to 'Aside'"):
+        ps.App(STREAM.format("", " LATE INTO Aside") + sink)
+
+
 def test_a_failure_in_the_middle_ends_the_app() -> None:
     """Some queries have seen the event and others have not; nothing that depends on it may come out or be saved."""
 

@@ -176,6 +176,8 @@ class _Runner:
         if batch.num_rows:
             feed.reached = max(feed.reached, _latest(batch, feed.stream))
             self._app.push(feed.stream.name, batch)
+        else:
+            self._app.tick()
         feed.position = got.position
         return int(batch.num_rows)
 
@@ -250,9 +252,10 @@ def _open_sinks(app: App) -> dict[str, Sink]:
         elif query.into is None:
             style = "table" if sys.stdout.isatty() else "jsonl"
             app.subscribe(query.name, _writer(StdoutSink(schema, style, label=query.name if several else None), schema))
-    for stream in program.streams:
-        if stream.late_into in declared:
-            connect(stream.late_into, stream.late_into, stream.schema.arrow)
+    late = {stream.late_into.lower(): stream.schema.arrow for stream in program.streams if stream.late_into is not None}
+    for name in declared:
+        if name.lower() in late:
+            connect(name, name, late[name.lower()])
     return sinks
 
 

@@ -130,11 +130,13 @@ class App:
     def _declare(self, program: Program, state: dict[str, Any] | None = None) -> None:
         nodes = {query.name: build(query.body) for query in program.queries}
         for stream in program.streams:
-            self._declare_stream(stream, nodes.values(), state)
+            self._declare_stream(stream, program, nodes.values(), state)
         for query in program.queries:
             self._flow.start(query, nodes[query.name])
 
-    def _declare_stream(self, stream: StreamDef, nodes: Iterable[Node], state: dict[str, Any] | None) -> None:
+    def _declare_stream(
+        self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
+    ) -> None:
         columns = set(needed_columns(stream, nodes))
         if state is not None and stream.name in state["streams"]:
             columns |= set(state["streams"][stream.name]["columns"])
@@ -149,6 +151,11 @@ class App:
                 raise QueryError(
                     f"the late events of several streams go to '{stream.late_into}', and their columns differ",
                     hint="give each stream a LATE INTO of its own",
+                )
+            if lowered in (query.name.lower() for query in program.queries):
+                raise QueryError(
+                    f"the results of a query and the late events of '{stream.name}' both go to '{stream.late_into}'",
+                    hint="give the late events a sink or a name of their own",
                 )
 
     def _least_budget(self, block_size: int) -> str:
