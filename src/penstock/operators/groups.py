@@ -177,10 +177,11 @@ class GroupTable:
         _rehash(self._table, self._stored, self._used, self._alive)
 
     def collect(self, left: int) -> None:
-        """Frees the slots whose rows have all left, once as many rows have left as there are slots: looking for them
-        costs nothing per row then. Called between runs, never while slots are in flight."""
+        """Frees the slots whose rows have all left, once half as many rows have left as there are slots: looking for
+        them costs nothing per row then, and where every row has a key of its own, the slots are at most twice the
+        window. Called between runs, never while slots are in flight."""
         self._left += left
-        if not self.types or self._left < self._used:
+        if not self.types or 2 * self._left < self._used:
             return
         self._left = 0
         dead = np.flatnonzero(self._alive[: self._used] & (self.counts[: self._used] == 0)).astype(np.int32)

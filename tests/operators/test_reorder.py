@@ -1,0 +1,146 @@
+"""The reorder buffer against sorting by hand: random arrivals, lateness, sequences, small budgets, any cut."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.operators.reorder import Reorder
+from penstock.operators.resources import Resources
+from penstock.store import state as state_format
+from penstock.store.budget import Budget
+from penstock.store.manager import StoreManager
+
+
+class Event(NamedTuple):
+    time: int
+    sequence: int
+    number: int
+
+
+def by_hand(events: list[Event], lateness: int, ordered: bool) -> tuple[list[Event], list[Event]]:
+    """Released in order, and late: what precedes the watermark, or what was released at the watermark."""
+    late, kept = [], []
+    largest: int | None = None
+    for event in events:
+        if largest is not None and event.time < largest - lateness:
+            late.append(event)
+            continue
+        if ordered and largest is not None and event.time == largest - lateness:
+            # Everything kept with this time has been released; one with a greater sequence makes this one late.
+            if any(k.time == event.time and k.sequence > event.sequence for k in kept):
+                late.append(event)
+                continue
+        kept.append(event)
+        largest = event.time if largest is None else max(largest, event.time)
+    key = (lambda e: (e.time, e.sequence)) if ordered else (lambda e: e.time)
+    return sorted(kept, key=key), late
+
+
+class Driven:
+    """A reorder buffer of its own, driven with events."""
+
+    def __init__(self, lateness: int, ordered: bool, memory: int) -> None:
+        self.options = (lateness, ordered, memory)
+        self.schema = pa.schema([("q", pa.int64()), ("n", pa.int64()), ("text", pa.string())])
+        self.stores = StoreManager(Budget(memory), None, 2048)
+        resources = Resources(self.stores, lambda reason, row: None)
+        self.reorder = Reorder("s", self.schema, lateness, "q" if ordered else None, resources)
+        self.released: list[int] = []
+        self.late: list[int] = []
+
+    def push(self, events: list[Event]) -> None:
+        times = np.array([e.time for e in events], np.int64)
+        columns = [[e.sequence for e in events], [e.number for e in events], [f"row {e.number}" for e in events]]
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=True)], schema=self.schema
+        )
+        done = self.reorder.process(times, batch)
+        assert done.watermark == self.reorder.watermark
+        self._take(done.chunk)
+        if done.late is not None:
+            self.late += done.late.column("n").to_pylist()
+
+    def _take(self, chunk: Any) -> None:
+        if chunk.rows:
+            assert chunk.times[-1] <= self.reorder.watermark
+            assert [f"row {n}" for n in chunk.arrow.column("n").to_pylist()] == chunk.arrow.column("text").to_pylist()
+            self.released += chunk.arrow.column("n").to_pylist()
+
+    def restarted(self) -> Driven:
+        saved = {"reorder": self.reorder.snapshot(), "stores": self.stores.snapshot()}
+        fresh = Driven(*self.options)
+        saved = state_format.decode(state_format.encode(saved))
+        fresh.stores.restore(saved["stores"])
+        fresh.reorder.restore(saved["reorder"])
+        fresh.released, fresh.late = self.released, self.late
+        return fresh
+
+    def finish(self) -> None:
+        self._take(self.reorder.finish())
+        assert self.reorder.rows_held == 0
+
+
+arrivals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=120)
+
+
+@settings(max_examples=200, deadline=None)
+@given(arrivals, st.integers(0, 30), st.booleans(), st.sampled_from([1 << 14, 1 << 26]), st.randoms())
+def test_released_in_order_and_late_as_by_hand(
+    drawn: list[tuple[int, int]], lateness: int, ordered: bool, memory: int, chance: Any
+) -> None:
+    events = [Event(time, sequence, i) for i, (time, sequence) in enumerate(drawn)]
+    released, late = by_hand(events, lateness, ordered)
+    driven = Driven(lateness, ordered, memory)
+    at = 0
+    while at < len(events):
+        step = chance.choice([0, 1, 2, 7, 50])
+        driven.push(events[at : at + step])
+        at += step
+        if chance.random() < 0.1:
+            driven = driven.restarted()
+    driven.finish()
+    assert driven.released == [e.number for e in released]
+    assert driven.late == [e.number for e in late]
+
+
+def test_runs_spill_when_the_budget_is_small() -> None:
+    """60,000 rows wait, of which the budget holds a small part; everything comes out in order."""
+    chance = np.random.default_rng(1)
+    times = np.arange(60_000) + chance.integers(0, 40_000, 60_000)
+    events = [Event(int(t), 0, i) for i, t in enumerate(times)]
+    driven = Driven(45_000, False, 400_000)
+    for start in range(0, len(events), 1_000):
+        driven.push(events[start : start + 1_000])
+        if start == 30_000:
+            driven = driven.restarted()
+    assert driven.stores.metrics.blocks_written > 100
+    assert driven.stores.budget.peak <= 400_000
+    driven.finish()
+    assert driven.released == [e.number for e in sorted(events, key=lambda e: e.time)]
+    assert driven.late == []
+
+
+def test_single_events_do_not_gather_small_runs() -> None:
+    """A buffer of 10,000 single pushes is a few runs, and each push looks at few of them."""
+    driven = Driven(10_000, False, 1 << 26)
+    for i in range(15_000):
+        driven.push([Event(i, 0, i)])
+        assert len(driven.reorder._runs._runs) <= 5
+    assert driven.released == list(range(5_000))
+
+
+def test_an_idle_stream_is_passed_over() -> None:
+    driven = Driven(5, False, 1 << 20)
+    driven.push([Event(10, 0, 0), Event(12, 0, 1)])
+    driven.reorder.advance_to(11)
+    driven.push([])
+    assert driven.released == [0]
+    driven.push([Event(9, 0, 2), Event(13, 0, 3)])
+    assert driven.late == [2]
+    driven.finish()
+    assert driven.released == [0, 1, 3]
