@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.expressions.vector import ColumnView
+from penstock.expressions.vector import ColumnView, Vector, to_arrow
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.store import state as state_format
@@ -47,10 +47,8 @@ def rank(kind: SqlType, value: Any) -> tuple[int, Any]:
 
 
 def column(values: list[Any], kind: SqlType, encoded: bool) -> ColumnView:
-    if kind is SqlType.TIMESTAMP:
-        array = pa.array(values, pa.int64()).cast(kind.arrow)
-    else:
-        array = pa.array(values, kind.arrow)
+    stored = pa.int64() if kind is SqlType.TIMESTAMP else kind.arrow
+    array = pa.array(values, stored).cast(kind.arrow)
     return ColumnView(array.dictionary_encode() if encoded and kind is SqlType.STRING else array, kind)
 
 
@@ -108,20 +106,16 @@ def check(table: GroupTable, kinds: tuple[SqlType, ...], window: list[tuple[Any,
     assert sorted(order) == sorted(held)
     wanted = sorted(held, key=lambda slot: [rank(k, v) for k, v in zip(kinds, held[slot], strict=True)])
     assert order == wanted
-    columns = [
-        ColumnView(data, k).values if not isinstance(data, pa.Array) else data for data, k in shown(table, order)
-    ]
+    columns = shown(table, order)
     for w, found in enumerate(columns):
         values = found.cast(pa.int64()) if kinds[w] is SqlType.TIMESTAMP else found
         assert [canonical(v) for v in values.to_pylist()] == [canonical(held[slot][w]) for slot in order]
 
 
-def shown(table: GroupTable, order: list[int]) -> list[tuple[Any, SqlType]]:
-    from penstock.expressions.vector import Vector, to_arrow
-
+def shown(table: GroupTable, order: list[int]) -> list[pa.Array]:
     columns = table.keys(np.array(order, np.int32))
     return [
-        (to_arrow(data, kind, len(order)) if isinstance(data, Vector) else data, kind)
+        to_arrow(data, kind, len(order)) if isinstance(data, Vector) else data
         for data, kind in zip(columns, table.types, strict=True)
     ]
 

@@ -30,11 +30,11 @@ def by_hand(events: list[Event], lateness: int, ordered: bool) -> tuple[list[Eve
         if largest is not None and event.time < largest - lateness:
             late.append(event)
             continue
-        if ordered and largest is not None and event.time == largest - lateness:
-            # Everything kept with this time has been released; one with a greater sequence makes this one late.
-            if any(k.time == event.time and k.sequence > event.sequence for k in kept):
-                late.append(event)
-                continue
+        # Everything kept with the watermark's time was released; one with a greater sequence makes this one late.
+        tie = ordered and largest is not None and event.time == largest - lateness
+        if tie and any(k.time == event.time and k.sequence > event.sequence for k in kept):
+            late.append(event)
+            continue
         kept.append(event)
         largest = event.time if largest is None else max(largest, event.time)
     key = (lambda e: (e.time, e.sequence)) if ordered else (lambda e: e.time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_every_window_is_that_of_the_contract(spec: WindowSpec, times: list[int]
     """However the rows are cut into runs, and with the watermark as far as it may be."""
     window = Window(spec)
     edges = sorted({0, *(min(cut, len(times)) for cut in cuts), len(times)})
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         window.push(times[start:stop], times[stop - 1])
     watermark = (times[-1] if times else 0) + beyond
     window.push([], watermark)

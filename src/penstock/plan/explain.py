@@ -66,7 +66,7 @@ def _describe(node: Node, workload: cost.Workload, block_size: int) -> tuple[str
     if isinstance(node, ProjectNode):
         return "project", [*details, "outputs  " + _outputs(node)]
     if isinstance(node, RelationNode):
-        details += _emission(node.emission)
+        details += _emission(node.emission, {})
         return f"rows of {render_window(node.window)}", details
     if node.where is not None:
         details[-1] += "  (before the window)" if node.filter_first else "  (the window counts rows before it)"
@@ -78,7 +78,7 @@ def _describe(node: Node, workload: cost.Workload, block_size: int) -> tuple[str
         f"shared   {len(node.answers)} aggregates, {len(node.states)} states"
         + (f", {shared} from the group's row count" if shared else "")
     )
-    details += _emission(node.emission)
+    details += _emission(node.emission, _names(node))
     return f"aggregate over {render_window(node.window)}", details + _estimates(node, workload, block_size)
 
 
@@ -94,13 +94,26 @@ def _state(node: AggregateNode, index: int) -> str:
     return f"{state.user or state.kind} of {arguments}{behind}, answers {wants}"
 
 
-def _emission(emission: Emission) -> list[str]:
+def _names(node: AggregateNode) -> dict[str, str]:
+    """What keys and aggregates, columns named `#0` and `$0` in the plan, are called by people."""
+    names = {f"#{i}": render(key) for i, key in enumerate(node.group_by)}
+    for i, answer in enumerate(node.answers):
+        names[f"${i}"] = "COUNT(*)"
+        if answer.state >= 0:
+            state = node.states[answer.state]
+            want = state.wants[answer.want]
+            arguments = [render(arg) for arg in state.args] + ([] if want.parameter is None else [str(want.parameter)])
+            names[f"${i}"] = f"{want.function}({', '.join(arguments) or '*'})"
+    return names
+
+
+def _emission(emission: Emission, names: Mapping[str, str]) -> list[str]:
     what = "the arriving event's group" if emission.emit is Emit.EVENT_GROUP else emission.emit.value
     lines = [f"emits    {what}" + (", drained at the end" if emission.drain else "")]
     if emission.having is not None:
-        lines.append(f"having   {render(emission.having)}")
+        lines.append(f"having   {render(emission.having, names)}")
     if emission.order_by:
-        keys = ", ".join(render(o.expression) + (" DESC" if o.descending else "") for o in emission.order_by)
+        keys = ", ".join(render(o.expression, names) + (" DESC" if o.descending else "") for o in emission.order_by)
         lines.append(f"order by {keys}" + (f" limit {emission.limit}" if emission.limit is not None else ""))
     return lines
 
