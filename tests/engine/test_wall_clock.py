@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.connect.runner import run
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, v BIGINT, EVENT TIME t);"
@@ -170,3 +171,20 @@ def test_plain_select_and_partitions() -> None:
     assert rows(app, "plain") == [(-5, 5, 1), (-5, 5, 2), (-5, 5, 3)]
     assert rows(app, "parts") == [(3, 5, "a", 3), (2, 5, "b", 2)]
     app.close()
+
+
+def test_a_runner_ticks_while_its_source_is_quiet(tmp_path: Path) -> None:
+    """The file ends, the source waits for more, and windows go on sliding."""
+    (tmp_path / "in.csv").write_text("t,k,v\n2024-01-01 00:00:00,a,1\n")
+    stream = STREAM.replace("EVENT TIME t)", f"EVENT TIME t) FROM '{tmp_path}/in.csv'")
+    sink = f"CREATE SINK out TO '{tmp_path}/out.jsonl';"
+    clock = ps.testing.TestClock(2_000_000_000 * SECOND)  # the event is from before the clock
+    query = "INSERT INTO out SELECT COUNT(*) AS n FROM s [ROWS 5 SLIDE 1 SECOND ON WALL CLOCK]"
+
+    def stop_after_ten() -> bool:
+        clock.advance(seconds=1)
+        return clock.elapsed() > 10 * SECOND
+
+    with ps.App(stream + sink + query, clock=clock) as app:
+        run(app, follow=True, stop=stop_after_ten)
+        assert len((tmp_path / "out.jsonl").read_text().splitlines()) >= 8

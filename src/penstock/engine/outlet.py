@@ -2,7 +2,7 @@
 
 Invariants:
 1. Rows are numbered from 0 in the order in which they come, through restarts. Every batch and table that goes out has
-   the declared schema, with the name and the number of its first row in its metadata.
+   the declared columns and types, with the name and the number of its first row in its metadata.
 2. A row goes to every subscriber or, while there is none, waits once.
 """
 
@@ -25,6 +25,7 @@ class Outlet:
     def __init__(self, name: str, schema: pa.Schema, keep: int | None = None) -> None:
         self.name = name
         self.schema = schema
+        self._nullable = _nullable(schema)
         self._keep = keep
         self._waiting: deque[pa.RecordBatch] = deque()
         self._rows_waiting = 0
@@ -64,7 +65,7 @@ class Outlet:
 
     def take(self) -> pa.Table:
         """What waits, as one table."""
-        schema = self._metadata(self.count - self._rows_waiting)
+        schema = self.schema.with_metadata(self._metadata(self.count - self._rows_waiting))
         batches = [self._conformed(batch, schema) for batch in self._waiting]
         self._waiting.clear()
         self._rows_waiting = 0
@@ -72,17 +73,19 @@ class Outlet:
 
     def widen(self, schema: pa.Schema) -> None:
         """The schema gets more columns; rows that wait have NULL there."""
-        self.schema = pa.schema([field.with_nullable(True) for field in schema])
+        self.schema = self._nullable = _nullable(schema)
         for index, batch in enumerate(self._waiting):
             names = batch.schema.names
             columns = [batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema]
             self._waiting[index] = pa.RecordBatch.from_arrays(columns, names=schema.names)
 
-    def _metadata(self, number: int) -> pa.Schema:
-        return self.schema.with_metadata({"penstock.query": self.name, "penstock.sequence": str(number)})
+    def _metadata(self, number: int) -> dict[str, str]:
+        return {"penstock.query": self.name, "penstock.sequence": str(number)}
 
     def _numbered(self, batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
-        return self._conformed(batch, self._metadata(number))
+        if not batch.schema.equals(self._nullable):
+            batch = self._conformed(batch, self._nullable)
+        return batch.replace_schema_metadata(self._metadata(number))
 
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Inside the engine strings may be dictionary-encoded."""
@@ -97,3 +100,8 @@ class Outlet:
         self.count = snapshot["count"]
         self._waiting = deque([from_bytes(snapshot["waiting"])] if snapshot["waiting"] else [])
         self._rows_waiting = sum(batch.num_rows for batch in self._waiting)
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """As the engine makes its batches: no field says that it is never NULL."""
+    return pa.schema([field.with_nullable(True) for field in schema])

@@ -136,7 +136,9 @@ class ColumnView(Evaluated):
 
     @property
     def only(self) -> Any:
-        return self._array[0].as_py()
+        only = self._array[0]
+        # A time's integer: Python's calendar does not reach as far.
+        return only.value if self._type in (SqlType.TIMESTAMP, SqlType.DATE) else only.as_py()
 
     @property
     def columns(self) -> tuple[Array, Mask | None]:
