@@ -152,8 +152,8 @@ class Ingest:
         else:
             times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         bound = FARTHEST_TIME // self._stream.time_unit
-        outside = (times > bound) | (times < -bound)
-        if outside.any():
+        if len(times) and (times.min() < -bound or times.max() > bound):
+            outside = (times > bound) | (times < -bound)
             batch = self._without(batch, pa.array(outside), "event time is out of range")
             times = times[~outside]
         if self._stream.time_unit != 1:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 
-CHUNK_ROWS = 16384
+CHUNK_ROWS = 32768
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
 
 

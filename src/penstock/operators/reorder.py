@@ -64,6 +64,15 @@ def _find_late(times: Int64s, sequence: Int64s, largest: int, lateness: int, tie
 
 
 @kernel
+def _rises(times: Int64s) -> bool:
+    """Whether no time is below the one before it."""
+    for row in range(1, len(times)):
+        if times[row] < times[row - 1]:
+            return False
+    return True
+
+
+@kernel
 def _first_tie(times: Int64s, largest: int, lateness: int) -> int:
     """The first row that comes exactly when the watermark has reached its time; the number of rows if there is none.
 
@@ -96,8 +105,8 @@ class Reorder:
 
     def process(self, times: Int64s, batch: Rows, watermark: int | None = None) -> Released:
         """Takes a batch in; `watermark`, if given, stands in for the stream's own (which others may hold back)."""
-        if len(times) == 1 and watermark is None and self._passes_through and times[0] >= self._largest:
-            self._largest = self.watermark = int(times[0])
+        if watermark is None and self._passes_through and len(times) and times[0] >= self._largest and _rises(times):
+            self._largest = self.watermark = int(times[-1])
             return Released(Chunk(times, batch), self.watermark, None)
         if watermark is not None:
             released = self._set_aside(times, batch, times < self.watermark, max(self.watermark, watermark))
@@ -197,7 +206,7 @@ class Reorder:
         return rows.take(pa.array(order))
 
     def _is_sorted(self, times: Int64s) -> bool:
-        return len(times) < 2 or (self._sequence is None and bool(np.all(times[1:] >= times[:-1])))
+        return len(times) < 2 or (self._sequence is None and _rises(times))
 
     def _note_held(self) -> None:
         first = self._runs.first_time

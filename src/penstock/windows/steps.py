@@ -201,9 +201,9 @@ class EventPolicy:
             self.rows += 1
             return self._one_step(times, self.extent.micros)
         if self.every == 1:
-            last = np.arange(n)
-            upto = last + 1
+            upto = np.arange(1, n + 1)
             evaluates = np.ones(n, np.bool_)
+            end = times
         else:
             last = np.arange((-self.rows - 1) % self.every, n, self.every)
             evaluates = np.ones(len(last), np.bool_)
@@ -212,8 +212,8 @@ class EventPolicy:
                 last = np.append(last, n - 1)
                 upto = np.append(upto, n)
                 evaluates = np.append(evaluates, False)
+            end = times[last]
         self.rows += n
-        end = times[last]
         if isinstance(self.extent, Range):
             # (e.t - r, e.t] in whole microseconds; [NOW] is the range of one microsecond.
             leave = end - (self.extent.micros - 1)
