@@ -66,7 +66,7 @@ def _find_late(times: Int64s, sequence: Int64s, largest: int, lateness: int, tie
 @kernel
 def _rises(times: Int64s) -> bool:
     """Whether no time is below the one before it."""
-    for row in range(1, len(times)):
+    for row in range(1, len(times)):  # noqa: SIM110 - a generator is no kernel
         if times[row] < times[row - 1]:
             return False
     return True
@@ -132,7 +132,10 @@ class Reorder:
             if len(part) and part[0] == self.watermark and self._sequences(rows)[0] < self._tie:
                 is_late[0] = True
             self._largest = int(largest)
+            before = self.watermark
             released = self._set_aside(part, rows, is_late, max(self.watermark, self._largest - self._lateness))
+            if self.watermark > before:
+                self._tie = START
             if released.chunk.rows:
                 chunks.append(released.chunk)
                 last = int(self._sequences(released.chunk.arrow.slice(released.chunk.rows - 1))[0])
