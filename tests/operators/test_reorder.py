@@ -85,11 +85,13 @@ class Driven:
         assert self.reorder.rows_held == 0
 
 
-arrivals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=120)
+arrivals = st.one_of(
+    *(st.lists(st.tuples(st.integers(0, latest), st.integers(0, 2)), max_size=120) for latest in (4, 60))
+)
 
 
-@settings(max_examples=200, deadline=None)
-@given(arrivals, st.integers(0, 30), st.booleans(), st.sampled_from([1 << 14, 1 << 26]), st.randoms())
+@settings(max_examples=400, deadline=None)
+@given(arrivals, st.integers(0, 3) | st.just(30), st.booleans(), st.sampled_from([1 << 14, 1 << 26]), st.randoms())
 def test_released_in_order_and_late_as_by_hand(
     drawn: list[tuple[int, int]], lateness: int, ordered: bool, memory: int, chance: Any
 ) -> None:
@@ -106,6 +108,20 @@ def test_released_in_order_and_late_as_by_hand(
     driven.finish()
     assert driven.released == [e.number for e in released]
     assert driven.late == [e.number for e in late]
+
+
+def test_a_tie_is_forgotten_when_the_watermark_moves_on() -> None:
+    """
+    arrivals     (0, q 1)   (2)   (3)   (1, q 0)         LATENESS 2
+    watermark      -2        0     1                      0 is released with q 1, nothing is at 1: the last is in time
+    """
+    events = [Event(0, 1, 0), Event(2, 0, 1), Event(3, 0, 2), Event(1, 0, 3)]
+    for size in (1, 4):
+        driven = Driven(2, True, 1 << 20)
+        for start in range(0, 4, size):
+            driven.push(events[start : start + size])
+        driven.finish()
+        assert (driven.released, driven.late) == ([0, 3, 1, 2], [])
 
 
 def test_runs_spill_when_the_budget_is_small() -> None:
