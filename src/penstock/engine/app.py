@@ -246,6 +246,8 @@ class App:
 
     def flush(self) -> None:
         """Works off the single events that linger."""
+        if self._guard.inside:
+            return
         for stream, events in self._waiting.take():
             source = self._streams[stream]
             try:

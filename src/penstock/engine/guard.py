@@ -22,6 +22,11 @@ class Guard:
         self._closed = False
         self._failure: BaseException | None = None
 
+    @property
+    def inside(self) -> bool:
+        """Whether a call is at work: a subscriber that looks in now must not start another."""
+        return self._inside
+
     def check(self) -> None:
         if self._inside:
             raise PenstockError("a subscriber is called in the middle of a push; do this after the push has returned")
