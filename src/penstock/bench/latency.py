@@ -28,7 +28,7 @@ from penstock.engine.app import App
 
 _HOUR = 3600 * 1_000_000
 _LONGEST_NS = 600 * 10**9
-_LINGER = 0.000_25
+_LINGER = 0.000_1
 
 
 @dataclass(frozen=True)

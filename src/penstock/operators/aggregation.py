@@ -179,6 +179,7 @@ class Aggregation:
         self._driven = list(zip(self._states, intake.state_columns, strict=True))
         self._positioned = any(spec.kind in _POSITIONED_KINDS for spec in states)
         self._capacity = 0
+        self._shows_counts = any(answer.state < 0 for answer in answers)
         self._unaccounted = 0
         self._first_interner = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
@@ -202,9 +203,12 @@ class Aggregation:
         if events is not None:
             done = len(add_upto)
             if self.one_group and evaluates.all():
-                slots, upto = events, np.arange(1, done + 1)
-                counts = self.groups.counts[0] + add_upto - remove_upto
-                self.groups.counts[0] = counts[-1]
+                # One event enters at each step, unless it did at the end of the turn before.
+                slots, upto = events, add_upto if add_upto[-1] == done else np.arange(1, done + 1)
+                counts = upto
+                if self._shows_counts:
+                    counts = self.groups.counts[0] + add_upto - remove_upto
+                self.groups.counts[0] += add_upto[-1] - remove_upto[-1]
             else:
                 slots, upto, counts = _count_events(
                     added.slots, removed.slots, add_upto, remove_upto, events, self.groups.counts

@@ -132,8 +132,9 @@ class SlidingAggregate(Operator):
             add_upto = steps.add_upto[at : at + len(turn.left)]
             ends = steps.window_end[at : at + len(turn.left)]
             if self._event_group:
-                self._play_events(added, turn, add_upto - entered if entered else add_upto, evaluates, ends,
-                                  taken, offset - 1 + add_upto, results)  # fmt: skip
+                first = offset - 1 + int(add_upto[0])
+                within = add_upto - entered if entered else add_upto
+                self._play_events(added, turn, within, evaluates, ends, taken, first, results)
             else:
                 self._play_all(added, turn, add_upto - entered, evaluates, ends, results)
             if turn.removed.slots.size:
@@ -153,21 +154,23 @@ class SlidingAggregate(Operator):
         evaluates: Bools,
         ends: Int64s,
         taken: Taken,
-        own: Int64s,
+        first: int,
         results: list[Chunk],
     ) -> None:
-        """One result per event: its own keys, and its group's aggregates. `own` are the events' rows."""
-        events = taken.slots[own]
+        """One result per event: its own keys, and its group's aggregates. The events are the rows from `first` on."""
+        events = taken.slots[first : first + len(add_upto)]
         if not evaluates.all():
             events = np.where(evaluates, events, _NONE)
         _, played = self._aggregation.play(added, turn.removed, add_upto, turn.left, evaluates, events)
         if len(played.slots) == 0:
             return
         starts = turn.starts
-        if len(played.slots) < len(events):
-            shown = events >= 0
-            own, starts, ends = own[shown], starts[shown], ends[shown]
-        keys = [_taken_rows(key, own) for key in taken.keys]
+        if len(played.slots) == len(events):
+            keys = [_slice(key, first, len(events)) for key in taken.keys]
+        else:
+            shown = np.flatnonzero(events >= 0)
+            starts, ends = starts[shown], ends[shown]
+            keys = [key.values.take(pa.array(first + shown)) for key in taken.keys]
         self._emit(Evaluations(self._shown.rows(keys, played), None, starts, ends, None, played.failed), results)
 
     def _play_all(
@@ -292,15 +295,12 @@ def _joined(views: list[View]) -> tuple[Argument, ...]:
     return tuple(columns)
 
 
-def _taken_rows(column: Evaluated, rows: Int64s) -> Data:
-    """The given rows of a key column, without a copy where they are consecutive."""
+def _slice(column: Evaluated, first: int, count: int) -> Data:
+    """So many rows of a key column, without a copy."""
     held: Data = column.held
-    first, count = int(rows[0]), len(rows)
     if isinstance(held, list):
-        return held if count == len(held) else [held[row] for row in rows]
-    if int(rows[-1]) - first + 1 == count:
-        if isinstance(held, Vector):
-            values, valid = column.columns
-            return Vector(values[first : first + count], None if valid is None else valid[first : first + count])
-        return held.slice(first, count)
-    return column.values.take(pa.array(rows))
+        return held[first : first + count]
+    if isinstance(held, Vector):
+        values, valid = column.columns
+        return Vector(values[first : first + count], None if valid is None else valid[first : first + count])
+    return held.slice(first, count)
