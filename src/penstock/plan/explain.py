@@ -139,7 +139,7 @@ def _estimates(node: AggregateNode, workload: cost.Workload, block_size: int) ->
     if isinstance(node.window.extent, Range):
         window = node.window.extent.micros / 1e6
         one = cost.space_one_window(workload, aggregates=len(node.states) + 1, window=window, row=row, state=state)
-        lines.append(f"space    one window (1W) {_size(one)} (2.2), chosen")
+        lines.append(f"space    one window (1W) {_size(one)} (2.2), used")
         if isinstance(node.window.slide, TimeSlide):
             two = cost.space_two_level(
                 workload,
