@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 run: $(STAMP) ## a call centre on Spark's local mode: 24-hour KPIs per service, every 10 seconds of event time
-	@echo "run: generating call-centre events and computing rolling KPIs on Spark (about two minutes)"
+	@echo "run: generating call-centre events and computing rolling KPIs on Spark (about a minute)"
 	@$(BIN)/python -m penstock.workloads.callcentre_on_spark
 
 test: $(STAMP) ## the quick tests, in a few minutes
