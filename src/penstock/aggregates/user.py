@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ _STATE_BYTES = 400
 _ROW_BYTES = 120
 
 
-class UserAggregate:
+class UserAggregate(ABC):
     """Derive from this to define an aggregate function and pass an instance to the app.
 
     Values come as Python bool, int and float, and None for NULL; a TIMESTAMP is its microseconds since 1970 and a
@@ -68,25 +69,20 @@ class UserAggregate:
     result_type: ClassVar[SqlType]
     state_schema: ClassVar[pa.Schema]
 
+    @abstractmethod
     def create(self) -> dict[str, Any]:
         """The state of a group without rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add(self, state: dict[str, Any], *values: Any) -> None:
         """A row enters the window."""
-        raise NotImplementedError
 
-    def remove(self, state: dict[str, Any], *values: Any) -> None:
+    def remove(self, state: dict[str, Any], *values: Any) -> None:  # noqa: B027 (may be left out)
         """The oldest row of the group leaves. May be left out: then the window is kept and added up again."""
-        raise NotImplementedError
 
-    def merge(self, state: dict[str, Any], other: dict[str, Any]) -> None:
-        """Takes the rows of `other`, which are later. May be left out: then windows are not split into panes."""
-        raise NotImplementedError
-
+    @abstractmethod
     def result(self, state: dict[str, Any]) -> Any:
         """The answer for the rows now in the window, of which there is at least one."""
-        raise NotImplementedError
 
 
 class UserState(AggregateState):

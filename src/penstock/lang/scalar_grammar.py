@@ -168,15 +168,7 @@ class ExpressionParser(SparkParser):
             self._advance()
             literal = self.expression(exp.Literal(this=self._prev.text, is_string=True), self._prev)
             return self.with_span(exp.Cast(this=literal, to=exp.DataType(this=to)), start)
-        if self._curr.token_type == TokenType.INTERVAL and self._next.token_type in (
-            TokenType.STRING,
-            TokenType.NUMBER,
-        ):
-            return self.interval_literal(start)
         return self._parse_column()
-
-    def interval_literal(self, start: int) -> exp.Expr:
-        raise NotImplementedError
 
     def _parse_bracket(self, this: Any = None) -> Any:
         # sqlglot loops here while a bracket is next, so none may be left standing

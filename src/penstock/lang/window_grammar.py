@@ -118,6 +118,14 @@ class WindowParser(ExpressionParser):
                 total += self.in_micros(number, span, unit)
         return total
 
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        if self._curr.token_type == TokenType.INTERVAL and self._next.token_type in (
+            TokenType.STRING,
+            TokenType.NUMBER,
+        ):
+            return self.interval_literal(self._curr.start)
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
     def interval_literal(self, start: int) -> exp.Expr:
         micros = self.interval_micros()
         if abs(micros) > LONGEST:
