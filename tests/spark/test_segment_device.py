@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,24 @@ from penstock.spark.segment_device import SegmentDevice
 
 def device(directory: Path, retain: int = 2) -> SegmentDevice:
     return SegmentDevice(str(directory), block_bytes=200, retain=retain)
+
+
+def written(device: SegmentDevice, directory: Path) -> list[Path]:
+    """The files that this device's state names."""
+    return [directory / name for _, name, _ in device.snapshot()["segments"]]
+
+
+class Refusing:
+    """A file system where nothing can be deleted."""
+
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def delete_file(self, path: str) -> None:
+        raise PermissionError(path)
 
 
 def files(directory: Path) -> list[Path]:
@@ -74,23 +91,73 @@ def test_retirement_survives_a_restore(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_old_orphans_are_swept_and_young_ones_left(tmp_path: Path) -> None:
-    writer = device(tmp_path)
-    kept = writer.write(b"kept")
-    snapshot = writer.snapshot()
-    failed = device(tmp_path)
-    for _ in range(2):
-        failed.write(b"of a failed attempt")
-        failed.sync()
-    named = {name for _, name, _ in snapshot["segments"]}
-    old, young = [f for f in files(tmp_path) if f.name not in named]
-    long_ago = time.time() - 2 * segment_device.ORPHAN_AGE
-    os.utime(old, (long_ago, long_ago))
-    resumed = device(tmp_path)
+def test_orphans_are_swept_when_no_state_that_may_be_loaded_can_name_them(tmp_path: Path) -> None:
+    """Two attempts of micro-batch 10: one wins, the other leaves a file."""
+    winner, loser = device(tmp_path, retain=2), device(tmp_path, retain=2)
+    for attempt in (winner, loser):
+        attempt.begin(10)
+    kept = winner.write(b"of the winner")
+    loser.write(b"of the loser")
+    snapshot = winner.snapshot()
+    (orphan,) = written(loser, tmp_path)
+    resumed = device(tmp_path, retain=2)
     resumed.restore(snapshot)
-    assert not old.exists()
-    assert young.exists()
-    assert bytes(resumed.read(kept)) == b"kept"
+    for batch in (11, 12, 13):
+        resumed.begin(batch)
+        assert orphan.exists(), f"batch {batch}: Spark may still load the loser's state"
+    resumed.restore(resumed.snapshot())
+    resumed.begin(14)
+    assert not orphan.exists()
+    assert bytes(resumed.read(kept)) == b"of the winner"
+
+
+def test_orphans_go_without_a_restore_and_other_files_stay(tmp_path: Path) -> None:
+    """A speculative attempt leaves a file beside a device that lives on."""
+    survivor, loser = device(tmp_path, retain=3), device(tmp_path, retain=3)
+    survivor.begin(1)
+    loser.begin(1)
+    kept = survivor.write(b"kept")
+    loser.write(b"orphan")
+    survivor.snapshot()
+    (orphan,) = written(loser, tmp_path)
+    (tmp_path / "notes.txt").write_text("not ours")
+    for batch in range(2, 10):
+        survivor.begin(batch)
+    assert not orphan.exists()
+    assert bytes(survivor.read(kept)) == b"kept"
+    assert (tmp_path / "notes.txt").exists()
+
+
+def test_the_losing_attempts_state_is_whole(tmp_path: Path) -> None:
+    """Spark may load the state of the attempt that lost: its blocks are there, whatever the winner does meanwhile."""
+    first, second = device(tmp_path, retain=2), device(tmp_path, retain=2)
+    addresses = []
+    for attempt in (first, second):
+        attempt.begin(5)
+        addresses.append(attempt.write(b"the same block"))
+    states = [attempt.snapshot() for attempt in (first, second)]
+    for batch in (6, 7, 8):
+        first.begin(batch)
+    for state, address in zip(states, addresses, strict=True):
+        resumed = device(tmp_path, retain=2)
+        resumed.restore(state)
+        resumed.begin(6)
+        assert bytes(resumed.read(address)) == b"the same block"
+
+
+def test_a_file_that_cannot_be_deleted_does_not_stop_the_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = device(tmp_path, retain=1)
+    writer.begin(1)
+    writer.free(writer.write(b"a"))
+    writer.snapshot()
+    (file,) = files(tmp_path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_files", Refusing(writer._files))
+        writer.begin(3)
+    assert file.exists()
+    writer.begin(4)
+    assert not file.exists(), "the next sweep has another try"
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])

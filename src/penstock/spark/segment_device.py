@@ -8,17 +8,21 @@ Invariants:
 2. Only a closed segment is named by a snapshot; `snapshot` closes the open one.
 3. A segment without live blocks is *retired* in the micro-batch that freed its last block, and its file is deleted
    once Spark can no longer roll back to a state that names it: `retain` micro-batches later.
-4. A file that the restored state does not name is an orphan of a failed attempt. It is deleted when it is older than
-   `ORPHAN_AGE`, since a speculative attempt might still be writing a young one.
+4. A file that the state does not name is an orphan of an attempt that failed or lost a race. The attempt may still
+   be writing, and its state may still be the one that Spark loads next, since two attempts of one micro-batch write
+   the same file of Spark's state store. So an orphan, too, is deleted only when Spark can no longer load a state of
+   the micro-batch in which it was written. The file's name says which that was: no clock is asked, however long an
+   attempt takes.
+5. A closed segment is durable, its name included, before a state that names it is written.
 
 An address is the segment's number in the upper bits and the block's offset in the lower.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
-import time
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +32,14 @@ import pyarrow.fs as pafs
 import xxhash
 
 from penstock.errors import StorageError
+from penstock.spark.file_system import file_system
 from penstock.store.device import BlockDevice
 
 SEGMENT_BYTES = 32 << 20
 """A segment is closed at this size; a smaller one frees its space sooner, a larger one makes fewer files."""
 
-ORPHAN_AGE = 3600.0
-
+_SUFFIX = ".segment"
+_DEPTH = 3  # directories that a device may have to make: the store's, the bucket's, that of all segments
 _HEADER = struct.Struct("<IQ")  # length, checksum of the payload
 _OFFSET_BITS = 32
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -48,19 +53,17 @@ class _Segment:
 
 
 class SegmentDevice(BlockDevice):
-    """The blocks of one store. `uri` is a directory of its own, as a path or as any URI that `pyarrow.fs` knows."""
+    """The blocks of one store. `uri` is a directory of its own, see `file_system`."""
 
     def __init__(self, uri: str, *, block_bytes: int = 64 << 10, retain: int = 100) -> None:
-        try:
-            self._files, self._directory = pafs.FileSystem.from_uri(os.path.abspath(uri) if "://" not in uri else uri)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise StorageError(f"segments cannot be kept at {uri!r}: {error}") from error
+        self._files, self._directory = file_system(uri)
         self._capacity = block_bytes
         self._retain = retain
         self._batch = 0
         self._segments: dict[int, _Segment] = {}
         self._next = 0
         self._retired: list[tuple[str, int]] = []
+        self._next_sweep = 0
         self._open: pa.NativeFile | None = None
         self._readers: dict[int, pa.NativeFile] = {}
         self.bytes_written = 0
@@ -76,6 +79,9 @@ class SegmentDevice(BlockDevice):
         self._retired = [(name, retired) for name, retired in self._retired if name not in expired]
         for name in expired:
             self._delete(name)
+        if batch >= self._next_sweep:
+            self._next_sweep = batch + self._retain
+            self._sweep_orphans()
 
     def write(self, payload: bytes | memoryview) -> int:
         try:
@@ -132,7 +138,7 @@ class SegmentDevice(BlockDevice):
         try:
             self._open.close()
             if isinstance(self._files, pafs.LocalFileSystem):
-                _flush_to_disk(path)
+                _flush_to_disk(path, _DEPTH)
         except OSError as error:
             raise StorageError(f"segment {path} cannot be closed: {error}") from error
         finally:
@@ -161,7 +167,7 @@ class SegmentDevice(BlockDevice):
         self._next = snapshot["next"]
         self._segments = {number: _Segment(name, live) for number, name, live in snapshot["segments"]}
         self._retired = [(name, batch) for name, batch in snapshot["retired"]]
-        self._sweep_orphans()
+        self._next_sweep = 0
 
     def close(self) -> None:
         for file in [*self._readers.values(), *([self._open] if self._open else [])]:
@@ -171,7 +177,7 @@ class SegmentDevice(BlockDevice):
 
     def _new_segment(self) -> pa.NativeFile:
         self._files.create_dir(self._directory, recursive=True)
-        name = f"{uuid.uuid4().hex}.segment"
+        name = f"{self._batch}-{uuid.uuid4().hex}{_SUFFIX}"
         stream = self._files.open_output_stream(f"{self._directory}/{name}")
         self._segments[self._next] = _Segment(name)
         self._next += 1
@@ -186,26 +192,37 @@ class SegmentDevice(BlockDevice):
 
     def _sweep_orphans(self) -> None:
         known = {segment.name for segment in self._segments.values()} | {name for name, _ in self._retired}
-        selector = pafs.FileSelector(self._directory, allow_not_found=True)
-        for info in self._files.get_file_info(selector):
-            if info.base_name not in known and info.mtime is not None and info.mtime.timestamp() < _orphan_limit():
+        for info in self._listed():
+            written = _batch_of(info.base_name)
+            if written is not None and info.base_name not in known and written + self._retain + 1 < self._batch:
                 self._delete(info.base_name)
 
-    def _delete(self, name: str) -> None:
+    def _listed(self) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self._directory, allow_not_found=True)
         try:
+            found: list[pafs.FileInfo] = self._files.get_file_info(selector)
+        except OSError:
+            return []  # a later sweep will do
+        return found
+
+    def _delete(self, name: str) -> None:
+        """A file that is gone was deleted by an attempt that failed afterwards; one that stays is swept later."""
+        with contextlib.suppress(OSError):
             self._files.delete_file(f"{self._directory}/{name}")
-        except FileNotFoundError:
-            # An attempt that failed after deleting it: its successor deletes it again.
-            return
 
 
-def _orphan_limit() -> float:
-    return time.time() - ORPHAN_AGE
+def _batch_of(name: str) -> int | None:
+    """The micro-batch in which a segment was written, by the name of its file."""
+    batch = name.partition("-")[0]
+    return int(batch) if batch.isdigit() and name.endswith(_SUFFIX) else None
 
 
-def _flush_to_disk(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _flush_to_disk(path: str, directories: int) -> None:
+    """Makes a file durable, and its name: that is in its directory, whose name is in the one above."""
+    for _ in range(1 + directories):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        path = os.path.dirname(path)
