@@ -74,7 +74,7 @@ def sort_key(value: Any, type_: SqlType) -> tuple[bool, Any]:
 
 
 def oracle(function: str, types: tuple[SqlType, ...]) -> Oracle:
-    """Python's min and max return the earliest of equals."""
+    """Python's min and max return the earliest of equals. For MIN and MAX -0.0 is less than 0.0."""
 
     def answer(window: Window) -> list[object]:
         if function in ("FIRST", "LAST"):
@@ -83,6 +83,8 @@ def oracle(function: str, types: tuple[SqlType, ...]) -> Oracle:
         if not rows:
             return [None]
         choose = min if function in ("MIN", "ARG_MIN") else max
+        if function in ("MIN", "MAX") and types[0].is_floating:
+            return [choose(rows, key=lambda row: (*sort_key(row[0], types[0]), math.copysign(1.0, row[0])))[0]]
         return [choose(rows, key=lambda row: sort_key(row[-1], types[-1]))[0]]
 
     return answer

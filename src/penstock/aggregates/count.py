@@ -9,14 +9,15 @@ Invariant: `_counts[s]` is the number of rows of slot s now in the window whose 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, plain
 from penstock.aggregates.rounding import U0, U1
-from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot
 from penstock.jit import kernel
 
 
-class CountState(AggregateState):
+class CountState(MergeableState):
     """COUNT(*) or COUNT(x) per slot."""
 
     def __init__(self) -> None:
@@ -47,6 +48,12 @@ class CountState(AggregateState):
 
     def reset(self, slots: Slots) -> None:
         self._counts[slots] = 0
+
+    def export(self, slots: Slots) -> pa.Array:
+        return pa.array(self._counts[slots])
+
+    def absorb(self, slots: Slots, partials: pa.Array) -> None:
+        np.add.at(self._counts, slots, partials.to_numpy())
 
     @property
     def nbytes(self) -> int:

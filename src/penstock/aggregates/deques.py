@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.images import Word, ordering_key
+from penstock.aggregates.images import Word, ordering_key, total_key
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.jit import inline, tight
 
@@ -44,8 +44,9 @@ FREE_CHAIN, UNTOUCHED, FREE_COUNT, STEP, ADDED, REMOVED, EMITTED, STUCK_SLOT = r
 CONTROL_WORDS = 8
 """Free chunks are chained by NEXT from FREE_CHAIN; those from UNTOUCHED on were never used. Then the cursors."""
 
-BY_KEY, BY_RANK, KEEP_ALL, KEEP_NEWEST = 0, 1, 2, 3
-"""What a key is: the value's ordering key, a string code that `ranks` orders, or nothing (FIRST, LAST)."""
+BY_KEY, BY_RANK, KEEP_ALL, KEEP_NEWEST, BY_TOTAL_KEY = 0, 1, 2, 3, 4
+"""What a key is: the value's ordering key, a string code that `ranks` orders, nothing (FIRST, LAST), or the value's
+total key."""
 
 DONE, NEEDS_CHUNK, NEEDS_FRONT, NEEDS_BACK = 0, 1, 2, 3
 
@@ -130,6 +131,8 @@ def play(
                     key: Word = ordering_key(keys[row], floating) ^ flip
                 elif ranked:
                     key = keys[row]
+                elif rule == BY_TOTAL_KEY:
+                    key = total_key(keys[row], floating) ^ flip
                 elif rule == KEEP_ALL:
                     key = np.int64(0)
                 else:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 from penstock.aggregates.count import CountState
 from penstock.aggregates.distinct import DistinctState
+from penstock.aggregates.extremes import ExtremeState
 from penstock.aggregates.moments import ComomentsState, MomentsState
 from penstock.aggregates.order_statistics import OrderState
 from penstock.aggregates.selective import SelectiveState
-from penstock.aggregates.state import AggregateState, Int64s, Want
+from penstock.aggregates.signatures import MERGEABLE
+from penstock.aggregates.state import AggregateState, Int64s, MergeableState, Want
 from penstock.aggregates.sums import SumState
 from penstock.aggregates.user import UserAggregate, UserState
 from penstock.store.budget import Account
@@ -33,12 +35,27 @@ def create_state(
     STRING; `user` is the aggregate of kind USER. Kinds in `SELF_ACCOUNTING` keep `account` up to date themselves.
     """
     if kind in _SELECTIVE:
-        return SelectiveState(kind, types, account=account, device=device, ranks=ranks)
+        make_selective = ExtremeState if kind in MERGEABLE else SelectiveState
+        return make_selective(kind, types, account=account, device=device, ranks=ranks)
     if kind == "USER":
         assert user is not None, "the planner names a user-defined aggregate that the app knows"
         return UserState(user, account)
     make = _MAKERS[kind]
     return make(types, wants, account)
+
+
+def create_mergeable(
+    kind: str,
+    types: tuple[SqlType, ...],
+    wants: Sequence[Want],
+    *,
+    account: Account,
+    ranks: Callable[[], Int64s] | None = None,
+) -> MergeableState:
+    """The state of a kind in `MERGEABLE`, made to take in partials: it keeps no rows, so it needs no device."""
+    state = create_state(kind, types, wants, account=account, ranks=ranks)
+    assert isinstance(state, MergeableState), f"the planner asks whether {kind} can be merged"
+    return state
 
 
 _SELECTIVE = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")

@@ -22,15 +22,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.aggregates import exact_moments as layout
 from penstock.aggregates.columns import ALL_VALID, FLOAT64, INT32, NO_FLOATS, column, plain
+from penstock.aggregates.exact_merge import BASES_WORDS, absorb_moments, common_base
 from penstock.aggregates.exact_moments import Floats, play_moments
 from penstock.aggregates.exact_product import PRODUCT_WORDS, SCRATCH_WORDS, SUM_WORDS
 from penstock.aggregates.exact_sum import LEAST_BASE, choose_base
-from penstock.aggregates.state import AggregateState, Bools, Emitted, Int64s, Rows, Schedule, Slots, Snapshot, Want
+from penstock.aggregates.partials import pack, unpack
+from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot, Want
 from penstock.aggregates.wide import Words
-from penstock.aggregates.wide_products import Sums, WideProducts, exact_covariance
+from penstock.aggregates.wide_products import STORED_WORDS, Sums, WideProducts, exact_covariance, from_bytes, to_bytes
 
 _POPULATION = ("VAR_POP", "STDDEV_POP", "COVAR_POP")
 _SAMPLE = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
@@ -73,7 +76,7 @@ class _Results:
             self.correlation[index] = quotient
 
 
-class _SecondOrder(AggregateState):
+class _SecondOrder(MergeableState):
     """What one and two arguments have in common; one argument stands for both x and y."""
 
     def __init__(self, wants: Sequence[Want], arguments: int) -> None:
@@ -168,27 +171,33 @@ class _SecondOrder(AggregateState):
 
     def _sums(self, slot: int) -> Sums:
         """All sums of a slot, narrow and wide together, in the units of `wide_products`."""
-        x_shift, y_shift = (self._x_base or LEAST_BASE) - 1, (self._y_base or LEAST_BASE) - 1
-        narrow = [
-            self._integer(slot, at, words) << shift
-            for at, words, shift in (
-                (layout.X_AT, SUM_WORDS, x_shift),
-                (layout.Y_AT, SUM_WORDS, y_shift),
-                (layout.XY_AT, PRODUCT_WORDS, x_shift + y_shift),
-                (layout.XX_AT, PRODUCT_WORDS, 2 * x_shift),
-                (layout.YY_AT, PRODUCT_WORDS, 2 * y_shift),
-            )
-        ]
-        if self._arguments == 1:
-            narrow[1] = narrow[0]
+        words = self._words[slot * self._width : (slot + 1) * self._width]
+        narrow = _narrow_sums(words, self._x_base or LEAST_BASE, self._y_base or LEAST_BASE)
         return [a + b for a, b in zip(narrow, self._wide.sums(slot), strict=True)]
 
-    def _integer(self, slot: int, at: int, words: int) -> int:
-        """A two's complement integer among a slot's words; 0 if the state does not keep it."""
-        if at >= self._width:
-            return 0
-        start = slot * self._width + at
-        return int.from_bytes(self._words[start : start + words].tobytes(), "little", signed=True)
+    def export(self, slots: Slots) -> pa.Array:
+        words = self._words.reshape(-1, self._width)[slots]
+        which = np.flatnonzero(words[:, layout.WIDE_AT])
+        stored = b"".join(to_bytes(self._wide.sums(slot)) for slot in slots[which].tolist())
+        bases = np.full((len(slots), BASES_WORDS), (self._x_base, self._y_base), dtype=np.uint64)
+        return pack(np.hstack([bases, words]), which, np.frombuffer(stored, np.uint64).reshape(-1, STORED_WORDS))
+
+    def absorb(self, slots: Slots, partials: pa.Array) -> None:
+        words, starts, sizes = unpack(partials)
+        if self._x_base == 0:
+            self._x_base = common_base(words[starts])
+        if self._y_base == 0:
+            self._y_base = common_base(words[starts + 1])
+        misfits = np.empty(len(slots), np.bool_)
+        x_base, y_base = self._x_base or LEAST_BASE, self._y_base or LEAST_BASE
+        absorb_moments(self._words, self._width, x_base, y_base, plain(slots, INT32), words, starts, misfits)
+        for row in np.flatnonzero(misfits):
+            x_base, y_base = words[starts[row] : starts[row] + BASES_WORDS].tolist()
+            own = words[starts[row] + BASES_WORDS :][: self._width]
+            self._wide.add(int(slots[row]), _narrow_sums(own, x_base, y_base))
+        for row in np.flatnonzero(sizes > BASES_WORDS + self._width):
+            stored = words[starts[row] + BASES_WORDS + self._width : starts[row] + sizes[row]]
+            self._wide.add(int(slots[row]), from_bytes(stored.tobytes()))
 
     def reset(self, slots: Slots) -> None:
         self._words.reshape(-1, self._width)[slots] = 0
@@ -225,3 +234,25 @@ class ComomentsState(_SecondOrder):
 
     def __init__(self, wants: Sequence[Want]) -> None:
         super().__init__(wants, arguments=2)
+
+
+def _narrow_sums(words: Words, x_base: int, y_base: int) -> Sums:
+    """The sums among a slot's words, in the units of `wide_products`; 0 for those that the state does not keep."""
+    x_shift, y_shift = x_base - 1, y_base - 1
+    x = _integer(words, layout.X_AT, SUM_WORDS, x_shift)
+    y = _integer(words, layout.Y_AT, SUM_WORDS, y_shift) if len(words) > layout.ONE_ARGUMENT_WORDS else x
+    return [
+        x,
+        y,
+        _integer(words, layout.XY_AT, PRODUCT_WORDS, x_shift + y_shift),
+        _integer(words, layout.XX_AT, PRODUCT_WORDS, 2 * x_shift),
+        _integer(words, layout.YY_AT, PRODUCT_WORDS, 2 * y_shift),
+    ]
+
+
+def _integer(words: Words, at: int, count: int, shift: int) -> int:
+    """A two's complement integer times 2**shift."""
+    if at >= len(words):
+        return 0
+    value = int.from_bytes(words[at : at + count].tobytes(), "little", signed=True)
+    return value << shift if value else 0

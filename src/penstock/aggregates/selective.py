@@ -1,7 +1,9 @@
 """MIN, MAX, FIRST, LAST, ARG_MIN and ARG_MAX: the aggregates whose answer is one of the rows in the window.
 
 All six are one algorithm, a monotonic deque per slot (`deques`); they differ in what a key is. MIN and MAX ignore
-NULL and return the value, ARG_* ignore rows whose second argument is NULL, FIRST and LAST take every row.
+NULL and return the value, ARG_* ignore rows whose second argument is NULL, FIRST and LAST take every row. For MIN and
+MAX -0.0 is less than 0.0, as it is for percentiles, so that their answer is a matter of the values and not of which
+came first, and can be merged; for ARG_* the two are equal, and the earliest event wins.
 
 Invariants:
 1. The bytes of the pool of chunks and of the directory are on the account.
@@ -59,7 +61,8 @@ class SelectiveState(AggregateState):
         if not self._keyed:
             self._rule = deques.KEEP_ALL if function == "FIRST" else deques.KEEP_NEWEST
         else:
-            self._rule = deques.BY_RANK if key_type is SqlType.STRING else deques.BY_KEY
+            by_value = deques.BY_TOTAL_KEY if function in ("MIN", "MAX") else deques.BY_KEY
+            self._rule = deques.BY_RANK if key_type is SqlType.STRING else by_value
         self._directory: Int64s = np.zeros((0, 2), dtype=np.int64)
         self._pool: Int64s = np.zeros(0, dtype=np.int64)
         self._control: Int64s = np.zeros(deques.CONTROL_WORDS, dtype=np.int64)

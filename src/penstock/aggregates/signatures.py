@@ -118,6 +118,10 @@ def kind_of(function: str) -> str:
     return _SHARED_KINDS.get(function, function)
 
 
+MERGEABLE = frozenset(("COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX"))
+"""The kinds of states of which parts of a window can be computed in several places and merged
+(`aggregates.state.MergeableState`)."""
+
 _SHARED_KINDS: dict[str, str] = {
     "AVG": "SUM",
     "VAR_POP": "MOMENTS",

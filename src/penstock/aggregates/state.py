@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.aggregates.signatures import Want as Want
@@ -94,3 +95,20 @@ class AggregateState(ABC):
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
         """The inverse of `snapshot` on a state made with the same parameters."""
+
+
+class MergeableState(AggregateState):
+    """A state whose content can be handed to another state of the same kind: what one would hold after seeing the
+    rows of both. The kinds are `signatures.MERGEABLE`; what a partial looks like is said in `partials`.
+
+    Splitting the rows over any number of states and merging them in any order gives the answers of one state, to the
+    bit. What was absorbed does not leave row by row: it goes with `reset`.
+    """
+
+    @abstractmethod
+    def export(self, slots: Slots) -> pa.Array:
+        """One partial per slot; the state stays as it is."""
+
+    @abstractmethod
+    def absorb(self, slots: Slots, partials: pa.Array) -> None:
+        """Adds partials to slots that `ensure` has made room for; a slot may be given any number of times."""

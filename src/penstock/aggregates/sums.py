@@ -6,11 +6,13 @@ the window is exact, and marked as failed where it does not fit a BIGINT. Floats
 `math.fsum` gives for the values now in the window, except that a sum beyond the range of a double is an infinity
 where `fsum` raises. AVG is the correctly rounded sum divided by the count.
 
+Partials (see `partials`) are the same integers, so merging them loses nothing either.
+
 Invariants:
 1. The words of slot s are [count, low, middle, high] for floats, [count, low, high] for integers, and depend only on
    the rows of s now in the window (and, for floats, on the base exponent).
-2. `_base` is chosen once, from the first call that adds a finite value other than zero, and kept for good, because
-   a value must leave the accumulator it entered. Results do not depend on it.
+2. `_base` is chosen once, from the first call that adds a finite value other than zero or absorbs such, and kept for
+   good, because a value must leave the accumulator it entered. Results do not depend on it.
 """
 
 from __future__ import annotations
@@ -18,17 +20,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.aggregates.columns import FLOAT64, INT32, INT64, NO_FLOATS, NO_INTEGERS, column, plain
+from penstock.aggregates.exact_merge import absorb_floats, absorb_integers, common_base
 from penstock.aggregates.exact_sum import FAILURES, LEAST_BASE, NO_ROOM, NULLS, choose_base, play_floats, play_integers
-from penstock.aggregates.state import AggregateState, Bools, Emitted, Rows, Schedule, Slots, Snapshot, Values, Want
+from penstock.aggregates.partials import pack, unpack
+from penstock.aggregates.state import Bools, Emitted, MergeableState, Rows, Schedule, Slots, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
 
 _FLOAT_WORDS = 4
 _INTEGER_WORDS = 3
 
 
-class SumState(AggregateState):
+class SumState(MergeableState):
     """Serves any of SUM, AVG and COUNT of one argument, in the order wanted.
 
     >>> from penstock.aggregates.state import Argument
@@ -149,6 +154,37 @@ class SumState(AggregateState):
         self._words.reshape(-1, self._width)[slots] = 0
         if not self._integer:
             self._wide.reset(slots)
+
+    def export(self, slots: Slots) -> pa.Array:
+        words = self._words.reshape(-1, self._width)[slots]
+        rows = self._wide.row_of[slots] if self._wide.in_use else NO_INTEGERS
+        which = np.flatnonzero(rows)
+        if not self._integer:
+            words = np.insert(words, 1, self._base, axis=1)
+        return pack(words, which, self._wide.table[rows[which] - 1])
+
+    def absorb(self, slots: Slots, partials: pa.Array) -> None:
+        slots = plain(slots, INT32)
+        packed = unpack(partials)
+        if self._integer:
+            absorb_integers(self._words, slots, packed.words)
+            return
+        if self._base == 0:
+            self._base = common_base(packed.words[packed.starts + 1])
+        done = 0
+        while done < len(slots):
+            done = absorb_floats(
+                self._words,
+                self._base or LEAST_BASE,
+                self._wide.table,
+                self._wide.row_of,
+                self._wide.links,
+                slots,
+                *packed,
+                done,
+            )
+            if done < len(slots):
+                self._wide.add_rows()
 
     @property
     def nbytes(self) -> int:

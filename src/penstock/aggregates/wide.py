@@ -5,7 +5,7 @@ far from the others, a NaN or an infinity. That is rare, so rows are handed out 
 last such value has left.
 
 A row is 38 unsigned words: 34 of one two's complement integer in units of 2**-1074 (the least double; 78 bits of
-headroom above the greatest), then how many finite values, NaN, +inf and -inf are in it.
+headroom above the greatest), then how many finite values (or merged sums of such), NaN, +inf and -inf are in it.
 
 Invariants:
 1. `row_of[s]` is 0, or 1 + the row of slot s; a row belongs to at most one slot.
@@ -28,8 +28,8 @@ from penstock.jit import kernel
 Words = NDArray[np.uint64]
 
 _LIMBS = 34
-_FINITE, _NAN, _PLUS_INFINITY, _MINUS_INFINITY = 34, 35, 36, 37
-_ROW = 38
+FINITE, _NAN, _PLUS_INFINITY, _MINUS_INFINITY = 34, 35, 36, 37
+ROW_WORDS = 38
 _UNIT_EXPONENT = -1074
 
 FREE, USED = 0, 1
@@ -46,7 +46,7 @@ class WideSums:
 
     def __init__(self) -> None:
         self.row_of: Slots = np.zeros(0, dtype=np.int32)
-        self.table: Words = np.zeros((0, _ROW), dtype=np.uint64)
+        self.table: Words = np.zeros((0, ROW_WORDS), dtype=np.uint64)
         self.links: Int64s = np.zeros(2, dtype=np.int64)
 
     def ensure(self, slots: int) -> None:
@@ -59,7 +59,7 @@ class WideSums:
         """Called when a kernel found no free row: doubles the table and chains the new rows."""
         before = len(self.table)
         after = max(4, 2 * before)
-        table = np.zeros((after, _ROW), dtype=np.uint64)
+        table = np.zeros((after, ROW_WORDS), dtype=np.uint64)
         table[:before] = self.table
         table[before : after - 1, 0] = np.arange(before + 2, after + 1)
         table[after - 1, 0] = self.links[FREE]
@@ -73,8 +73,13 @@ class WideSums:
     def trim(self) -> None:
         """Gives the memory back once no slot needs a row."""
         if self.links[USED] == 0 and len(self.table):
-            self.table = np.zeros((0, _ROW), dtype=np.uint64)
+            self.table = np.zeros((0, ROW_WORDS), dtype=np.uint64)
             self.links[FREE] = 0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether some slot has a row."""
+        return bool(self.links[USED])
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +90,7 @@ class WideSums:
 
     def restore(self, snapshot: Snapshot) -> None:
         self.row_of = np.array(snapshot["row_of"], dtype=np.int32)
-        self.table = np.array(snapshot["table"], dtype=np.uint64).reshape(-1, _ROW)
+        self.table = np.array(snapshot["table"], dtype=np.uint64).reshape(-1, ROW_WORDS)
         self.links = np.array(snapshot["links"], dtype=np.int64)
 
 
@@ -101,8 +106,8 @@ def release(table: Words, row_of: Slots, links: Int64s, slot: int) -> None:
 
 
 @kernel
-def change_wide(table: Words, row_of: Slots, links: Int64s, slot: int, bits: np.uint64, leaves: bool) -> bool:
-    """A value (as its bits) enters or leaves the row of a slot. False: there is no free row, nothing was done."""
+def take_row(table: Words, row_of: Slots, links: Int64s, slot: int) -> bool:
+    """Gives the slot a row if it has none. False: there is no free row, nothing was done."""
     if row_of[slot] == 0:
         if links[FREE] == 0:
             return False
@@ -110,6 +115,14 @@ def change_wide(table: Words, row_of: Slots, links: Int64s, slot: int, bits: np.
         links[FREE] = np.int64(table[row_of[slot] - 1, 0])
         links[USED] += 1
         table[row_of[slot] - 1, 0] = U0
+    return True
+
+
+@kernel
+def change_wide(table: Words, row_of: Slots, links: Int64s, slot: int, bits: np.uint64, leaves: bool) -> bool:
+    """A value (as its bits) enters or leaves the row of a slot. False: there is no free row, nothing was done."""
+    if not take_row(table, row_of, links, slot):
+        return False
     words = table[row_of[slot] - 1]
     negative = (bits >> _U63) != U0
     biased = (bits >> _U52) & _EXPONENT_MASK
@@ -117,14 +130,14 @@ def change_wide(table: Words, row_of: Slots, links: Int64s, slot: int, bits: np.
     if biased == _EXPONENT_MASK:
         counter = _NAN if fraction != U0 else (_MINUS_INFINITY if negative else _PLUS_INFINITY)
     else:
-        counter = _FINITE
+        counter = FINITE
         if biased != U0:
             fraction |= U1 << _U52
             biased -= U1
         _add_shifted(words, fraction, biased, negative != leaves)
     if leaves:
         words[counter] -= U1
-        if words[_FINITE] | words[_NAN] | words[_PLUS_INFINITY] | words[_MINUS_INFINITY] == U0:
+        if words[FINITE] | words[_NAN] | words[_PLUS_INFINITY] | words[_MINUS_INFINITY] == U0:
             release(table, row_of, links, slot)
     else:
         words[counter] += U1
@@ -159,16 +172,8 @@ def _add_shifted(words: Words, mantissa: np.uint64, shift: np.uint64, negative: 
 
 
 @kernel
-def wide_total(words: Words, low: np.uint64, middle: np.uint64, high: np.uint64, shift: np.uint64) -> float:
-    """The sum in a row plus the narrow integer (high, middle, low) · 2**(shift - 1074), correctly rounded."""
-    plus, minus = words[_PLUS_INFINITY] != U0, words[_MINUS_INFINITY] != U0
-    if words[_NAN] != U0 or (plus and minus):
-        return np.nan
-    if plus:
-        return np.inf
-    if minus:
-        return -np.inf
-    total = words[:_LIMBS].copy()
+def add_narrow(words: Words, low: np.uint64, middle: np.uint64, high: np.uint64, shift: np.uint64) -> None:
+    """words += the two's complement integer (high, middle, low) · 2**shift, modulo the width."""
     bit = shift & _U63
     sign = U0 - (high >> _U63)
     previous = carry = U0
@@ -183,10 +188,37 @@ def wide_total(words: Words, low: np.uint64, middle: np.uint64, high: np.uint64,
         shifted = (word << bit) | ((previous >> U1) >> (_U63 - bit))
         previous = word
         at = index + np.int64(shift >> _U6)
-        part = total[at] + shifted
+        part = words[at] + shifted
         overflow = np.uint64(part < shifted)
-        total[at] = part + carry
-        carry = overflow | np.uint64(total[at] < carry)
+        words[at] = part + carry
+        carry = overflow | np.uint64(words[at] < carry)
+
+
+@kernel
+def add_row(words: Words, other: Words) -> None:
+    """A row takes in another: the integers and the counts are added."""
+    carry = U0
+    for at in range(_LIMBS):
+        part = words[at] + other[at]
+        overflow = np.uint64(part < other[at])
+        words[at] = part + carry
+        carry = overflow | np.uint64(words[at] < carry)
+    for at in range(_LIMBS, ROW_WORDS):
+        words[at] += other[at]
+
+
+@kernel
+def wide_total(words: Words, low: np.uint64, middle: np.uint64, high: np.uint64, shift: np.uint64) -> float:
+    """The sum in a row plus the narrow integer (high, middle, low) · 2**(shift - 1074), correctly rounded."""
+    plus, minus = words[_PLUS_INFINITY] != U0, words[_MINUS_INFINITY] != U0
+    if words[_NAN] != U0 or (plus and minus):
+        return np.nan
+    if plus:
+        return np.inf
+    if minus:
+        return -np.inf
+    total = words[:_LIMBS].copy()
+    add_narrow(total, low, middle, high, shift)
     return _round_words(total)
 
 

@@ -19,6 +19,9 @@ from penstock.aggregates.state import Slots, Snapshot
 _UNIT_BITS = 1074
 _STORED_BYTES = 544  # a product has at most 2 · (1074 + 1024) bits; the rest holds the sign and 2**63 of them
 
+STORED_WORDS = 5 * _STORED_BYTES // 8
+"""How many 64-bit words the sums of a slot take when they are stored."""
+
 Sums = list[int]
 """[sum of x, of y, of x·y, of x·x, of y·y]"""
 
@@ -36,6 +39,10 @@ class WideProducts:
         for index, term in enumerate((a, b, a * b, a * a, b * b)):
             sums[index] += sign * term
 
+    def add(self, slot: int, more: Sums) -> None:
+        """Sums of several rows enter together."""
+        self._sums[slot] = [a + b for a, b in zip(self.sums(slot), more, strict=True)]
+
     def forget(self, slots: Slots) -> None:
         for slot in slots.tolist():
             self._sums.pop(slot, None)
@@ -49,15 +56,23 @@ class WideProducts:
         return sys.getsizeof(self._sums) + held
 
     def snapshot(self) -> Snapshot:
-        stored = [total.to_bytes(_STORED_BYTES, "little", signed=True) for s in self._sums.values() for total in s]
-        return {"slots": np.array(list(self._sums), dtype=np.int64), "sums": b"".join(stored)}
+        stored = b"".join(to_bytes(sums) for sums in self._sums.values())
+        return {"slots": np.array(list(self._sums), dtype=np.int64), "sums": stored}
 
     def restore(self, snapshot: Snapshot) -> None:
         data = snapshot["sums"]
-        starts = range(0, len(data), _STORED_BYTES)
-        totals = [int.from_bytes(data[at : at + _STORED_BYTES], "little", signed=True) for at in starts]
         slots = snapshot["slots"].tolist()
-        self._sums = {slot: totals[5 * index : 5 * index + 5] for index, slot in enumerate(slots)}
+        size = 5 * _STORED_BYTES
+        self._sums = {slot: from_bytes(data[size * index : size * (index + 1)]) for index, slot in enumerate(slots)}
+
+
+def to_bytes(sums: Sums) -> bytes:
+    return b"".join(total.to_bytes(_STORED_BYTES, "little", signed=True) for total in sums)
+
+
+def from_bytes(data: bytes) -> Sums:
+    starts = range(0, len(data), _STORED_BYTES)
+    return [int.from_bytes(data[at : at + _STORED_BYTES], "little", signed=True) for at in starts]
 
 
 def exact_covariance(count: int, divisor: int, left: int, right: int, product: int) -> float:
