@@ -36,7 +36,7 @@ def open_source(
     `columns` are those that some query reads; the event time and the sequence always come with them. A column that
     is not read is not checked either.
     """
-    reading = _reading(stream, batch_rows, columns)
+    reading = reading_of(stream, batch_rows, columns)
     if reading.uri in ("-", "stdin:"):
         return StdinSource(reading, position)
     if reading.uri.startswith("generate:"):
@@ -50,7 +50,8 @@ def is_live(stream: StreamDef, follow: bool) -> bool:
     return stream.uri in ("-", "stdin:") or (followed and not (stream.uri or "").startswith("generate:"))
 
 
-def _reading(stream: StreamDef, batch_rows: int, columns: Sequence[str] | None) -> Reading:
+def reading_of(stream: StreamDef, batch_rows: int = 65536, columns: Sequence[str] | None = None) -> Reading:
+    """What there is to read for a stream; refuses options that no source knows."""
     if stream.uri is None:
         raise InputError(f"stream {stream.name} has no source; add FROM 'uri' to its CREATE STREAM, or push to it")
     if batch_rows < 1:

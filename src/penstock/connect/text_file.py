@@ -21,9 +21,14 @@ def line_format(kind: str, reading: Reading, where: str) -> LineFormat:
 
 
 class TextFile:
-    """Reads on from a position `{"offset": bytes, "line": lines}` of the text (not of the compressed file)."""
+    """Reads on from a position `{"offset": bytes, "line": lines}` of the text (not of the compressed file).
 
-    def __init__(self, path: Path, kind: str, reading: Reading, position: Position | None) -> None:
+    `stop` is the offset, at the end of a record, up to which to read; None is the end of the file.
+    """
+
+    def __init__(
+        self, path: Path, kind: str, reading: Reading, position: Position | None, stop: int | None = None
+    ) -> None:
         self.path = path
         self._reading = reading
         self._where = str(path)
@@ -37,6 +42,7 @@ class TextFile:
         self._lines = self._reader(0, 0)
         self._begun = False
         self._restart = position
+        self._stop = stop
 
     def read(self, final: bool) -> tuple[pa.RecordBatch, list[Reject]] | None:
         """The next rows; None at the end of what is there. Unless `final`, a line without its end has to wait."""
@@ -55,7 +61,7 @@ class TextFile:
             return False
         is_header = self._format.begin(first.data)
         start = {"offset": self._lines.offset, "line": self._lines.line} if is_header else {"offset": 0, "line": 0}
-        start = max(start, self._restart or start, key=lambda place: int(place["offset"]))
+        start = max(self._restart or start, start, key=lambda place: int(place["offset"]))
         try:
             size = self._text.seek(0, 2) if self.tailable else start["offset"]
             if start["offset"] > size:
@@ -72,7 +78,7 @@ class TextFile:
 
     def _read(self, size: int) -> bytes:
         try:
-            return self._text.read(size)
+            return self._text.read(size if self._stop is None else min(size, max(0, self._stop - self._text.tell())))
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{self.path}: cannot be read on after line {self._lines.line}: {error}") from None
 
