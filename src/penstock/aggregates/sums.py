@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.columns import FLOAT64, INT32, INT64, NO_FLOATS, NO_INTEGERS, column, plain
-from penstock.aggregates.exact_merge import absorb_floats, absorb_integers, common_base
+from penstock.aggregates.exact_merge import FLOAT_PARTIAL_WORDS, absorb_floats, absorb_integers, common_base
 from penstock.aggregates.exact_sum import FAILURES, LEAST_BASE, NO_ROOM, NULLS, choose_base, play_floats, play_integers
 from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Bools, Emitted, MergeableState, Rows, Schedule, Slots, Snapshot, Values, Want
@@ -157,11 +157,13 @@ class SumState(MergeableState):
 
     def export(self, slots: Slots) -> pa.Array:
         words = self._words.reshape(-1, self._width)[slots]
+        if self._integer:
+            return pack(words, NO_INTEGERS, words[:0])
+        based = np.empty((len(slots), FLOAT_PARTIAL_WORDS), np.uint64)
+        based[:, 0], based[:, 1], based[:, 2:] = words[:, 0], self._base, words[:, 1:]
         rows = self._wide.row_of[slots] if self._wide.in_use else NO_INTEGERS
         which = np.flatnonzero(rows)
-        if not self._integer:
-            words = np.insert(words, 1, self._base, axis=1)
-        return pack(words, which, self._wide.table[rows[which] - 1])
+        return pack(based, which, self._wide.table[rows[which] - 1])
 
     def absorb(self, slots: Slots, partials: pa.Array) -> None:
         slots = plain(slots, INT32)

@@ -1,0 +1,57 @@
+"""Which aggregations can be computed in parts: each place aggregates its share of the events, and the partial
+aggregates of an evaluation are merged by (window_end, group).
+
+    SELECT k, AVG(v) FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k     in parts
+    SELECT MEDIAN(v) FROM s [RANGE 1 HOUR SLIDE 10 SECONDS]                not: MEDIAN needs all values in one place
+    SELECT SUM(v) FROM s [ROWS 1000]                                       not: no part knows which rows are the last
+
+Events may be dealt out to the parts in any way. Asked by runtimes that have several places.
+"""
+
+from __future__ import annotations
+
+from penstock.aggregates.signatures import MERGEABLE, Want
+from penstock.lang.query import Emit
+from penstock.plan.nodes import AggregateNode, StreamNode
+from penstock.windows.spec import Range, Since, TimeSlide, WindowSpec
+
+
+def mergeable(node: AggregateNode) -> str | None:
+    """None if the aggregation can be computed in parts, or else why not, as it can be shown to a user."""
+    return _window_reason(node.window) or _input_reason(node) or _emission_reason(node.emission.emit) or _states(node)
+
+
+def _window_reason(window: WindowSpec) -> str | None:
+    if not isinstance(window.slide, TimeSlide) or not isinstance(window.extent, Range | Since):
+        return "only RANGE and SINCE windows with a time slide hold the same events wherever these are"
+    if window.partition_by:
+        return "a window with PARTITION BY is kept whole, partition by partition"
+    if window.slide.wall_clock:
+        return "ON WALL CLOCK slides follow the clock of one place"
+    if window.when_full:
+        return "WHEN FULL depends on the first event of the whole stream"
+    return None
+
+
+def _input_reason(node: AggregateNode) -> str | None:
+    return None if isinstance(node.input, StreamNode) else "where a subquery's last event is, no part can tell alone"
+
+
+def _emission_reason(emit: Emit) -> str | None:
+    if emit in (Emit.ISTREAM, Emit.DSTREAM):
+        return f"{emit.value} compares an evaluation with the one before"
+    return None
+
+
+def _states(node: AggregateNode) -> str | None:
+    for state in node.states:
+        if state.kind not in MERGEABLE:
+            return f"{state.user or _written(state.wants[0])} cannot be merged from partial results"
+    return None
+
+
+def _written(want: Want) -> str:
+    """A function as a query calls it."""
+    if want == Want("PERCENTILE_CONT", 0.5):
+        return "MEDIAN"
+    return "COUNT(DISTINCT)" if want.function == "COUNT_DISTINCT" else want.function
