@@ -1,8 +1,8 @@
 """The states of one aggregation, driven together: rows in, rows out, evaluations in between.
 
 Invariants:
-1. `groups.counts` and every state have seen the same rows.
-2. Slots in flight between `Intake.take` and the last `advance` of a chunk are not freed.
+1. `counts` and every state have seen the same rows.
+2. Slots in flight between the intake of a chunk and the last `advance` of an aggregation over it are not freed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, Rows, Sc
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Vector
 from penstock.jit import kernel
+from penstock.operators.arguments import Reading
 from penstock.operators.columns import to_data
-from penstock.operators.intake import Intake
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import Answer, StateSpec
 from penstock.types import SqlType
@@ -150,7 +150,7 @@ class Aggregation:
     def __init__(
         self,
         name: str,
-        intake: Intake,
+        intake: Reading,
         states: tuple[StateSpec, ...],
         answers: tuple[Answer, ...],
         resources: Resources,
@@ -185,6 +185,11 @@ class Aggregation:
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
         ]
 
+    @property
+    def counts(self) -> Int64s:
+        """How many rows each group has in the window."""
+        return self.intake.counts
+
     def play(
         self,
         added: Run,
@@ -207,11 +212,11 @@ class Aggregation:
                 slots, upto = events, add_upto if add_upto[-1] == done else np.arange(1, done + 1)
                 counts = upto
                 if self._shows_counts:
-                    counts = self.groups.counts[0] + add_upto - remove_upto
-                self.groups.counts[0] += add_upto[-1] - remove_upto[-1]
+                    counts = self.counts[0] + add_upto - remove_upto
+                self.counts[0] += add_upto[-1] - remove_upto[-1]
             else:
                 slots, upto, counts = _count_events(
-                    added.slots, removed.slots, add_upto, remove_upto, events, self.groups.counts
+                    added.slots, removed.slots, add_upto, remove_upto, events, self.counts
                 )
         else:
             order = self.groups.order()
@@ -220,7 +225,7 @@ class Aggregation:
                 begins = np.zeros(len(add_upto), np.int64)
                 ranges = (begins, begins + len(order))
             done, slots, upto, counts = _count_all(
-                added.slots, removed.slots, add_upto, remove_upto, evaluates, self.groups.counts, order, *ranges, room
+                added.slots, removed.slots, add_upto, remove_upto, evaluates, self.counts, order, *ranges, room
             )
             if done < len(add_upto):
                 add_upto, remove_upto = add_upto[:done], remove_upto[:done]
@@ -241,7 +246,7 @@ class Aggregation:
     def add(self, added: Run) -> None:
         """Rows enter; nothing leaves and nothing is evaluated."""
         nothing = np.zeros(1, np.int64)
-        _count_rows(added.slots, self.groups.counts)
+        _count_rows(added.slots, self.counts)
         self._advance(added, added.part(0, 0), Schedule(nothing + len(added.slots), nothing, nothing, _NO_SLOTS))
         self._unaccounted += len(added.slots)
         if self._unaccounted > 4096:
@@ -252,7 +257,7 @@ class Aggregation:
         none = Run(0, _NO_SLOTS, self.intake.no_columns())
         nothing = np.zeros(len(upto), np.int64)
         schedule = Schedule(nothing, nothing, upto, slots)
-        return self._played(schedule, self.groups.counts[slots], self._advance(none, none, schedule))
+        return self._played(schedule, self.counts[slots], self._advance(none, none, schedule))
 
     def _advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
         if not self._states:
@@ -285,7 +290,7 @@ class Aggregation:
 
     def reset(self, slots: Slots) -> None:
         """Forgets what these groups hold: their window has closed."""
-        self.groups.counts[slots] = 0
+        self.counts[slots] = 0
         for state in self._states:
             state.reset(slots)
 
@@ -313,7 +318,7 @@ def _rows(run: Run, columns: Any, positions: Int64s) -> Rows:
     return Rows(positions, slots, tuple(run.columns[i] for i in columns.arguments))
 
 
-def _ranks(intake: Intake, state: int) -> Any:
+def _ranks(intake: Reading, state: int) -> Any:
     """The order of strings that a state compares: those of its last argument (ARG_MIN compares its second)."""
     arguments = intake.state_columns[state].arguments
     interner = intake.interners[arguments[-1]] if arguments else None

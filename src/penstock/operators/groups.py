@@ -4,8 +4,9 @@ A key is a row of int64 images (integers as they are, floats by their bits, stri
 word of NULL bits. Slots are small integers that index every aggregate state.
 
 Invariants:
-1. A slot belongs to one key as long as it has rows in the window; `collect` frees the others for new keys.
-2. `counts[slot]` is the number of the slot's rows in the window: COUNT(*) comes from here.
+1. A slot belongs to one key as long as it has rows in some window; `collect` frees the others for new keys.
+2. `counts[slot]` is the number of the slot's rows in the window: COUNT(*) comes from here. Where several windows share
+   the groups, each has a `Tally` of its own instead.
 3. `order()` lists all slots in use in the order of their keys: NULL first, numbers up (NaN last), strings by bytes.
 """
 
@@ -91,6 +92,19 @@ _KNOWN_KEYS = 4096
 """How many keys of single events are remembered beside the hash table."""
 
 
+class Tally:
+    """How many rows each slot has in one of several windows; the table lets it grow with itself."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, capacity: int) -> None:
+        self.rows = np.zeros(capacity, np.int64)
+
+    def fit(self, capacity: int) -> None:
+        if capacity > len(self.rows):
+            self.rows = np.concatenate([self.rows, np.zeros(capacity - len(self.rows), np.int64)])
+
+
 class GroupTable:
     def __init__(self, types: tuple[SqlType, ...]) -> None:
         self.types = types
@@ -102,6 +116,7 @@ class GroupTable:
         self._table = np.full(64, -1, np.int32)
         self._free = np.empty(0, np.int32)
         self.counts = np.zeros(16, np.int64)
+        self._tallies: list[Tally] = []
         self._left = 0
         self._known: dict[tuple[object, ...], Slots] = {}
         self._order: Slots | None = None
@@ -110,6 +125,16 @@ class GroupTable:
     def capacity(self) -> int:
         """Every slot is below this."""
         return len(self.counts)
+
+    def tally(self) -> Tally:
+        """For one of several windows over these groups, until `forget`."""
+        tally = Tally(self.capacity)
+        self._tallies.append(tally)
+        return tally
+
+    def forget(self, tally: Tally) -> None:
+        """Its window is gone: the rows in it hold no slot any more."""
+        self._tallies.remove(tally)
 
     def assign(self, columns: list[Evaluated], rows: int, keep: Bools | None) -> Slots:
         """The slot of each row, making new ones as needed; -1 where `keep` is false."""
@@ -173,18 +198,23 @@ class GroupTable:
         self._stored = np.concatenate([self._stored, np.zeros_like(self._stored)])
         self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
         self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+        for tally in self._tallies:
+            tally.fit(size)
         self._table = np.full(4 * size, -1, np.int32)
         _rehash(self._table, self._stored, self._used, self._alive)
 
     def collect(self, left: int) -> None:
-        """Frees the slots whose rows have all left, once half as many rows have left as there are slots: looking for
-        them costs nothing per row then, and where every row has a key of its own, the slots are at most twice the
-        window. Called between runs, never while slots are in flight."""
+        """Frees the slots whose rows have left every window, once half as many rows have left as there are slots:
+        looking for them costs nothing per row then, and where every row has a key of its own, the slots are at most
+        twice the window. Called between runs, never while slots are in flight."""
         self._left += left
         if not self.types or 2 * self._left < self._used:
             return
         self._left = 0
-        dead = np.flatnonzero(self._alive[: self._used] & (self.counts[: self._used] == 0)).astype(np.int32)
+        unused = self._alive[: self._used] & (self.counts[: self._used] == 0)
+        for tally in self._tallies:
+            unused &= tally.rows[: self._used] == 0
+        dead = np.flatnonzero(unused).astype(np.int32)
         # Freeing rebuilds the hash table, so it waits until a fair share of the slots can go.
         if len(dead) * 4 > self._used and len(dead) > 8:
             self._release(dead)
@@ -232,6 +262,7 @@ class GroupTable:
     @property
     def nbytes(self) -> int:
         own = self._stored.nbytes + self._alive.nbytes + self._table.nbytes + self._free.nbytes + self.counts.nbytes
+        own += sum(tally.rows.nbytes for tally in self._tallies)
         return own + sum(i.nbytes for i in self.interners if i is not None)
 
     def snapshot(self) -> dict[str, Any]:
@@ -248,6 +279,8 @@ class GroupTable:
         self._used = snapshot["used"]
         self._alive, self._stored = snapshot["alive"], snapshot["stored"]
         self._free, self.counts = snapshot["free"], snapshot["counts"]
+        for tally in self._tallies:
+            tally.fit(self.capacity)
         for interner, saved in zip(self.interners, snapshot["interners"], strict=True):
             if interner is not None:
                 interner.restore(saved)

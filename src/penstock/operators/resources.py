@@ -62,6 +62,14 @@ class Resources:
         self._given.append(lambda: self._stores.drop(name))
         return device
 
+    def apart(self) -> Resources:
+        """The same for something that lives and ends by itself."""
+        return Resources(self._stores, self.reject, self.user_aggregates, now=self.now, passed=self.passed)
+
+    def at_end(self, give_back: Callable[[], None]) -> None:
+        """Has something else given back with the rest."""
+        self._given.append(give_back)
+
     def close(self) -> None:
         """Gives everything back."""
         for give_back in self._given:

@@ -12,9 +12,10 @@ from penstock.expressions.vector import Evaluated
 from penstock.lang.query import Output
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter
-from penstock.operators.intake import Intake
+from penstock.operators.grouping import Grouping
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import RelationNode
+from penstock.plan.reads import GroupingKey
 
 
 class Selected(NamedTuple):
@@ -34,7 +35,7 @@ class Selection:
         self.names = [f"c{i}" for i in range(len(self.expressions))]
         self.types = [e.type for e in self.expressions]
         self._compiled = [compile_expression(e) for e in self.expressions]
-        self._intake = Intake(node.where, (), (), node.input.schema, resources.reject)
+        self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])
         self._filter_first = node.filter_first
         kept = [Column(n, t) for n, t in zip(self.names, self.types, strict=True)]
         outputs, orders = kept[: len(emission.outputs)], kept[len(emission.outputs) :]
@@ -46,12 +47,12 @@ class Selection:
         self.emitter = Emitter(shown, node.schema, resources.reject)
 
     def select(self, chunk: Chunk) -> Selected:
-        keep = self._intake.passes(chunk)
+        keep = self._where.passes(chunk)
         if keep is not None and self._filter_first:
             chunk, keep = chunk.filter(keep), None
         if chunk.rows == 0:
             return Selected(chunk, [], None)
         values = [compiled(chunk.columns) for compiled in self._compiled]
         for value in values:
-            keep = self._intake.without(chunk, keep, value.errors)
+            keep = self._where.without(chunk, keep, value.errors)
         return Selected(chunk, values, keep)

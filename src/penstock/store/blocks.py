@@ -41,11 +41,13 @@ class Frame:
         self.nbytes = nbytes
         self.count = 0
 
-    def slice(self, start: int, stop: int) -> tuple[Argument, ...]:
+    def slice(self, start: int, stop: int, wanted: Sequence[int] | None = None) -> tuple[Argument, ...]:
+        """Some rows of the columns `wanted`, by their places; of all columns if none are named."""
+        values, valid = self.values, self.valid
         return tuple(
             [
-                Argument(values[start:stop], None if valid is None else valid[start:stop])
-                for values, valid in zip(self.values, self.valid, strict=True)
+                Argument(values[i][start:stop], None if (known := valid[i]) is None else known[start:stop])
+                for i in (range(len(values)) if wanted is None else wanted)
             ]
         )
 

@@ -170,9 +170,10 @@ class FifoStore:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def cursor(self, position: int | None = None) -> Cursor:
-        """A reader from `position` on, by default the tail. The pool is managed for the cursors that are alive."""
-        cursor = Cursor(self, self.tail if position is None else position)
+    def cursor(self, position: int | None = None, columns: Sequence[int] | None = None) -> Cursor:
+        """A reader from `position` on, by default the tail, that shows the columns at these places, by default all.
+        The pool is managed for the cursors that are alive."""
+        cursor = Cursor(self, self.tail if position is None else position, columns)
         self._cursors.append(ref(cursor, self._cursors.remove))
         return cursor
 
@@ -334,10 +335,11 @@ class FifoStore:
 class Cursor:
     """Reads a store in order. `position` is the next row it will show."""
 
-    __slots__ = ("__weakref__", "_block", "_end", "_first", "_store", "position")
+    __slots__ = ("__weakref__", "_block", "_columns", "_end", "_first", "_store", "position")
 
-    def __init__(self, store: FifoStore, position: int) -> None:
+    def __init__(self, store: FifoStore, position: int, columns: Sequence[int] | None = None) -> None:
         self._store = store
+        self._columns = tuple(range(len(store.columns)) if columns is None else columns)
         self.position = position
         self._block = self._first = self._end = 0
         self.seek(position)
@@ -349,7 +351,8 @@ class Cursor:
         if stop > store.head:
             stop = store.head
         if position >= stop:
-            return View(position, 0, tuple([Argument(np.empty(0, spec.dtype), None) for spec in store.columns]))
+            nothing = [Argument(np.empty(0, store.columns[i].dtype), None) for i in self._columns]
+            return View(position, 0, tuple(nothing))
         if self._first <= position < self._end:
             frame = store.resident(self._block) or store.frame(self._block)
         else:
@@ -358,7 +361,7 @@ class Cursor:
             frame = store.frame(self._block)
         if stop > self._end:
             stop = self._end
-        return View(position, stop - position, frame.slice(position - self._first, stop - self._first))
+        return View(position, stop - position, frame.slice(position - self._first, stop - self._first, self._columns))
 
     def advance(self, count: int) -> None:
         """Steps over `count` rows, read or not."""

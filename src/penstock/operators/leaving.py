@@ -1,0 +1,137 @@
+"""The rows that leave a sliding window, read from its store in the order in which they entered.
+
+    store    |--- released ---|------ in the window ------|
+             0                cursor                      head
+
+Invariants:
+1. Between calls the cursor stands at the oldest row of the window; everything before it has left.
+2. Nothing leaves before `_oldest_leaves_at`, a time or a position like the steps' `leave_before`: most calls end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.aggregates.state import Argument, Int64s
+from penstock.jit import kernel
+from penstock.operators.chunk import CHUNK_ROWS
+from penstock.operators.reorder import START
+from penstock.store.fifo import FifoStore, View
+from penstock.windows.steps import Steps
+
+LEAVING_AT_ONCE = 2 * CHUNK_ROWS
+"""About how many leaving rows are brought together; a window that empties at once takes several turns."""
+
+
+@kernel
+def _left_by_time(times: Int64s, before: Int64s, used_up: bool) -> Int64s:
+    """How many of the rows have left by each step; both run upwards. When more rows follow, the answer ends with the
+    first step by which all of these have left."""
+    left = np.empty(len(before), np.int64)
+    at = 0
+    for k in range(len(before)):
+        while at < len(times) and times[at] < before[k]:
+            at += 1
+        left[k] = at
+        if used_up and at == len(times):
+            return left[: k + 1]
+    return left
+
+
+class Leaving(NamedTuple):
+    """Rows that leave together: how many have left by each step, where the window starts at each step, and whether
+    more rows leave during the last of these steps. Without rows there are no columns."""
+
+    first: int
+    columns: tuple[Argument, ...]
+    left: Int64s
+    starts: Int64s
+    more: bool
+
+
+class WindowTail:
+    """`columns` are the places of those columns in the store that are shown, the time first. `passed` is called when
+    the cursor has left a block behind."""
+
+    def __init__(
+        self, store: FifoStore, columns: tuple[int, ...], passed: Callable[[], None], *, by_position: bool
+    ) -> None:
+        self._store = store
+        self._columns = columns
+        self._passed = passed
+        self._by_position = by_position
+        self.seek(store.head)
+
+    def seek(self, position: int) -> None:
+        self._cursor = self._store.cursor(position, self._columns)
+        self._oldest_leaves_at = START
+
+    @property
+    def position(self) -> int:
+        return self._cursor.position
+
+    def leaving(self, steps: Steps, at: int) -> Leaving:
+        """The rows that leave during the steps from `at` on; the cursor moves past them."""
+        before = steps.leave_before[at:]
+        views, more = self._read(int(before[-1]))
+        if not views:
+            starts = steps.window_start[at:]
+            if self._by_position and self._cursor.position < self._store.head:
+                starts = np.full(len(before), self._oldest_time(), np.int64)
+            return Leaving(self._cursor.position, (), np.zeros(len(before), np.int64), starts, False)
+        first = views[0].first
+        columns = views[0].columns if len(views) == 1 else _joined(views)
+        times = columns[0].values
+        if self._by_position:
+            left = np.clip(before - first, 0, len(times))
+            if more:
+                left = left[: int(np.searchsorted(left, len(times))) + 1]
+            oldest = np.append(times, self._oldest_time() if self._cursor.position < self._store.head else times[-1])
+            return Leaving(first, columns, left, oldest[left], more)
+        left = _left_by_time(times, before, more)
+        return Leaving(first, columns, left, steps.window_start[at : at + len(left)], more)
+
+    def _read(self, before: int) -> tuple[list[View], bool]:
+        """Views of the oldest rows, up to a time or a position, and whether there are more of them than at once."""
+        views: list[View] = []
+        if before <= self._oldest_leaves_at:
+            return views, False
+        rows = 0
+        while self._cursor.position < self._store.head:
+            view = self._cursor.view(self._store.head)
+            if self._by_position:
+                count = min(max(before - view.first, 0), view.count)
+            else:
+                times = view.columns[0].values
+                count = view.count if times[-1] < before else int(np.searchsorted(times, before))
+            if count and rows >= LEAVING_AT_ONCE:
+                return views, True
+            if self._by_position:
+                self._oldest_leaves_at = view.first + count
+            else:
+                self._oldest_leaves_at = int(times[count]) if count < view.count else before - 1
+            if count == 0:
+                break
+            views.append(view if count == view.count else view.head(count))
+            rows += count
+            self._cursor.advance(count)
+            if count < view.count:
+                break
+            self._passed()
+        return views, False
+
+    def _oldest_time(self) -> int:
+        return int(self._cursor.view(self._store.head).columns[0].values[0])
+
+
+def _joined(views: list[View]) -> tuple[Argument, ...]:
+    columns = []
+    for parts in zip(*(view.columns for view in views), strict=True):
+        valid = None
+        if any(p.valid is not None for p in parts):
+            valid = np.concatenate([np.ones(len(p.values), np.bool_) if p.valid is None else p.valid for p in parts])
+        columns.append(Argument(np.concatenate([p.values for p in parts]), valid))
+    return tuple(columns)

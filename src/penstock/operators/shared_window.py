@@ -1,0 +1,351 @@
+"""A stored window that one query has or several share: each row is stored once, however many windows it is in.
+
+    rows ─▶ columns, groups ─▶ store ─┬▶ query 1: its own policy, tail and aggregates
+                                      ├▶ query 2: ...
+                                      └▶ ...
+
+A row has a time, a slot for each distinct grouping (WHERE and keys) and each distinct argument and FILTER that some
+query reads. The windows of the queries are tails of different length of the same rows, as in Shared SlideM.
+
+Invariants:
+1. The members of a window are fed the same calls in the same order. The first member that asks for its results drives
+   the window for all; the results of the others wait until they ask.
+2. A row that some member admits is stored; members for which it fails WHERE see it with slot -1. A grouping has no
+   slot column if every row stored is in its one group.
+3. A row stays until every member's window has passed it: rows before `_floor()` are released, and so are the strings
+   of rows before `_released`.
+4. What is in the store is fixed when it is made. A column whose last reader has left is written as zeros.
+
+Called by `sliding`, whose operators are the members; made by whoever runs the queries together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.expressions.vector import Evaluated
+from penstock.lang.fingerprint import fingerprint
+from penstock.operators.arguments import ArgumentColumns, Computed, OwnColumns
+from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.emitter import Reject
+from penstock.operators.grouping import Grouping
+from penstock.operators.leaving import Leaving, WindowTail
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import AggregateNode
+from penstock.plan.reads import TEXT, GroupingKey, grouping_of, reads_of
+from penstock.store.fifo import ColumnSpec
+from penstock.windows.spec import Rows, Since
+
+_TIME = "time"
+
+_ACCOUNT_EVERY = 4096
+"""After so many rows the budget is told what is held."""
+
+
+class Entered(NamedTuple):
+    """Rows that entered together: columns by name, slots and keys by the name of the grouping. `stream_times` are the
+    times of all rows of the stream, also of those that nobody admits."""
+
+    stream_times: Int64s
+    times: Int64s
+    first: int
+    columns: dict[str, Argument]
+    slots: dict[str, Slots]
+    keys: dict[str, list[Evaluated]]
+
+
+Enter = Callable[[Entered, int], list[Chunk]]
+"""How a member takes rows that entered, and the time that the stream has reached; answers with its results."""
+
+
+class Seat:
+    """A member's place: what it reads, how many rows each group has in its window, and how far that has come.
+
+    `has_slots`: the slot is stored, after the time; without, all rows are of one group. A landmark window has no tail.
+    `texts` says where the tail shows the strings of the whole window. What a seat reads is the window's to save and to
+    account for, except for the row counts.
+    """
+
+    def __init__(
+        self,
+        node: AggregateNode,
+        enter: Enter,
+        reject: Reject,
+        grouping: Grouping,
+        columns: OwnColumns,
+        has_slots: bool,
+        tail: WindowTail | None,
+        texts: dict[str, int],
+    ) -> None:
+        self.enter = enter
+        self.reject = reject
+        self.grouping = grouping
+        self.groups = grouping.groups
+        self.columns = columns
+        self.names = columns.names
+        self.interners = columns.interners
+        self.state_columns = columns.state_columns
+        self.no_columns = columns.nothing
+        self.has_slots = has_slots
+        self.tail = tail
+        self.texts = texts
+        self.admits_all = node.where is None or not node.filter_first
+        self.ready: deque[list[Chunk]] = deque()
+        self.tally = grouping.groups.tally()
+        self.nbytes = 0
+
+    @property
+    def counts(self) -> Int64s:
+        return self.tally.rows
+
+    @property
+    def position(self) -> int:
+        return 0 if self.tail is None else self.tail.position
+
+    def seek(self, position: int) -> None:
+        if self.tail is not None:
+            self.tail.seek(position)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"counts": self.counts}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.counts[: len(snapshot["counts"])] = snapshot["counts"]
+
+
+class SharedWindow:
+    """`nodes` are the members to be. A window that goes on from saved state has the columns of its `saved` layout,
+    whichever of its members are left."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Sequence[AggregateNode],
+        resources: Resources,
+        saved: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._resources = resources
+        self._columns = ArgumentColumns(nodes[0].input.schema)
+        self._groupings: dict[str, Grouping] = {}
+        self._left: dict[str, int] = {}
+        self._seats: list[Seat] = []
+        self._admits_all = False
+        self._rows = 0
+        self._released = 0
+        self._unaccounted = 0
+        self._account = resources.account(f"{name}: groups and strings")
+        extent = nodes[0].window.extent
+        self._since = extent.time if isinstance(extent, Since) else None
+        self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
+        self._store = None if self._since is not None else resources.fifo(name, self._layout)
+
+    def _planned(self, nodes: Sequence[AggregateNode]) -> list[ColumnSpec]:
+        specs = {_TIME: ColumnSpec(_TIME, np.dtype(np.int64), False)}
+        for key in map(grouping_of, nodes):
+            if not _is_whole(key, nodes):
+                specs[key.name] = ColumnSpec(key.name, np.dtype(np.int32), False)
+        for node in nodes:
+            for read in reads_of(node.states):
+                specs.setdefault(read.name, self._columns.spec(read))
+        return list(specs.values())
+
+    # Members come and go
+
+    def join(self, node: AggregateNode, enter: Enter, reject: Reject) -> Seat:
+        """A member from the next row on. Everything it reads is among what the window was made for."""
+        key = grouping_of(node)
+        grouping = self._groupings.setdefault(key.name, Grouping(key, []))
+        grouping.rejects.append(reject)
+        own = self._columns.read(node.states)
+        tail, texts, has_slots = None, {}, True
+        if self._store is not None:
+            places = {spec.name: place for place, spec in enumerate(self._layout)}
+            has_slots = key.name in places
+            shown = dict.fromkeys([_TIME, *([key.name] if has_slots else []), *own.names])
+            shown |= dict.fromkeys(name for name in places if name.startswith(TEXT))
+            texts = {name: at for at, name in enumerate(shown) if name.startswith(TEXT)}
+            by_position = isinstance(node.window.extent, Rows)
+            columns = tuple(places[name] for name in shown)
+            tail = WindowTail(self._store, columns, self._release, by_position=by_position)
+        else:
+            has_slots = not _is_whole(key, (node,))
+        seat = Seat(node, enter, reject, grouping, own, has_slots, tail, texts)
+        self._seats.append(seat)
+        self._note_members()
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        """A member goes; what only it needed goes with it, and with the last one the window."""
+        self._seats.remove(seat)
+        self._columns.forget(seat.columns)
+        seat.groups.forget(seat.tally)
+        seat.grouping.rejects.remove(seat.reject)
+        if not seat.grouping.rejects:
+            del self._groupings[seat.grouping.key.name]
+        if self._seats:
+            self._note_members()
+            self.settle()
+        else:
+            self._resources.close()
+
+    def _note_members(self) -> None:
+        self._admits_all = any(seat.admits_all for seat in self._seats)
+        self._left = dict.fromkeys(self._groupings, 0)
+
+    # Rows pass
+
+    def process(self, seat: Seat, chunk: Chunk, watermark: int) -> list[Chunk]:
+        """The member's results of a call that every member is given."""
+        if not seat.ready:
+            self._process(chunk, watermark)
+        return seat.ready.popleft()
+
+    def _process(self, chunk: Chunk, watermark: int) -> None:
+        results: list[list[Chunk]] = [[] for _ in self._seats]
+        for part, reached in chunk.parts(watermark):
+            entered = self._enter(part)
+            for own, seat in zip(results, self._seats, strict=True):
+                own += seat.enter(entered, reached)
+            self._collect(part.rows)
+        for own, seat in zip(results, self._seats, strict=True):
+            seat.ready.append(own)
+
+    def pass_time(self, seat: Seat, watermark: int) -> list[Chunk]:
+        """Time passes for one member alone: the end of a bounded run is not the same for all."""
+        results = seat.enter(self._enter(Chunk(np.empty(0, np.int64), NO_ROWS)), watermark)
+        self._collect(0)
+        return results
+
+    def _enter(self, chunk: Chunk) -> Entered:
+        """Computes what the members read of the rows, and stores it."""
+        stream_times = chunk.times
+        if self._since is not None and chunk.rows:
+            chunk = chunk.slice(int(np.searchsorted(chunk.times, self._since)), chunk.rows)
+        passing = {name: grouping.passes(chunk) for name, grouping in self._groupings.items()}
+        if not self._admits_all and chunk.rows:
+            chunk, passing = _admitted(chunk, passing)
+        first = self._rows
+        if chunk.rows == 0:
+            return Entered(stream_times, chunk.times, first, {}, {}, {})
+        computed = self._columns.compute(chunk)
+        slots: dict[str, Slots] = {}
+        keys: dict[str, list[Evaluated]] = {}
+        for name, grouping in self._groupings.items():
+            slots[name], keys[name] = grouping.assign(chunk, passing[name], computed)
+        if self._columns.has_texts:
+            self._columns.use(computed.columns)
+        self._rows += chunk.rows
+        if self._store is not None:
+            self._store.append(self._stored(chunk.times, slots, computed))
+        return Entered(stream_times, chunk.times, first, computed.columns, slots, keys)
+
+    def _stored(self, times: Int64s, slots: dict[str, Slots], computed: Computed) -> list[Argument]:
+        columns: list[Argument] = [Argument(times, None)]
+        for spec in self._layout[1:]:
+            column = computed.columns.get(spec.name)
+            if column is None:
+                own = slots.get(spec.name)
+                column = Argument(np.zeros(len(times), spec.dtype) if own is None else own, None)
+            columns.append(column)
+        return columns
+
+    # Rows go
+
+    def let_go(self, seat: Seat, leaving: Leaving) -> None:
+        """Rows have left a member's window and its states. Strings go with the last window that a row was in."""
+        self._left[seat.grouping.key.name] += len(leaving.columns[0].values)
+        if not self._columns.has_texts:
+            return
+        floor = self._floor()
+        if floor > self._released:
+            begin, end = self._released - leaving.first, floor - leaving.first
+            columns = {name: _part(leaving.columns[at], begin, end) for name, at in seat.texts.items()}
+            self._columns.release(columns)
+            self._released = floor
+
+    def settle(self) -> None:
+        """Lets go what a member that is gone held back."""
+        if self._store is None:
+            return
+        floor = self._floor()
+        if self._columns.has_texts:
+            names = [spec.name for spec in self._layout]
+            for view in self._store.scan(self._released, floor):
+                self._columns.release(dict(zip(names, view.columns, strict=True)))
+        self._released = floor
+        self._release()
+
+    def _floor(self) -> int:
+        """The oldest row that some member's window holds."""
+        return min([seat.position for seat in self._seats])
+
+    def _release(self) -> None:
+        assert self._store is not None
+        self._store.release(self._floor())
+
+    def _collect(self, rows: int) -> None:
+        """After a chunk no slots are in flight: those whose rows are gone may be used again."""
+        for name, left in self._left.items():
+            if left:
+                self._groupings[name].groups.collect(left)
+                self._left[name] = 0
+        self._unaccounted += rows
+        if self._unaccounted > _ACCOUNT_EVERY:
+            self._tell_budget()
+
+    def _tell_budget(self) -> None:
+        self._unaccounted = 0
+        groups = sum(grouping.groups.nbytes for grouping in self._groupings.values())
+        self._account.resize(groups + self._columns.nbytes)
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "layout": [[spec.name, spec.dtype.str, spec.nullable] for spec in self._layout],
+            "groups": {name: grouping.groups.snapshot() for name, grouping in self._groupings.items()},
+            "texts": self._columns.snapshot(),
+            "rows": self._rows,
+            "released": self._released,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Before its members are; when all of them are, `settle`."""
+        for name, grouping in self._groupings.items():
+            grouping.groups.restore(snapshot["groups"][name])
+        self._columns.restore(snapshot["texts"])
+        self._rows, self._released = snapshot["rows"], snapshot["released"]
+        self._tell_budget()
+
+
+def _is_whole(key: GroupingKey, nodes: Sequence[AggregateNode]) -> bool:
+    """Whether every row that these members store is in the grouping's one group."""
+    if not key.is_one_group:
+        return False
+    mine = fingerprint(key.where)
+    return key.where is None or all(node.filter_first and fingerprint(node.where) == mine for node in nodes)
+
+
+def _admitted(chunk: Chunk, passing: dict[str, Bools | None]) -> tuple[Chunk, dict[str, Bools | None]]:
+    """The rows that pass the WHERE of some member, and which of them pass each."""
+    masks = [mask for mask in passing.values() if mask is not None]
+    admitted: Bools = masks[0] if len(masks) == 1 else np.logical_or.reduce(masks)
+    if len(masks) == 1:
+        passing = dict.fromkeys(passing)
+    if admitted.all():
+        return chunk, passing
+    return chunk.filter(admitted), {name: None if m is None else m[admitted] for name, m in passing.items()}
+
+
+def _loaded(layout: list[list[Any]]) -> list[ColumnSpec]:
+    return [ColumnSpec(name, np.dtype(dtype), nullable) for name, dtype, nullable in layout]
+
+
+def _part(column: Argument, begin: int, end: int) -> Argument:
+    return Argument(column.values[begin:end], None if column.valid is None else column.valid[begin:end])
