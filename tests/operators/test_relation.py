@@ -134,12 +134,28 @@ def test_strings_that_are_null_leave_too() -> None:
     assert [row[2] for row in rows] == [None] * 5 + [f"k{i}" for i in range(5)]
 
 
-def test_rows_of_partitions_count_against_the_budget_and_go() -> None:
+def test_rows_of_sessions_go_with_them() -> None:
     with ps.App(STREAM + "SELECT k, v FROM s [PARTITION BY k SESSION 1 SECOND]", memory="20MB") as app:
         for start in range(0, 50_000, 1_000):
-            app.push("s", [{"t": i * 10_000, "k": f"k{i % 7}", "v": i} for i in range(start, start + 1_000)])
-        assert app.metrics.memory_peak < 1_000_000
-    many = [{"t": i, "k": "x" * 50, "v": i} for i in range(20_000)]
-    app = ps.App(STREAM + "SELECT k, v FROM s [PARTITION BY k ROWS 100000]", memory="400KB")
-    with app, pytest.raises(ps.BudgetError, match="rows of partitions"):
-        app.push("s", many)
+            events = range(start, start + 1_000)
+            app.push("s", [{"t": i * 10_000 + start * 2_000, "k": f"k{i % 7}", "v": i} for i in events])
+        assert app.metrics.memory_peak < 400_000
+        assert app.results("q1").num_rows > 48_000
+
+
+@pytest.mark.parametrize("window", ["PARTITION BY k ROWS 5000 SLIDE 5000", "PARTITION BY k SESSION 1 SECOND"])
+def test_rows_that_do_not_fit_the_budget_are_paged(window: str) -> None:
+    """Two partitions of long texts; every row comes back, in its order."""
+    count = 20_000
+    with ps.App(STREAM + f"SELECT k, v FROM s [{window}]", memory="200KB", block_size=1024) as app:
+        for start in range(0, count, 500):
+            app.push("s", [{"t": i, "k": "x" * 50 + str(i % 2), "v": i} for i in range(start, start + 500)])
+        app.finish()
+        rows = app.results("q1")
+        assert app.metrics.blocks_read > 0
+        assert app.metrics.memory_peak <= 200_000
+    values = rows.column("v").to_pylist()
+    if "ROWS" in window:  # the partitions take turns: 5,000 rows of one, then of the other
+        assert values == [i for end in (10_000, 20_000) for part in (0, 1) for i in range(end - 10_000 + part, end, 2)]
+    else:
+        assert values == [*range(0, count, 2), *range(1, count, 2)]

@@ -1,236 +1,186 @@
 """Windows per partition, and sessions, without aggregation: the relation is the partition's or the session's rows.
 
-Rows leave in the order of their partition, not of the stream, so they are kept in memory, counted against the budget:
-batches of evaluated select lists, and for each partition (or session) which rows of which batch it has.
-
-Invariant: `_held` is the number of bytes of the batches that some row of some window still needs.
+Each partition's (or session's) rows are a queue of a store that pages (`store.queues`); an evaluation reads it.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
-from penstock.expressions.evaluate import compile_expression
+from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
-from penstock.operators.chunk import NO_ROWS, Chunk, from_bytes, joined, to_bytes
+from penstock.operators.aggregation import EMITTED_AT_ONCE
+from penstock.operators.chunk import NO_ROWS, Chunk, joined
 from penstock.operators.closing import SessionWindows
-from penstock.operators.emitter import Evaluations
+from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
+from penstock.operators.kept_rows import KeptRows
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
 from penstock.plan.nodes import RelationNode
-from penstock.windows.spec import CountSlide, Rows, Session, TimeSlide
-from penstock.windows.steps import BoundaryPolicy
+from penstock.types import SqlType
+from penstock.windows.spec import Session
 
 
-class _Batch:
-    """Rows that came together; `left` counts those that some window still has."""
-
-    __slots__ = ("left", "rows")
-
-    def __init__(self, rows: pa.RecordBatch) -> None:
-        self.rows = rows
-        self.left = rows.num_rows
+class _Evaluation(NamedTuple):
+    rows: pa.RecordBatch
+    start: int
+    end: int
+    partition: int
 
 
-class _Row(NamedTuple):
-    time: int
-    batch: _Batch
-    place: int
-    shown: bool
+def _emit(emitter: Emitter, evaluations: Iterable[_Evaluation], results: list[Chunk]) -> None:
+    """Emits evaluations together, as many as have about `EMITTED_AT_ONCE` rows."""
+    waiting: list[_Evaluation] = []
+    rows = 0
+    for evaluation in evaluations:
+        waiting.append(evaluation)
+        rows += evaluation.rows.num_rows
+        if rows >= EMITTED_AT_ONCE:
+            _emit_all(emitter, waiting, results)
+            waiting, rows = [], 0
+    if waiting:
+        _emit_all(emitter, waiting, results)
 
 
-class RowPool:
-    """The rows of each window, oldest first; windows are numbered by who names them."""
-
-    def __init__(self, name: str, selection: Selection, resources: Resources) -> None:
-        self._account = resources.account(f"{name}: rows of partitions")
-        self._schema = pa.schema([pa.field(n, t.arrow) for n, t in zip(selection.names, selection.types, strict=True)])
-        self._selection = selection
-        self._held = 0
-        self.windows: dict[int, deque[_Row]] = {}
-
-    def add(self, chunk: Chunk) -> list[_Row]:
-        """Takes rows in, without giving them to a window yet."""
-        selected = self._selection.select(chunk)
-        assert selected.chunk.rows == chunk.rows, "these windows count rows before WHERE"
-        columns = [v.values.cast(f.type) for v, f in zip(selected.values, self._schema, strict=True)]
-        batch = _Batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-        self._held += batch.rows.nbytes
-        self._account.resize(self._held)
-        shown = [True] * chunk.rows if selected.keep is None else selected.keep.tolist()
-        return [_Row(time, batch, i, shown[i]) for i, time in enumerate(chunk.times.tolist())]
-
-    def leave(self, row: _Row) -> None:
-        row.batch.left -= 1
-        if row.batch.left == 0:
-            self._held -= row.batch.rows.nbytes
-            self._account.resize(self._held)
-
-    def read(self, rows: list[_Row]) -> pa.RecordBatch:
-        """The values of rows, in their order."""
-        pieces = []
-        at = 0
-        while at < len(rows):
-            batch = rows[at].batch
-            upto = at
-            while upto < len(rows) and rows[upto].batch is batch:
-                upto += 1
-            pieces.append(batch.rows.take(pa.array([row.place for row in rows[at:upto]], pa.int64())))
-            at = upto
-        return joined(pieces) if pieces else pa.RecordBatch.from_pylist([], schema=self._schema)
-
-    def snapshot(self) -> dict[str, Any]:
-        rows = [row for window in self.windows.values() for row in window]
-        return {
-            "windows": np.array([number for number, window in self.windows.items() for _ in window], np.int64),
-            "times": np.array([row.time for row in rows], np.int64),
-            "shown": np.array([row.shown for row in rows], np.bool_),
-            "rows": to_bytes(self.read(rows)),
-        }
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        batch = _Batch(from_bytes(snapshot["rows"]))
-        self._held = batch.rows.nbytes if batch.left else 0
-        self._account.resize(self._held)
-        self.windows = {}
-        columns = (snapshot[name].tolist() for name in ("windows", "times", "shown"))
-        for index, (number, time, shown) in enumerate(zip(*columns, strict=True)):
-            self.windows.setdefault(number, deque()).append(_Row(time, batch, index, shown))
+def _emit_all(emitter: Emitter, evaluations: list[_Evaluation], results: list[Chunk]) -> None:
+    upto = np.cumsum([e.rows.num_rows for e in evaluations], dtype=np.int64)
+    starts, ends, partitions = (np.array([e[i] for e in evaluations], np.int64) for i in (1, 2, 3))
+    chunk = emitter.emit(Evaluations(joined([e.rows for e in evaluations]), upto, starts, ends, partitions))
+    if chunk.rows:
+        results.append(chunk)
 
 
 class PartitionedRelation(Operator):
     """[PARTITION BY k ROWS n ...]: the last n rows of each partition."""
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
-        assert isinstance(node.window.extent, Rows)
-        self._limit = node.window.extent.count
-        self._when_full = node.window.when_full
-        slide = node.window.slide
-        self._every = slide.count if isinstance(slide, CountSlide) else 1
-        self._policy = BoundaryPolicy(node.window) if isinstance(slide, TimeSlide) else None
+        self._selection = Selection(node, resources)
+        self._kept = KeptRows(name, node, self._selection, resources)
+        self._partitions = Partitions(name, node, self._kept.specs, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
-        self._drain = node.emission.drain
-        selection = Selection(node, resources)
-        self._emitter = selection.emitter
-        self._pool = RowPool(name, selection, resources)
-        self._keys = [compile_expression(key) for key in node.partition_by]
-        self._partitions = GroupTable(tuple(key.type for key in node.partition_by))
-        self._seen: dict[int, int] = {}
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         results: list[Chunk] = []
-        if self._policy is None:
+        if not self._partitions.by_time:
             for part, _ in chunk.parts(watermark):
                 if part.rows:
-                    self._enter(part, results)
+                    self._per_event(part, results)
             return Progress(results, watermark - 1)
-        self._policy.observe(chunk.times)
-        done = 0
-        while True:
-            steps = self._policy.steps(chunk.times[done:], 0, watermark)
-            begin = 0
-            for k in range(len(steps)):
-                end = int(steps.add_upto[k])
-                if begin < end:
-                    self._enter(chunk.slice(done + begin, done + end), None)
-                begin = end
-                if len(self._pool.windows) and k < len(steps) - steps.complete:
-                    self._evaluate(self._partitions.order(), int(steps.window_end[k]), results)
-            done += begin
-            if steps.complete:
-                return Progress(results, watermark)
+        for step in self._partitions.walk(chunk, watermark):
+            if isinstance(step, int):
+                due = self._partitions.due_at_boundary().tolist()
+                _emit(self._selection.emitter, (self._evaluation(p, step) for p in due), results)
+            else:
+                partitions, _, columns = self._take(step)
+                self._enter(partitions, columns)
+        return Progress(results, watermark)
 
-    def _enter(self, chunk: Chunk, results: list[Chunk] | None) -> None:
-        """Rows enter one by one; each may be an evaluation of its partition, if results are asked for."""
-        partitions = self._partitions.assign([key(chunk.columns) for key in self._keys], chunk.rows, None)
-        for row, partition in zip(self._pool.add(chunk), partitions.tolist(), strict=True):
-            window = self._pool.windows.setdefault(partition, deque())
-            window.append(row)
-            seen = self._seen[partition] = self._seen.get(partition, 0) + 1
-            if len(window) > self._limit:
-                self._pool.leave(window.popleft())
-            if results is not None and seen % self._every == 0:
-                self._evaluate(np.array([partition]), row.time, results)
+    def _per_event(self, chunk: Chunk, results: list[Chunk]) -> None:
+        partitions, due, columns = self._take(chunk)
+        if self._event_row:
+            self._show_events(chunk.times, partitions, due, columns, results)
+            return
+        edges = np.append(np.flatnonzero(due) + 1, chunk.rows).tolist()
+        begin = 0
+        for end in edges:
+            self._enter(partitions[begin:end], [_part(column, begin, end) for column in columns])
+            if due[end - 1] and begin < end:
+                evaluation = self._evaluation(int(partitions[end - 1]), int(chunk.times[end - 1]))
+                _emit(self._selection.emitter, [evaluation], results)
+            begin = end
 
-    def _evaluate(self, partitions: Any, end: int, results: list[Chunk]) -> None:
-        """One evaluation per partition, in the order given."""
-        rows: list[_Row] = []
-        upto, starts, owners = [], [], []
-        for partition in partitions.tolist():
-            window = self._pool.windows[partition]
-            if self._when_full and self._seen[partition] < self._limit:
-                continue
-            rows += [row for row in ([window[-1]] if self._event_row else window) if row.shown]
-            upto.append(len(rows))
-            starts.append(window[0].time)
-            owners.append(partition)
-        ends = np.full(len(owners), end, np.int64)
-        evaluations = Evaluations(self._pool.read(rows), _ints(upto), _ints(starts), ends, _ints(owners))
-        chunk = self._emitter.emit(evaluations)
+    def _show_events(
+        self, times: Int64s, partitions: Slots, due: Bools, columns: list[Argument], results: list[Chunk]
+    ) -> None:
+        """The default of windows at every event: the arriving row, none if it fails WHERE."""
+        moved = self._partitions.enter(partitions, columns)
+        shown = due & (columns[1].values != 0)
+        rows = self._kept.batch([columns[0], Argument(shown.astype(np.int8), None), *columns[2:]])
+        owners = partitions[shown].astype(np.int64)
+        evaluations = Evaluations(rows, None, moved.oldest[shown], times[shown], owners)
+        chunk = self._selection.emitter.emit(evaluations)
         if chunk.rows:
             results.append(chunk)
+        self._kept.leave(moved.left)
+
+    def _take(self, chunk: Chunk) -> tuple[Slots, Bools, list[Argument]]:
+        partitions, due = self._partitions.assign(chunk)
+        selected = self._selection.select(chunk)
+        assert selected.chunk.rows == chunk.rows, "these windows count rows before WHERE"
+        return partitions, due, self._kept.take(selected)
+
+    def _enter(self, partitions: Slots, columns: Sequence[Argument]) -> None:
+        self._kept.leave(self._partitions.enter(partitions, columns).left)
+
+    def _evaluation(self, partition: int, end: int) -> _Evaluation:
+        queues = self._partitions.queues
+        rows = self._kept.batch(queues.read(partition))
+        return _Evaluation(rows, int(queues.oldest[partition]), end, partition)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
-        end = None if self._policy is None else self._policy.last_boundary(self._drain, last_time)
+        end = self._partitions.last_boundary(last_time)
         return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "pool": self._pool.snapshot(),
-            "emitter": self._emitter.snapshot(),
+            "emitter": self._selection.emitter.snapshot(),
+            "kept": self._kept.snapshot(),
             "partitions": self._partitions.snapshot(),
-            "policy": None if self._policy is None else self._policy.snapshot(),
-            "seen": {"partitions": _ints(self._seen), "rows": _ints(self._seen.values())},
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._pool.restore(snapshot["pool"])
-        self._emitter.restore(snapshot["emitter"])
+        self._selection.emitter.restore(snapshot["emitter"])
+        self._kept.restore(snapshot["kept"])
         self._partitions.restore(snapshot["partitions"])
-        if self._policy is not None:
-            self._policy.restore(snapshot["policy"])
-        seen = snapshot["seen"]
-        self._seen = dict(zip(seen["partitions"].tolist(), seen["rows"].tolist(), strict=True))
 
 
 class SessionRelation(Operator):
-    """[SESSION gap]: the rows of each session, when it closes."""
+    """[SESSION gap]: the rows of each session, when it closes. `_queue_of` gives an open session its queue."""
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         assert isinstance(node.window.extent, Session)
-        selection = Selection(node, resources)
-        self._emitter = selection.emitter
-        self._pool = RowPool(name, selection, resources)
+        self._selection = Selection(node, resources)
+        self._kept = KeptRows(name, node, self._selection, resources)
         self._sessions = SessionWindows(node.window.extent.gap, node.partition_by)
+        self._queues = resources.queues(name, self._kept.specs)
+        self._queue_of = GroupTable((SqlType.BIGINT,))
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         for part, _ in chunk.parts(watermark):
             if part.rows:
-                instances = self._sessions.assign(part).tolist()
-                for row, instance in zip(self._pool.add(part), instances, strict=True):
-                    self._pool.windows.setdefault(instance, deque()).append(row)
+                queues = self._find(self._sessions.assign(part))
+                self._queues.ensure(self._queue_of.capacity)
+                self._queues.enter(queues, self._kept.take(self._selection.select(part)))
+                self._queue_of.counts[queues] = 1
         return Progress(self._close(watermark), watermark)
+
+    def _find(self, instances: Int64s) -> Slots:
+        return self._queue_of.assign([ColumnView(pa.array(instances), SqlType.BIGINT)], len(instances), None)
 
     def _close(self, watermark: int) -> list[Chunk]:
         closed = self._sessions.close(watermark)
-        if len(closed.instances) == 0:
-            return []
-        windows = [self._pool.windows.pop(instance) for instance in closed.instances.tolist()]
-        shown = [[row for row in window if row.shown] for window in windows]
-        upto = np.cumsum([len(rows) for rows in shown], dtype=np.int64)
-        batch = self._pool.read([row for rows in shown for row in rows])
-        for window in windows:
-            for row in window:
-                self._pool.leave(row)
-        chunk = self._emitter.emit(Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions))
-        return [chunk] if chunk.rows else []
+        results: list[Chunk] = []
+        if len(closed.instances):
+            queues = self._find(closed.instances)
+            extents = zip(queues.tolist(), *(numbers.tolist() for numbers in closed[1:]), strict=True)
+            _emit(self._selection.emitter, (self._evaluation(*extent) for extent in extents), results)
+            self._queue_of.counts[queues] = 0
+            self._queue_of.collect(len(queues))
+        return results
+
+    def _evaluation(self, queue: int, start: int, end: int, partition: int) -> _Evaluation:
+        columns = self._queues.take(queue)
+        rows = self._kept.batch(columns)
+        self._kept.leave(columns)
+        return _Evaluation(rows, start, end, partition)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._sessions.end(last_time)
@@ -238,16 +188,18 @@ class SessionRelation(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "pool": self._pool.snapshot(),
-            "emitter": self._emitter.snapshot(),
+            "emitter": self._selection.emitter.snapshot(),
+            "kept": self._kept.snapshot(),
             "sessions": self._sessions.snapshot(),
+            "queues": self._queue_of.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._pool.restore(snapshot["pool"])
-        self._emitter.restore(snapshot["emitter"])
+        self._selection.emitter.restore(snapshot["emitter"])
+        self._kept.restore(snapshot["kept"])
         self._sessions.restore(snapshot["sessions"])
+        self._queue_of.restore(snapshot["queues"])
 
 
-def _ints(values: Any) -> Int64s:
-    return np.array(list(values), np.int64)
+def _part(column: Argument, begin: int, end: int) -> Argument:
+    return Argument(column.values[begin:end], None if column.valid is None else column.valid[begin:end])

@@ -15,6 +15,7 @@ from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import ColumnSpec, FifoStore
 from penstock.store.manager import StoreManager
+from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
 
 
@@ -54,6 +55,11 @@ class Resources:
 
     def runs(self, name: str, time_column: str) -> RunStore:
         store = self._stores.create_runs(name, time_column)
+        self._given.append(lambda: self._stores.drop(name))
+        return store
+
+    def queues(self, name: str, columns: Sequence[ColumnSpec]) -> RowQueues:
+        store = self._stores.create_queues(name, columns)
         self._given.append(lambda: self._stores.drop(name))
         return store
 

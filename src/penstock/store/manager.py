@@ -30,6 +30,7 @@ from penstock.store.device import BlockDevice
 from penstock.store.fifo import FifoStore, StoreMetrics
 from penstock.store.file_device import FileDevice
 from penstock.store.memory_device import MemoryDevice
+from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
 
 _SUFFIX = ".blocks"
@@ -54,7 +55,7 @@ class StoreManager:
         self._block_size = block_size
         self._compression = compression
         self._devices: dict[str, BlockDevice] = {}
-        self._stores: dict[str, FifoStore | RunStore] = {}
+        self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
         self._has_checkpoint = False
         self._lock = None if directory is None else _lock(directory)
 
@@ -77,6 +78,13 @@ class StoreManager:
     def create_runs(self, name: str, time_column: str) -> RunStore:
         """A store of sorted runs for a reorder buffer."""
         store = RunStore(self._device(name), self.budget.account(name), time_column)
+        self._stores[name] = store
+        self._devices[name] = store.device
+        return store
+
+    def create_queues(self, name: str, columns: Sequence[ColumnSpec]) -> RowQueues:
+        """A store of many queues, for windows per partition."""
+        store = RowQueues(columns, self._device(name), self.budget.account(f"{name}: rows of partitions"))
         self._stores[name] = store
         self._devices[name] = store.device
         return store

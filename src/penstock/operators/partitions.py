@@ -1,0 +1,126 @@
+"""What windows per partition share: who belongs to which partition, the rows it keeps, and when it is looked at.
+
+Each partition is as if it had a stream and a window of its own: counts of rows, for the window's size, its slide and
+WHEN FULL, are per partition. With a time slide all partitions are looked at at the boundary.
+
+Invariants:
+1. A partition's rows are one queue of `queues`, numbered by its slot in `table`: at most `limit`, oldest first.
+2. `_seen[p]` is the number of rows that partition p ever had. Partitions are never forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.expressions.evaluate import compile_expression
+from penstock.jit import kernel
+from penstock.operators.chunk import CHUNK_ROWS, Chunk
+from penstock.operators.groups import GroupTable
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import AggregateNode, RelationNode
+from penstock.store.fifo import ColumnSpec
+from penstock.store.queues import Moved
+from penstock.windows.spec import CountSlide, Rows, TimeSlide
+from penstock.windows.steps import BoundaryPolicy
+
+
+@kernel
+def _count(partitions: Slots, totals: Int64s) -> Int64s:
+    """After each row, the number of rows its partition has had."""
+    seen = np.empty(len(partitions), np.int64)
+    for row in range(len(partitions)):
+        totals[partitions[row]] += 1
+        seen[row] = totals[partitions[row]]
+    return seen
+
+
+class Partitions:
+    """The partitions of a node. `columns` are those that a window keeps of each row, its time first."""
+
+    def __init__(
+        self, name: str, node: AggregateNode | RelationNode, columns: Sequence[ColumnSpec], resources: Resources
+    ) -> None:
+        assert isinstance(node.window.extent, Rows)
+        slide = node.window.slide
+        self.limit = node.window.extent.count
+        self.table = GroupTable(tuple(key.type for key in node.partition_by))
+        self.queues = resources.queues(name, columns)
+        self._when_full = node.window.when_full
+        self._every = slide.count if isinstance(slide, CountSlide) else 1
+        # WHEN FULL is each partition's own affair, not the policy's.
+        boundaries = replace(node.window, when_full=False)
+        self._policy = BoundaryPolicy(boundaries) if isinstance(slide, TimeSlide) else None
+        self._drain = node.emission.drain
+        self._keys = [compile_expression(key) for key in node.partition_by]
+        self._account = resources.account(f"{name}: keys of partitions")
+        self._seen = np.zeros(0, np.int64)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether evaluations take place at boundaries of time, not at events."""
+        return self._policy is not None
+
+    def assign(self, chunk: Chunk) -> tuple[Slots, Bools]:
+        """The partition of each row, and whether the row makes its partition due. To be called once per row."""
+        partitions = self.table.assign([key(chunk.columns) for key in self._keys], chunk.rows, None)
+        capacity = self.table.capacity
+        if capacity > len(self._seen):
+            self._account.resize(self.table.nbytes + 8 * capacity)
+            self._seen = np.append(self._seen, np.zeros(capacity - len(self._seen), np.int64))
+            self.queues.ensure(capacity)
+        seen = _count(partitions, self._seen)
+        due: Bools = seen % self._every == 0
+        if self._when_full:
+            due &= seen >= self.limit
+        return partitions, due
+
+    def enter(self, partitions: Slots, columns: Sequence[Argument]) -> Moved:
+        return self.queues.enter(partitions, columns, self.limit)
+
+    def due_at_boundary(self) -> Slots:
+        """The partitions that are looked at at a boundary, in the order of their keys."""
+        owners = self.table.order()
+        return owners[self._seen[owners] >= self.limit] if self._when_full else owners
+
+    def walk(self, chunk: Chunk, watermark: int) -> Iterator[Chunk | int]:
+        """For time slides: runs of rows to enter and, between them, the boundaries that are due."""
+        assert self._policy is not None
+        self._policy.observe(chunk.times)
+        done = 0
+        while True:
+            steps = self._policy.steps(chunk.times[done:], 0, watermark)
+            begin = 0
+            for k in range(len(steps)):
+                end = int(steps.add_upto[k])
+                for start in range(begin, end, CHUNK_ROWS):
+                    yield chunk.slice(done + start, done + min(start + CHUNK_ROWS, end))
+                begin = end
+                if steps.evaluates[k]:
+                    yield int(steps.window_end[k])
+            done += begin
+            if steps.complete:
+                return
+
+    def last_boundary(self, last_time: int | None) -> int | None:
+        """The watermark at which a bounded run ends; None where it ends with its last event."""
+        return None if self._policy is None else self._policy.last_boundary(self._drain, last_time)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All but the rows, which the storage manager saves."""
+        return {
+            "table": self.table.snapshot(),
+            "policy": None if self._policy is None else self._policy.snapshot(),
+            "seen": self._seen,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.table.restore(snapshot["table"])
+        if self._policy is not None:
+            self._policy.restore(snapshot["policy"])
+        self._seen = snapshot["seen"]
+        self._account.resize(self.table.nbytes + self._seen.nbytes)

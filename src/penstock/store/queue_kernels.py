@@ -1,0 +1,234 @@
+"""The loops of `queues`: rows enter and leave their queues, spilled rows are found and brought to the front.
+
+The table has one line of nine words per queue:
+
+    LENGTH  rows in the queue, those on the device included     OLDEST  the first word (the time) of the oldest one
+    HEAD, TAIL  places of its first and last row in the buffer, if it has any there
+    DEVICE  rows on the device, all of them older than those in the buffer
+    AT, END the part in use of the queue's front, which is its own few rows of `fronts`: copies of the oldest rows on
+            the device. Where a copy comes from is in `origins`, as block << ORIGIN_BITS | row.
+    BLOCK, ROW  the next row to be copied: in the first block from BLOCK on that has rows of the queue; if that is
+            BLOCK itself, not before row ROW
+
+A block has six words: its ADDRESS, the rows that are still needed (LIVE), the FIRST and LAST queue in it, its ROUND and
+the CAPACITY of the device when it was written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.jit import tight
+from penstock.store.records import Words
+
+Int64s = NDArray[np.int64]
+Ids = NDArray[np.int32]
+Bits = NDArray[np.uint8]
+
+LENGTH, OLDEST, HEAD, TAIL, DEVICE, AT, END, BLOCK, ROW = range(9)
+TABLE_WORDS = 9
+
+ORIGIN_BITS = 24
+
+ADDRESS, LIVE, FIRST, LAST, ROUND, CAPACITY = range(6)
+BLOCK_WORDS = 6
+
+PHASE, LEFT, GONE, DEATHS = range(4)
+CONTROL_WORDS = 4
+"""What is still to be done for the row at which `enter` stopped; rows that have left; those of them that were in the
+buffer; blocks that nobody needs any more."""
+
+ENTERS, LEAVES, LOOKS = 0, 1, 2
+"""The phases: the row is not in its queue yet; the queue's oldest must leave; the oldest is to be looked at."""
+
+
+@tight
+def enter(
+    ids: Ids,
+    start: int,
+    stop: int,
+    base: int,
+    limit: int,
+    table: Int64s,
+    buffer: Words,
+    owners: Ids,
+    nexts: Int64s,
+    fronts: Words,
+    origins: Int64s,
+    share: int,
+    blocks: Int64s,
+    gone: Words,
+    gone_upto: Int64s,
+    oldest: Int64s,
+    died: Int64s,
+    control: Int64s,
+) -> int:
+    """Rows `[start, stop)`, already at the places from `base + start` on, enter their queues; from a queue that grows
+    beyond the limit the oldest row leaves. Stops at a row whose queue needs its front filled, to be called again."""
+    phase = control[PHASE]
+    for row in range(start, stop):
+        queue = ids[row]
+        if phase == ENTERS:
+            place = base + row
+            owners[place] = queue
+            if table[queue, LENGTH] == table[queue, DEVICE]:
+                table[queue, HEAD] = place
+            else:
+                nexts[table[queue, TAIL]] = place
+            table[queue, TAIL] = place
+            table[queue, LENGTH] += 1
+            if table[queue, LENGTH] > limit:
+                phase = LEAVES
+            elif table[queue, LENGTH] == 1:
+                phase = LOOKS
+        if phase == LEAVES:
+            if table[queue, DEVICE] == 0:
+                place = table[queue, HEAD]
+                for word in range(buffer.shape[1]):
+                    gone[control[LEFT], word] = buffer[place, word]
+                owners[place] = -1
+                control[GONE] += 1
+                table[queue, HEAD] = nexts[place]
+            else:
+                if table[queue, AT] == table[queue, END]:
+                    control[PHASE] = phase
+                    return row
+                place = queue * share + table[queue, AT]
+                for word in range(buffer.shape[1]):
+                    gone[control[LEFT], word] = fronts[place, word]
+                table[queue, AT] += 1
+                table[queue, DEVICE] -= 1
+                block = origins[place] >> ORIGIN_BITS
+                blocks[block, LIVE] -= 1
+                if blocks[block, LIVE] == 0:
+                    died[control[DEATHS]] = block
+                    control[DEATHS] += 1
+            table[queue, LENGTH] -= 1
+            control[LEFT] += 1
+            phase = LOOKS
+        if phase == LOOKS:
+            if table[queue, DEVICE] == 0:
+                table[queue, OLDEST] = buffer[table[queue, HEAD], 0]
+            else:
+                if table[queue, AT] == table[queue, END]:
+                    control[PHASE] = phase
+                    return row
+                table[queue, OLDEST] = fronts[queue * share + table[queue, AT], 0]
+            phase = ENTERS
+        gone_upto[row] = control[LEFT]
+        oldest[row] = table[queue, OLDEST]
+    control[PHASE] = ENTERS
+    return stop
+
+
+@tight
+def locate(queue: int, block: int, count: int, blocks: Int64s, ends: Int64s, bits: Bits) -> int:
+    """The first block from `block` on that holds rows of the queue; `count`, the number of blocks, if none does."""
+    while block < count:
+        number = blocks[block, ROUND]
+        end = ends[number]
+        if bits[number, queue >> 3] >> (queue & 7) & 1:
+            low, high = block, end
+            while low < high:
+                middle = (low + high) // 2
+                if blocks[middle, LAST] < queue:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < end and blocks[low, FIRST] <= queue:
+                return low
+        block = end
+    return count
+
+
+@tight
+def fill(
+    ids: Ids,
+    words: Words,
+    block: int,
+    table: Int64s,
+    fronts: Words,
+    origins: Int64s,
+    share: int,
+    count: int,
+    blocks: Int64s,
+    ends: Int64s,
+    bits: Bits,
+) -> None:
+    """Copies rows of a block, which has the rows of a queue together, to every front that is at most half full and
+    goes on in this block: queues that grow alike come to their blocks at about the same time."""
+    start = 0
+    while start < len(ids):
+        queue = ids[start]
+        stop = start + 1
+        while stop < len(ids) and ids[stop] == queue:
+            stop += 1
+        held = table[queue, END] - table[queue, AT]
+        if table[queue, DEVICE] > held and 2 * held <= share:
+            found = locate(queue, table[queue, BLOCK], count, blocks, ends, bits)
+            if found != table[queue, BLOCK]:
+                table[queue, BLOCK] = found
+                table[queue, ROW] = 0
+            if found == block:
+                _top_up(words, block, queue, start, stop, table, fronts, origins, share)
+        start = stop
+
+
+@tight
+def _top_up(
+    words: Words,
+    block: int,
+    queue: int,
+    start: int,
+    stop: int,
+    table: Int64s,
+    fronts: Words,
+    origins: Int64s,
+    share: int,
+) -> None:
+    """Copies rows of a queue, which has `[start, stop)` of the block, behind those that its front still has."""
+    base = queue * share
+    end = table[queue, END]
+    if end == share or table[queue, AT] == end:
+        end = 0
+        for place in range(base + table[queue, AT], base + table[queue, END]):
+            for word in range(words.shape[1]):
+                fronts[base + end, word] = fronts[place, word]
+            origins[base + end] = origins[place]
+            end += 1
+        table[queue, AT] = 0
+    row = max(start, table[queue, ROW])
+    while row < stop and end < share:
+        for word in range(words.shape[1]):
+            fronts[base + end, word] = words[row, word]
+        origins[base + end] = block << ORIGIN_BITS | row
+        end += 1
+        row += 1
+    table[queue, END] = end
+    table[queue, ROW] = row
+    if row == stop:
+        table[queue, BLOCK] = block + 1
+        table[queue, ROW] = 0
+
+
+@tight
+def link(owners: Ids, used: int, table: Int64s, nexts: Int64s) -> None:
+    """Links the rows of the buffer, all of which belong to a queue, anew."""
+    for queue in range(len(table)):
+        table[queue, HEAD] = -1
+    for place in range(used):
+        queue = owners[place]
+        if table[queue, HEAD] < 0:
+            table[queue, HEAD] = place
+        else:
+            nexts[table[queue, TAIL]] = place
+        table[queue, TAIL] = place
+
+
+@tight
+def chain(place: int, nexts: Int64s, places: Int64s) -> None:
+    """The places of as many linked rows as `places` holds, from the first one on."""
+    for i in range(len(places)):
+        places[i] = place
+        place = nexts[place]
