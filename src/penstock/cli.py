@@ -126,6 +126,7 @@ def _run_embedded(
     from penstock.cli_progress import ProgressDisplay
     from penstock.connect import runner
     from penstock.connect.opening import is_live
+    from penstock.connect.wiring import outputs
     from penstock.engine.app import App
     from penstock.lang import parse
 
@@ -133,7 +134,7 @@ def _run_embedded(
     with App(
         text, memory=memory, checkpoint=checkpoint, block_size=block_size, max_ahead=MAX_AHEAD if live else None
     ) as running:
-        crossing = sys.stdout.isatty() and runner.prints_results(running.program)
+        crossing = sys.stdout.isatty() and any(output.printed for output in outputs(running.program))
         display = ProgressDisplay(rejects, quiet=quiet, live=not crossing)
         with _Interrupt() as interrupt, display:
             outcome = runner.run(

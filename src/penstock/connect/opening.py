@@ -56,7 +56,7 @@ def reading_of(stream: StreamDef, batch_rows: int = 65536, columns: Sequence[str
         raise InputError(f"stream {stream.name} has no source; add FROM 'uri' to its CREATE STREAM, or push to it")
     if batch_rows < 1:
         raise InputError(f"batch_rows is {batch_rows}; it must be at least 1")
-    options = _options(f"stream {stream.name}", stream.options, SOURCE_OPTIONS)
+    options = checked_options(f"stream {stream.name}", stream.options, SOURCE_OPTIONS)
     ordering = {stream.event_time.lower()} | ({stream.sequence.lower()} if stream.sequence else set())
     wanted = None if columns is None else {name.lower() for name in columns} | ordering
     fields = tuple(f for f in stream.schema if wanted is None or f.name.lower() in wanted)
@@ -67,7 +67,7 @@ def reading_of(stream: StreamDef, batch_rows: int = 65536, columns: Sequence[str
 def open_sink(sink: SinkDef, schema: pa.Schema) -> Sink:
     """Opens a declared sink for rows of a schema. Nothing is touched before its `restore`."""
     who = f"sink {sink.name}"
-    options = _options(who, sink.options, SINK_OPTIONS)
+    options = checked_options(who, sink.options, SINK_OPTIONS)
     style = options.get("format")
     delimiter = check_delimiter(options.get("delimiter", ","), who)
     if sink.uri == "discard:":
@@ -90,7 +90,8 @@ def open_sink(sink: SinkDef, schema: pa.Schema) -> Sink:
     return TextSink(path, schema, delimiter if style == "csv" else None, header)
 
 
-def _options(who: str, given: tuple[tuple[str, str], ...], known: tuple[str, ...]) -> dict[str, str]:
+def checked_options(who: str, given: tuple[tuple[str, str], ...], known: tuple[str, ...]) -> dict[str, str]:
+    """The options of a stream or a sink by their names in lower case; refuses those that nobody knows."""
     options = {key.lower(): value for key, value in given}
     unknown = sorted(set(options) - set(known))
     if unknown:

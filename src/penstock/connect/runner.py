@@ -30,10 +30,11 @@ from penstock.connect.rejects import RejectWriter
 from penstock.connect.sink import Sink
 from penstock.connect.source import Position, Reject, Source
 from penstock.connect.stdout import StdoutSink
+from penstock.connect.wiring import outputs
 from penstock.engine.app import App
 from penstock.engine.metrics import Metrics
 from penstock.errors import CheckpointError, InputError
-from penstock.lang.query import Program, StreamDef, columns_of
+from penstock.lang.query import StreamDef
 
 REPORT_SECONDS = 0.1
 COMMIT_SECONDS = 10.0
@@ -229,33 +230,18 @@ def _saved(app: App) -> dict[str, Any]:
 
 def _open_sinks(app: App) -> dict[str, Sink]:
     """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed."""
-    program = app.program
-    declared = {sink.name: sink for sink in program.sinks}
+    wanted = outputs(app.program)
+    several = sum(output.sink is None for output in wanted) > 1
     sinks: dict[str, Sink] = {}
-    schemas: dict[str, pa.Schema] = {}
-
-    def connect(target: str, source: str, schema: pa.Schema) -> None:
-        if schemas.setdefault(target, schema) != schema:
-            raise InputError(
-                f"sink {target}: its queries have different columns ({', '.join(schemas[target].names)} and "
-                f"{', '.join(schema.names)}); give each a sink of its own"
-            )
-        if target not in sinks:
-            sinks[target] = open_sink(declared[target], schema)
-        app.subscribe(source, _writer(sinks[target], schema))
-
-    several = sum(query.into is None for query in program.queries) > 1
-    for query in program.queries:
-        schema = columns_of(query.body).arrow
-        if query.into in declared:
-            connect(query.into, query.name, schema)
-        elif query.into is None:
+    for output in wanted:
+        if output.sink is None:
             style = "table" if sys.stdout.isatty() else "jsonl"
-            app.subscribe(query.name, _writer(StdoutSink(schema, style, label=query.name if several else None), schema))
-    late = {stream.late_into.lower(): stream.schema.arrow for stream in program.streams if stream.late_into is not None}
-    for name in declared:
-        if name.lower() in late:
-            connect(name, name, late[name.lower()])
+            sink: Sink = StdoutSink(output.schema, style, label=output.name if several else None)
+        else:
+            if output.sink.name not in sinks:
+                sinks[output.sink.name] = open_sink(output.sink, output.schema)
+            sink = sinks[output.sink.name]
+        app.subscribe(output.name, _writer(sink, output.schema))
     return sinks
 
 
@@ -266,12 +252,6 @@ def _writer(sink: Sink, schema: pa.Schema) -> Callable[[pa.RecordBatch], None]:
         sink.write(pa.record_batch([c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)], schema=schema))
 
     return write
-
-
-def prints_results(program: Program) -> bool:
-    """Whether some result of the app goes to standard output."""
-    to_stdout = {sink.name for sink in program.sinks if sink.uri in ("-", "stdout:")}
-    return any(query.into is None or query.into in to_stdout for query in program.queries)
 
 
 def _latest(batch: pa.RecordBatch, stream: StreamDef) -> int:

@@ -9,24 +9,18 @@ sink, exactly once, and a run that was killed before, while or after it was read
 from __future__ import annotations
 
 import os
-import re
-import time
 import uuid
 from collections.abc import Callable, Mapping
 
 import pyarrow.fs as pafs
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from penstock import errors
 from penstock.spark.query import query
+from penstock.spark.running import Watch, run_to_end
 
 Write = Callable[[DataFrame], DataStreamWriter]
 """Says where results go: `lambda df: df.writeStream.format("parquet").option("path", "out")`."""
-
-_POLL_SECONDS = 0.2
 
 
 def run(
@@ -40,7 +34,7 @@ def run(
     buckets: int | None = None,
     event_time: str | None = None,
     lateness: str | int = 0,
-    watch: Callable[[StreamingQuery], None] = lambda query: None,
+    watch: Watch = lambda query: None,
 ) -> None:
     """Runs a query over everything that `streams` hold now and closes every window up to the first boundary after
     the last event. `watch` is called a few times per second with the running streaming query.
@@ -60,9 +54,9 @@ def run(
         segments=f"{checkpoint.rstrip('/')}/penstock/segments",
         end_directory=end_directory,
     )
-    _run_available(results, write, checkpoint, watch)
+    run_to_end(write(results).trigger(availableNow=True), checkpoint, watch)
     mark_end(end_directory)
-    _run_available(results, write, checkpoint, watch)
+    run_to_end(write(results).trigger(availableNow=True), checkpoint, watch)
 
 
 def mark_end(directory: str) -> None:
@@ -75,30 +69,6 @@ def mark_end(directory: str) -> None:
     with files.open_output_stream(draft) as stream:
         stream.write(b'{"ended": true}\n')
     files.move(draft, f"{path}/end.json")
-
-
-def _run_available(results: DataFrame, write: Write, checkpoint: str, watch: Callable[[StreamingQuery], None]) -> None:
-    running = write(results).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    try:
-        while running.isActive:
-            watch(running)
-            time.sleep(_POLL_SECONDS)
-        watch(running)
-        running.awaitTermination()
-    except StreamingQueryException as error:
-        raise _as_ours(error) from error
-    finally:
-        running.stop()
-
-
-def _as_ours(error: StreamingQueryException) -> Exception:
-    """The error that one of our workers raised, out of the report that Spark makes of it; else Spark's own."""
-    found = re.search(r"penstock\.errors\.(\w+): (.*?)(?:\n *SQLSTATE|\n *at |\n\n|$)", str(error), re.DOTALL)
-    kind = getattr(errors, found.group(1), None) if found else None
-    if found is None or kind is None or not issubclass(kind, errors.PenstockError):
-        return error
-    ours: Exception = kind(found.group(2).strip())
-    return ours
 
 
 def _file_system(directory: str) -> tuple[pafs.FileSystem, str]:

@@ -32,9 +32,11 @@ class _Stretch(InputPartition):
 
 
 def generated_stream(
-    spark: SparkSession, make: Callable[[], Rows], schema: Schema, rows: int, rows_per_batch: int, tasks: int
+    spark: SparkSession, make: Callable[[], Rows], schema: Schema, rows: int | None, rows_per_batch: int, tasks: int
 ) -> DataFrame:
-    """The first `rows` rows of what `make()` generates, `rows_per_batch` in a micro-batch, made by `tasks` tasks."""
+    """The first `rows` rows of what `make()` generates (None: without end), `rows_per_batch` in a micro-batch, made by
+    `tasks` tasks.
+    """
 
     # Spark holds every column of a Python source to be nullable, and wants to be told the same.
     nullable = pa.schema([pa.field(field.name, field.type.arrow) for field in schema])
@@ -47,8 +49,10 @@ def generated_stream(
             return ReadMaxRows(rows_per_batch)
 
         def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-            most = rows if isinstance(limit, ReadAllAvailable) else rows_per_batch
-            return {"row": min(rows, start["row"] + most)}
+            following = start["row"] + rows_per_batch
+            if rows is None:
+                return {"row": following}
+            return {"row": rows if isinstance(limit, ReadAllAvailable) else min(rows, following)}
 
         def prepareForTriggerAvailableNow(self) -> None:
             """All rows are there from the beginning."""
