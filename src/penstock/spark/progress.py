@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
@@ -12,8 +14,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from penstock.spark.dataframe import METRICS
+
+_BATCHES_DRAWN = 24
 
 
 @dataclass
@@ -30,6 +35,8 @@ class Figures:
     busy_seconds: float = 0.0
     last_seconds: float = 0.0
     last_events: int = 0
+    slowest_seconds: float = 0.0
+    rates: deque[float] = field(default_factory=lambda: deque(maxlen=_BATCHES_DRAWN))
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, query: StreamingQuery) -> None:
@@ -40,9 +47,10 @@ class Figures:
             if key in self._seen or metrics is None or metrics["events"] is None:
                 continue
             self._seen.add(key)
-            self._add(metrics.asDict(), progress["durationMs"]["triggerExecution"] / 1000)
+            self.add(metrics.asDict(), progress["durationMs"]["triggerExecution"] / 1000)
 
-    def _add(self, metrics: dict[str, Any], seconds: float) -> None:
+    def add(self, metrics: dict[str, Any], seconds: float) -> None:
+        """Takes in one micro-batch."""
         self.batches += 1
         self.events += metrics["events"]
         self.results += metrics["results"]
@@ -51,48 +59,116 @@ class Figures:
         self.state_bytes = metrics["state_bytes"]
         self.last_time = metrics["last_time"]
         self.busy_seconds += seconds
+        self.slowest_seconds = max(self.slowest_seconds, seconds)
         if metrics["events"]:
             self.last_seconds, self.last_events = seconds, metrics["events"]
+            self.rates.append(self.rate)
+
+    @property
+    def rate(self) -> float:
+        """Events per second of the last micro-batch that had some."""
+        return self.last_events / self.last_seconds if self.last_seconds else 0.0
+
+    @property
+    def mean_rate(self) -> float:
+        return self.events / self.busy_seconds if self.busy_seconds else 0.0
 
     @property
     def stream_time(self) -> str:
         if self.last_time is None:
             return "-"
-        return f"{datetime.fromtimestamp(self.last_time / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+        try:
+            return f"{datetime.fromtimestamp(self.last_time / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+        except (OverflowError, ValueError):
+            return "-"
 
 
 class ProgressDisplay:
-    """Shows `figures` while a run goes on; `watch` is what `spark.bounded.run` calls."""
+    """Shows `figures` while a run goes on; `watch` is what `spark.running` calls.
 
-    def __init__(self, console: Console, total_events: int | None = None) -> None:
+    `live` is off where it would be drawn across results on the same terminal.
+    """
+
+    def __init__(self, console: Console, total_events: int | None = None, *, live: bool = True) -> None:
         self.figures = Figures()
+        self._console = console
+        self._doing = "starting"
+        shown = [MofNCompleteColumn()] if total_events is not None else [TextColumn("{task.completed:,}")]
         self._bar = Progress(
-            TextColumn("[bold]events"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+            TextColumn("[bold]events"), BarColumn(pulse_style="cyan"), *shown, TimeElapsedColumn(), console=console
         )
         self._task = self._bar.add_task("events", total=total_events)
-        self._live = Live(self._picture(), console=console, refresh_per_second=4)
+        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._picture) if live else None
 
     def __enter__(self) -> ProgressDisplay:
-        self._live.start()
+        if self._live is not None:
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.update(self._picture())
-        self._live.stop()
+        self._doing = "done" if kind is None else "stopped"
+        if self._live is not None:
+            self._live.stop()
 
     def watch(self, query: StreamingQuery) -> None:
         self.figures.read(query)
+        self._doing = query.status["message"]
         self._bar.update(self._task, completed=self.figures.events)
-        self._live.update(self._picture())
 
     def _picture(self) -> Group:
         figures = self.figures
-        rate = figures.last_events / figures.last_seconds if figures.last_seconds else 0.0
-        table = Table.grid(padding=(0, 3))
-        table.add_row("events/s", f"{rate:,.0f}", "stream time", figures.stream_time)
-        table.add_row("results", f"{figures.results:,}", "late", f"{figures.late:,}")
-        table.add_row("micro-batches", f"{figures.batches}", "last one", f"{figures.last_seconds:.2f} s")
-        table.add_row("committed state", f"{figures.state_bytes / 1e6:.2f} MB", "rejected", f"{figures.rejected:,}")
-        return Group(self._bar, table)
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(no_wrap=True)
+        rate = Text.assemble(f"{figures.rate:>11,.0f}/s ", (sparkline(figures.rates), "green"))
+        table.add_row("events", rate, "stream time", figures.stream_time)
+        batch = f"{figures.batches}, last {figures.last_seconds:.2f} s, slowest {figures.slowest_seconds:.2f} s"
+        table.add_row("micro-batches", batch, "state", f"{figures.state_bytes / 1e6:,.2f} MB")
+        lost = Text.assemble(
+            _count(figures.late, "late"),
+            "  ",
+            _count(figures.rejected, "rejected"),
+            style="" if figures.late else "dim",
+        )
+        table.add_row("results", f"{figures.results:>11,}", "left out", lost)
+        return Group(self._bar, table, Text(self._doing, style="dim", no_wrap=True, overflow="ellipsis"))
+
+    def summary(self, title: str, seconds: float) -> None:
+        """The totals of the run, once it is over."""
+        figures = self.figures
+        table = Table(title=f"[bold]{title}[/bold]", show_header=False, box=None, padding=(0, 2))
+        table.add_column(style="cyan")
+        table.add_column(justify="right")
+        rows = [
+            ("events", f"{figures.events:,}"),
+            ("seconds", f"{seconds:,.1f}"),
+            ("events a second in micro-batches", f"{figures.mean_rate:,.0f}"),
+            ("micro-batches", f"{figures.batches:,}"),
+            ("event time reached", figures.stream_time),
+            ("results", f"{figures.results:,}"),
+            ("late", f"{figures.late:,}"),
+            ("rejected", f"{figures.rejected:,}"),
+            ("committed state", f"{figures.state_bytes / 1e6:,.2f} MB"),
+        ]
+        for name, value in rows:
+            table.add_row(name, value)
+        self._console.print(table)
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """
+    >>> sparkline([1, 4, 8, 2])
+    '▁▄█▂'
+    """
+    bars = "▁▂▃▄▅▆▇█"
+    drawn = list(values)
+    most = max(drawn, default=0.0)
+    return "".join(bars[max(0, round(value / most * len(bars)) - 1)] for value in drawn) if most else ""
+
+
+def _count(number: int, what: str) -> Text:
+    return Text(f"{number:,} {what}", style="yellow" if number else "dim")
