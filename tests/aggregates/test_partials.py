@@ -31,6 +31,7 @@ SUMS = (Want("SUM"), Want("AVG"), Want("COUNT"))
 
 WILD = [1e300, -1e300, 1e-300, -1e-300, 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 1.0, -1.0, 0.0, -0.0]
 SPECIAL = [math.nan, math.inf, -math.inf, 1.0, 1e16, 1e-16, -1e16, -0.0, 0.1]
+ZEROS = [0.0, -0.0]
 TAME = [0.01, 12.34, 999.99, -5.5, 1e6, 0.25, -0.125]
 PLACES = [2.0**e for e in range(-120, 121, 7)]
 
@@ -144,7 +145,9 @@ FLOATS = {
 
 
 @pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("pool", [WILD, SPECIAL, TAME, PLACES], ids=["wild", "special", "tame", "places"])
+@pytest.mark.parametrize(
+    "pool", [WILD, SPECIAL, ZEROS, TAME, PLACES], ids=["wild", "special", "zeros", "tame", "places"]
+)
 def test_adversarial_floats(kind: str, pool: list[float]) -> None:
     make, oracle, columns = FLOATS[kind]
     rng = np.random.default_rng(len(kind) + len(pool))

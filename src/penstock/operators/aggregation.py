@@ -7,17 +7,20 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
-from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, Rows, Schedule, Slots
+from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Vector
 from penstock.jit import kernel
 from penstock.operators.arguments import Reading
 from penstock.operators.columns import to_data
+from penstock.operators.interner import Interner
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import Answer, StateSpec
 from penstock.types import SqlType
@@ -181,9 +184,10 @@ class Aggregation:
         self._capacity = 0
         self._shows_counts = any(answer.state < 0 for answer in answers)
         self._unaccounted = 0
-        self._first_interner = [
+        self.first_interners = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
         ]
+        """Of each state's first argument."""
 
     @property
     def counts(self) -> Int64s:
@@ -275,18 +279,15 @@ class Aggregation:
         ]
 
     def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> Played:
-        columns: dict[int, Data] = {}
-        failed: Bools | None = None
-        for number, answer in enumerate(self._answers):
-            if answer.state < 0:
-                columns[number] = Vector(counts, None)
-                continue
-            result = emitted[answer.state][answer.want]
-            interner = self._first_interner[answer.state] if answer.type is SqlType.STRING else None
-            columns[number] = to_data(result.values, result.valid, answer.type, interner)
-            if result.failed is not None:
-                failed = result.failed if failed is None else failed | result.failed
-        return Played(schedule.emit_slots, schedule.emit_upto, columns, failed)
+        return answered(self._answers, self.first_interners, schedule, counts, emitted)
+
+    def export(self, slots: Slots) -> list[pa.Array]:
+        """What these groups hold, as one column of partials per state (see `aggregates.partials`)."""
+        partials = []
+        for state in self._states:
+            assert isinstance(state, MergeableState), "the planner asked whether all states can be merged"
+            partials.append(state.export(slots))
+        return partials
 
     def reset(self, slots: Slots) -> None:
         """Forgets what these groups hold: their window has closed."""
@@ -309,6 +310,29 @@ class Aggregation:
             state.ensure(self.groups.capacity)
         self._capacity = self.groups.capacity
         self.account()
+
+
+def answered(
+    answers: tuple[Answer, ...],
+    interners: Sequence[Interner | None],
+    schedule: Schedule,
+    counts: Int64s,
+    emitted: list[tuple[Emitted, ...]],
+) -> Played:
+    """What states answered to a schedule; `interners` are those of the states' first arguments, `counts` the numbers
+    of rows of the groups shown."""
+    columns: dict[int, Data] = {}
+    failed: Bools | None = None
+    for number, answer in enumerate(answers):
+        if answer.state < 0:
+            columns[number] = Vector(counts, None)
+            continue
+        result = emitted[answer.state][answer.want]
+        interner = interners[answer.state] if answer.type is SqlType.STRING else None
+        columns[number] = to_data(result.values, result.valid, answer.type, interner)
+        if result.failed is not None:
+            failed = result.failed if failed is None else failed | result.failed
+    return Played(schedule.emit_slots, schedule.emit_upto, columns, failed)
 
 
 def _rows(run: Run, columns: Any, positions: Int64s) -> Rows:

@@ -256,15 +256,20 @@ class ClosingAggregate(Operator):
         sort = np.argsort(rank, kind="stable")
         slots = order[closes][sort]
         upto = np.searchsorted(rank[sort], np.arange(len(closed.instances)), "right")
-        played = self._aggregation.evaluate(slots, upto)
-        batch = self._shown.rows(groups.keys(slots)[1:], played)
-        chunk = self._emitter.emit(
-            Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed=played.failed)
-        )
+        chunks = self._show(slots, upto, closed)
         # A tumbling window that WHEN FULL keeps silent is forgotten with those before the watermark.
         done = order[instance <= closed.instances[-1]] if isinstance(self._windows, TumblingWindows) else slots
         self._aggregation.reset(done)
         groups.collect(len(done))
+        return chunks
+
+    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
+        """What comes out of windows that close: window k has the groups slots[upto[k-1]:upto[k]]."""
+        played = self._aggregation.evaluate(slots, upto)
+        batch = self._shown.rows(self._intake.groups.keys(slots)[1:], played)
+        chunk = self._emitter.emit(
+            Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed=played.failed)
+        )
         return [chunk] if chunk.rows else []
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:

@@ -1,0 +1,82 @@
+"""Aggregations of a part of the events: they emit partial rows (`partial_rows`) instead of results.
+
+Windows, stores and states are those of the whole; only what becomes of an evaluation differs. The rows of one
+evaluation come in any order: `merging` sorts them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.aggregates.state import Int64s, Slots
+from penstock.operators.aggregation import Aggregation
+from penstock.operators.arguments import Reading
+from penstock.operators.chunk import Chunk
+from penstock.operators.closing import Closed, ClosingAggregate
+from penstock.operators.evaluation import Arrivals, Turn
+from penstock.operators.operator import Operator
+from penstock.operators.partial_rows import PartialRows
+from penstock.operators.resources import Resources
+from penstock.operators.shared_window import SharedWindow
+from penstock.operators.sliding import SlidingAggregate
+from penstock.plan.nodes import AggregateNode
+from penstock.plan.strategy import closes_as_a_whole
+
+_SILENT = np.zeros(1, np.bool_)
+
+
+def make_part(name: str, node: AggregateNode, resources: Resources, window: SharedWindow | None = None) -> Operator:
+    """The operator of one part of an aggregation that is `plan.partials.mergeable`. Sliding windows may share one
+    stored window with others; windows that close as a whole store no rows."""
+    if closes_as_a_whole(node):
+        return ClosingPart(name, node, resources)
+    return SlidingAggregate(name, node, resources, window, PartialEvaluation)
+
+
+class PartialEvaluation:
+    """The `Evaluation` of a sliding window's part: plays up to an evaluation, then asks the states for partials of the
+    groups that have rows."""
+
+    of_events = False
+
+    def __init__(
+        self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
+    ) -> None:
+        self._aggregation = Aggregation(name, reading, node.states, node.answers, resources)
+        self._aggregation.one_group = one_group
+        self._partial_rows = PartialRows(node, self._aggregation)
+
+    def play(self, turn: Turn, arrivals: Arrivals | None) -> list[Chunk]:
+        looks = np.flatnonzero(turn.evaluates)
+        last = len(turn.evaluates) - 1
+        stops = looks if turn.evaluates[-1] else np.append(looks, last)
+        entered = gone = 0
+        for stop in stops.tolist():
+            adds, leaves = turn.add_upto[stop : stop + 1], turn.left[stop : stop + 1]
+            added, removed = turn.added.part(entered, int(adds[0])), turn.removed.part(gone, int(leaves[0]))
+            self._aggregation.play(added, removed, adds - entered, leaves - gone, _SILENT)
+            entered, gone = int(adds[0]), int(leaves[0])
+            if turn.evaluates[stop]:
+                slots = np.flatnonzero(self._aggregation.counts).astype(np.int32)
+                rows = len(slots)
+                self._partial_rows.look(slots, np.full(rows, turn.starts[stop]), np.full(rows, turn.ends[stop]))
+        return self._partial_rows.chunks()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"aggregation": self._aggregation.snapshot()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._aggregation.restore(snapshot["aggregation"])
+
+
+class ClosingPart(ClosingAggregate):
+    def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
+        super().__init__(name, node, resources)
+        self._partial_rows = PartialRows(node, self._aggregation)
+
+    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
+        window = np.searchsorted(upto, np.arange(len(slots)), "right")
+        self._partial_rows.look(slots, closed.starts[window], closed.ends[window])
+        return self._partial_rows.chunks()
