@@ -124,7 +124,8 @@ def test_nothing_stays_of_queries_that_do_not_fit(tmp_path: Path) -> None:
     with ps.App(STREAM.format("") + "SELECT v FROM s", memory="300KB", checkpoint=tmp_path) as app:
         held, files = used(app), block_files(tmp_path)
         text = "CREATE STREAM r (t TIMESTAMP, EVENT TIME t); " + "; ".join(
-            f"CREATE QUERY big{i} AS SELECT SUM(v) AS n FROM s [RANGE {i + 1} HOURS]" for i in range(9)
+            f"CREATE QUERY big{i} AS SELECT {'SUM(v) AS n' if i % 2 else 'v'} FROM s [RANGE {i + 1} HOURS]"
+            for i in range(9)
         )
         with pytest.raises(ps.BudgetError):
             app.add_query(text)

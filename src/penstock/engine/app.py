@@ -131,8 +131,7 @@ class App:
         nodes = {query.name: build(query.body) for query in program.queries}
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
-        for query in program.queries:
-            self._flow.start(query, nodes[query.name])
+        self._flow.start([(query, nodes[query.name]) for query in program.queries])
 
     def _declare_stream(
         self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
@@ -166,8 +165,7 @@ class App:
             for stream in self.program.streams:
                 StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
             flow = Flow(stores, self._reject, self._users, self._clock, self._sinks)
-            for query in self.program.queries:
-                flow.start(query, nodes[query.name])
+            flow.start([(query, nodes[query.name]) for query in self.program.queries])
             least = stores.budget.peak
             stores.close()
         return f"hint: the least budget that this plan can start with is {least:,} bytes"
@@ -422,7 +420,7 @@ class App:
     def explain(self) -> str:
         """The plan of every query as a tree, with estimates of space and I/O."""
         running = self._flow.running.values()
-        return explain([r.query for r in running], {r.query.name: r.node for r in running})
+        return explain([r.query for r in running], {r.query.name: r.node for r in running}, self._flow.sharers())
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
         """The columns of a stream that are worth reading."""

@@ -1,19 +1,21 @@
 """The queries at work and the way of rows between them.
 
-    a stream's rows -> the pipelines that read it -> their outlets
+    a stream's rows -> (shared windows) -> the pipelines that read it -> their outlets
                                 |
                                 +-> derived streams -> the pipelines that read those
 
 Invariants:
 1. Queries run in the order in which they were started, and a query reads only streams that were there before it.
 2. `passed` counts the rows of each stream since its first, whichever queries there were.
-3. A pipeline's name is unique among those running and those of the last checkpoint, whose block files must stay as
-   they are until the next one.
+3. The names of pipelines and shared windows are unique among those running and those of the last checkpoint, whose
+   block files must stay as they are until the next one.
+4. Queries that are started together and keep rows of the same stream share a window (`plan.sharing`). After a restart,
+   those that are as they were share it as before; the others begin afresh in windows of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +28,9 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.resources import Resources
-from penstock.plan.nodes import Node
+from penstock.operators.shared_window import SharedWindow
+from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.sharing import shareable, stream_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
@@ -35,12 +39,13 @@ DERIVED_KEPT = 65_536
 
 @dataclass(frozen=True)
 class Running:
-    """`feeds` is the derived stream that the query's rows go on to."""
+    """`feeds` is the derived stream that the query's rows go on to; `windows` are those that it may share."""
 
     query: Query
     node: Node
     fingerprint: str
     pipeline: Pipeline
+    windows: tuple[SharedWindow, ...]
     outlet: Outlet
     feeds: str | None
 
@@ -61,6 +66,7 @@ class Flow:
         self._sinks = set(sinks)
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._saved: dict[str, Any] = {}
+        self._saved_windows: dict[str, Any] = {}
         self._used_names: set[str] = set()
         self.running: dict[str, Running] = {}
         self.passed: dict[str, int] = {}
@@ -70,28 +76,71 @@ class Flow:
 
     def expect(self, snapshot: dict[str, Any]) -> None:
         """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
-        self._saved = snapshot["queries"]
-        self._used_names = {saved["pipeline"] for saved in self._saved.values()}
+        self._saved, self._saved_windows = snapshot["queries"], snapshot["windows"]
+        self._used_names = {saved["pipeline"] for saved in self._saved.values()} | set(self._saved_windows)
         self.passed = dict(snapshot["passed"])
 
-    def start(self, query: Query, node: Node) -> None:
-        """Starts a query from here on; if that fails, nothing of it stays."""
-        print_of = fingerprint(node)
-        saved = self._saved.get(query.name)
-        fits = saved is not None and saved["fingerprint"] == print_of
-        name = saved["pipeline"] if saved is not None and fits else self._free_name(f"{query.name}-{print_of[:12]}")
-        resources = Resources(self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed)
+    def start(self, queries: Sequence[tuple[Query, Node]]) -> None:
+        """Starts queries together, from here on; if that fails, nothing of them stays."""
+        windows: dict[str, list[SharedWindow]] = {}
         try:
-            pipeline = Pipeline(name, node, resources)
+            self._make_windows(queries, windows)
+            for query, node in queries:
+                self._start(query, node, windows[query.name])
+        except BaseException:
+            for query, _ in reversed(queries):
+                if query.name in self.running:
+                    self.drop(query.name)
+            for window in {window for own in windows.values() for window in own}:
+                window.close()
+            raise
+
+    def _make_windows(self, queries: Sequence[tuple[Query, Node]], made: dict[str, list[SharedWindow]]) -> None:
+        """The windows of each query: the one it had, or one for all that begin on the same stream."""
+        members: dict[tuple[str, str], list[tuple[str, AggregateNode]]] = {}
+        for query, node in queries:
+            made[query.name] = []
+            saved = self._saved_state(query, node)
+            for number, window in enumerate(shareable(node)):
+                known = "" if saved is None else saved["windows"][number]
+                members.setdefault((known, stream_of(window)), []).append((query.name, window))
+        for (known, stream), sharing in members.items():
+            nodes = [node for _, node in sharing]
+            name = known or self._free_name(f"window-{stream}-{fingerprint(tuple(nodes))[:12]}")
+            resources = self._resources()
+            try:
+                shared = SharedWindow(name, nodes, resources, self._saved_windows.get(known))
+            except BaseException:
+                resources.close()
+                raise
+            self._used_names.add(name)
+            for query_name, _ in sharing:
+                made[query_name].append(shared)
+
+    def _start(self, query: Query, node: Node, windows: list[SharedWindow]) -> None:
+        print_of = fingerprint(node)
+        saved = self._saved_state(query, node)
+        name = self._free_name(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
+        resources = self._resources()
+        try:
+            pipeline = Pipeline(name, node, resources, windows)
         except BaseException:
             resources.close()
             raise
         feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
         outlet = Outlet(query.name, node.schema.arrow, keep)
-        self.running[query.name] = Running(query, node, print_of, pipeline, outlet, feeds)
+        self.running[query.name] = Running(query, node, print_of, pipeline, tuple(windows), outlet, feeds)
         self._used_names.add(name)
         self._note_changes()
+
+    def _resources(self) -> Resources:
+        return Resources(self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed)
+
+    def _saved_state(self, query: Query, node: Node) -> dict[str, Any] | None:
+        """What the checkpoint has of the query, if that is still the same."""
+        saved: dict[str, Any] | None = self._saved.get(query.name)
+        return saved if saved is not None and saved["fingerprint"] == fingerprint(node) else None
 
     def _free_name(self, base: str) -> str:
         name, number = base, 1
@@ -112,6 +161,20 @@ class Flow:
         streams = set().union(*(running.pipeline.streams for running in everyone))
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
         self._note_ticks()
+
+    @property
+    def _windows(self) -> dict[str, SharedWindow]:
+        return {window.name: window for running in self.running.values() for window in running.windows}
+
+    def sharers(self) -> dict[str, list[str]]:
+        """For each query that shares a window the others that do."""
+        found: dict[str, list[str]] = {}
+        for running in self.running.values():
+            mine = set(running.windows)
+            others = [r.query.name for r in self.running.values() if r is not running and mine & set(r.windows)]
+            if others:
+                found[running.query.name] = others
+        return found
 
     # Rows pass
 
@@ -157,23 +220,30 @@ class Flow:
             name: {
                 "pipeline": running.pipeline.name,
                 "fingerprint": running.fingerprint,
+                "windows": [window.name for window in running.windows],
                 "operators": running.pipeline.snapshot(),
                 "outlet": running.outlet.snapshot(),
             }
             for name, running in self.running.items()
         }
-        return {"queries": queries, "passed": self.passed}
+        windows = {name: window.snapshot() for name, window in self._windows.items()}
+        return {"queries": queries, "windows": windows, "passed": self.passed}
 
     def committed(self) -> None:
         """The last snapshot is durable: block files that only earlier ones name are gone."""
-        self._used_names = {running.pipeline.name for running in self.running.values()}
+        self._used_names = {running.pipeline.name for running in self.running.values()} | set(self._windows)
 
     def restore(self) -> None:
         """What was expected is there: queries that are the same go on, the others have begun afresh."""
+        resumed = [window for name, window in self._windows.items() if name in self._saved_windows]
+        for window in resumed:
+            window.restore(self._saved_windows[window.name])
         for name, running in self.running.items():
             saved = self._saved.get(name)
             if saved is not None and saved["pipeline"] == running.pipeline.name:
                 running.pipeline.restore(saved["operators"])
                 running.outlet.restore(saved["outlet"])
-        self._saved = {}
+        for window in resumed:
+            window.settle()
+        self._saved, self._saved_windows = {}, {}
         self._note_ticks()

@@ -6,6 +6,7 @@ query's results and the time they have reached. Who orders the events, and who c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +20,12 @@ from penstock.operators.partitioned_relation import PartitionedRelation, Session
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
+from penstock.operators.shared_window import SharedWindow
 from penstock.operators.sliding import SlidingAggregate
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
 from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children, streams
+from penstock.plan.sharing import may_share
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Session, TimeSlide
 
@@ -37,10 +40,12 @@ class _Stage:
 
 
 class Pipeline:
-    """Made with resources of its own, which `close` gives back."""
+    """Made with resources of its own, which `close` gives back. `windows` are those that it shares with others, one for
+    each of the plan's windows that may be shared; without them it has its own."""
 
-    def __init__(self, name: str, node: Node, resources: Resources) -> None:
+    def __init__(self, name: str, node: Node, resources: Resources, windows: Iterable[SharedWindow] = ()) -> None:
         self.name = name
+        self._windows = iter(windows)
         self._resources = resources
         self.schema = node.schema
         self.streams = streams(node)
@@ -52,7 +57,8 @@ class Pipeline:
         if isinstance(node, StreamNode):
             return _Stage(None, node.name)
         name = f"{self.name}-{len(self._operators)}"
-        operator = make_operator(name, node, resources)
+        window = next(self._windows, None) if may_share(node) else None
+        operator = make_operator(name, node, resources, window)
         if isinstance(node, AggregateNode | RelationNode):
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:
@@ -138,7 +144,7 @@ def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
     return Progress(results + last.chunks, last.watermark)
 
 
-def make_operator(name: str, node: Node, resources: Resources) -> Operator:
+def make_operator(name: str, node: Node, resources: Resources, window: SharedWindow | None = None) -> Operator:
     if isinstance(node, UnionNode):
         return Union(name, node, resources)
     if isinstance(node, ProjectNode):
@@ -152,4 +158,4 @@ def make_operator(name: str, node: Node, resources: Resources) -> Operator:
         return ClosingAggregate(name, node, resources)
     if node.partition_by:
         return PartitionedAggregate(name, node, resources)
-    return SlidingAggregate(name, node, resources)
+    return SlidingAggregate(name, node, resources, window)

@@ -192,7 +192,11 @@ class SharedWindow:
             self._note_members()
             self.settle()
         else:
-            self._resources.close()
+            self.close()
+
+    def close(self) -> None:
+        """Gives everything back; the members are gone, or never came."""
+        self._resources.close()
 
     def _note_members(self) -> None:
         self._admits_all = any(seat.admits_all for seat in self._seats)

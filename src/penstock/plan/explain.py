@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render, render_window
@@ -18,6 +18,7 @@ from penstock.plan.nodes import (
     children,
 )
 from penstock.plan.nullability import can_be_null
+from penstock.plan.sharing import sharers
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Range, TimeSlide
 
@@ -30,10 +31,15 @@ DEFAULT_BLOCK = 65536
 def explain(
     queries: Iterable[Query],
     nodes: Mapping[str, Node],
+    sharing: Mapping[str, Sequence[str]] | None = None,
     workload: cost.Workload | None = None,
     block_size: int = DEFAULT_BLOCK,
 ) -> str:
-    """The plans, and under each window its estimates for the workload given (or a stated default)."""
+    """The plans, and under each window its estimates for the workload given (or a stated default).
+
+    `sharing` names for each query those that share its stored rows; by default as if all were started together.
+    """
+    sharing = sharers(nodes) if sharing is None else sharing
     assumed = workload or cost.Workload()
     lines = [
         f"estimates for {assumed.rate:,.0f} events/s, {assumed.groups_in_slide:,} groups per slide, "
@@ -42,6 +48,8 @@ def explain(
     for query in queries:
         target = f" into {query.into}" if query.into else ""
         lines.append(f"\n{query.name}{target}")
+        if sharing.get(query.name):
+            lines.append(f"shares its stored rows with {', '.join(sharing[query.name])}")
         lines += _tree(nodes[query.name], "", assumed, block_size)
     return "\n".join(lines)
 
