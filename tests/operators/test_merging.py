@@ -23,7 +23,7 @@ from conformance.description import Aggregate, Event, Query, Range, Stream, Time
 from conformance.runtimes import AT_ONCE, drive_embedded, plain
 from penstock.errors import CheckpointError
 from penstock.lang import parse
-from penstock.operators import merging
+from penstock.operators import merging, partial_rows
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.merging import Merge
 from penstock.operators.partial_rows import partial_schema
@@ -89,6 +89,10 @@ def chunk_of(events: list[Event], schema: pa.Schema) -> Chunk:
     return Chunk(np.array([e["t"] for e in events], np.int64), pa.RecordBatch.from_pylist(events, schema=schema))
 
 
+def shuffled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.take(pa.array(np.random.default_rng(batch.num_rows).permutation(batch.num_rows)))
+
+
 def run_in_parts(
     queries: list[str],
     events: list[Event],
@@ -113,7 +117,7 @@ def run_in_parts(
         for node, merge, result, chunks in zip(nodes, merges, results, zip(*said, strict=True), strict=True):
             partials = [chunk.arrow for own in chunks for chunk in own]
             assert all(batch.schema.equals(partial_schema(node), check_metadata=True) for batch in partials)
-            for chunk in merge.merge(partials[::-1]):
+            for chunk in merge.merge([shuffled(batch) for batch in partials[::-1]]):
                 result.append(pa.RecordBatch.from_arrays(chunk.arrow.columns, schema=node.schema.arrow))
 
     begin = 0
@@ -193,7 +197,7 @@ def scenarios(draw: st.DrawFn) -> tuple[list[str], list[Event]]:
     return [query.sql() for query in draw(st.lists(queries(unit), min_size=1, max_size=3))], events
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     scenarios(),
     st.integers(1, 5),
@@ -225,8 +229,9 @@ def many_events(count: int, keys: int) -> list[Event]:
 
 @pytest.mark.parametrize("at_once", [64, 1 << 17])
 def test_many_groups_and_evaluations_are_merged_in_portions(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluations of some hundred groups are larger than the smaller portion, and are not cut."""
+    """Parts send evaluations of some hundred groups in pieces; the merge does not cut them into its smaller portions."""
     monkeypatch.setattr(merging, "MERGED_AT_ONCE", at_once)
+    monkeypatch.setattr(partial_rows, "EMITTED_AT_ONCE", at_once)
     events = many_events(6_000, 300)
     query = (
         "SELECT k, g, SUM(x) AS a, AVG(y) AS b, MIN(k) AS c, MAX(y) AS d, CORR(x, y) AS e, COUNT(*) AS f "

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from penstock.aggregates.factory import create_mergeable
 from penstock.aggregates.state import Argument, Emitted, Int64s, Rows, Schedule, Slots
+from penstock.errors import BudgetError
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.jit import kernel
 from penstock.operators.aggregation import answered
-from penstock.operators.chunk import Chunk, joined
+from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
@@ -88,18 +89,26 @@ class Merge:
         """The results of the evaluations that these partial rows belong to."""
         for batch in partials:
             check_version(batch.schema)
-        given = [batch for batch in partials if batch.num_rows]
-        if not given:
-            return []
-        chunks = [self._merge(portion) for portion in _portions(joined(given))]
+        chunks = [self._merge(self._joined(pieces)) for pieces in _portions([b for b in partials if b.num_rows])]
         return [chunk for chunk in chunks if chunk.rows]
+
+    def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+        self._account.resize(sum(piece.nbytes for piece in pieces))
+        if len(pieces) == 1:
+            return pieces[0]
+        whole = pa.Table.from_batches(pieces).combine_chunks().to_batches()
+        if len(whole) > 1:
+            raise BudgetError(
+                f"the partial aggregates of one evaluation, {sum(piece.num_rows for piece in pieces):,} rows, "
+                "take more than 2 GB; use fewer groups or place the query by its key"
+            )
+        return whole[0]
 
     def _merge(self, batch: pa.RecordBatch) -> Chunk:
         rows = batch.num_rows
         keys = GroupTable(self._key_types)
         views: list[Evaluated] = [ColumnView(batch.column(2 + i), kind) for i, kind in enumerate(self._key_types)]
         key_slots = keys.assign(views, rows, None)
-        self._account.resize(batch.nbytes + keys.nbytes)
         order = keys.order()
         rank = np.empty(keys.capacity, np.int64)
         rank[order] = np.arange(len(order))
@@ -141,20 +150,33 @@ class Merge:
         return interners, emitted
 
 
-def _portions(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows cut between evaluations, in their order, to about `MERGED_AT_ONCE`."""
-    if batch.num_rows <= MERGED_AT_ONCE:
-        yield batch
+def _portions(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """The rows of some evaluations at a time, upwards, about `MERGED_AT_ONCE` of them."""
+    if not batches:
         return
-    ends, _, evaluation = _distinct(_micros(batch, 1))
-    order = np.empty(batch.num_rows, np.int64)
-    _count_sort(np.arange(batch.num_rows), evaluation, len(ends), order)
-    edges = np.searchsorted(evaluation[order], np.arange(len(ends) + 1))
-    at = 0
-    while at + 1 < len(edges):
-        stop = max(int(np.searchsorted(edges, edges[at] + MERGED_AT_ONCE, "right")) - 1, at + 1)
-        yield batch.take(pa.array(order[edges[at] : edges[stop]]))
-        at = stop
+    batches = [_by_window(batch) for batch in batches]
+    ends = [_micros(batch, 1) for batch in batches]
+    windows, _, evaluation = _distinct(np.concatenate(ends))
+    upto = np.cumsum(np.bincount(evaluation))
+    begin = done = 0
+    while begin < len(windows):
+        stop = max(int(np.searchsorted(upto, done + MERGED_AT_ONCE, "right")), begin + 1)
+        pieces = []
+        for batch, own in zip(batches, ends, strict=True):
+            first = int(np.searchsorted(own, windows[begin]))
+            count = int(np.searchsorted(own, windows[stop - 1], "right")) - first
+            if count:
+                pieces.append(batch.slice(first, count))
+        yield pieces
+        begin, done = stop, int(upto[stop - 1])
+
+
+def _by_window(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows by window_end, as parts send them."""
+    ends = _micros(batch, 1)
+    if (ends[1:] >= ends[:-1]).all():
+        return batch
+    return batch.take(pa.array(np.argsort(ends, kind="stable")))
 
 
 def _distinct(values: Int64s) -> tuple[Int64s, Int64s, Int64s]:

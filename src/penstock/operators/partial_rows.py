@@ -17,7 +17,7 @@ from penstock.aggregates.partials import VERSION, partial_type
 from penstock.aggregates.state import Int64s, Slots
 from penstock.errors import CheckpointError
 from penstock.expressions.batch import Batch
-from penstock.operators.aggregation import Aggregation
+from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_data, validity
 from penstock.plan.nodes import WINDOW_COLUMNS, AggregateNode, StateSpec
@@ -71,19 +71,30 @@ class PartialRows:
         self._schema = partial_schema(node)
         self._kinds = {f"#{i}": key.type for i, key in enumerate(node.group_by)}
         self._looks: list[_Look] = []
+        self._pending = 0
+        self._chunks: list[Chunk] = []
 
     def look(self, slots: Slots, starts: Int64s, ends: Int64s) -> None:
         """Groups as they are now; the row of slots[i] is of the window [starts[i], ends[i])."""
-        if len(slots) == 0:
-            return
-        counts = self._aggregation.counts[slots]
-        self._looks.append(_Look(slots, starts, ends, counts, self._aggregation.export(slots)))
+        for begin in range(0, len(slots), EMITTED_AT_ONCE):
+            own = slice(begin, begin + EMITTED_AT_ONCE)
+            counts = self._aggregation.counts[slots[own]]
+            partials = self._aggregation.export(slots[own])
+            self._looks.append(_Look(slots[own], starts[own], ends[own], counts, partials))
+            self._pending += len(counts)
+            if self._pending >= EMITTED_AT_ONCE:
+                self._flush()
 
     def chunks(self) -> list[Chunk]:
-        """Everything looked at since the last call, in one chunk if it is anything."""
-        looks, self._looks = self._looks, []
+        """Everything looked at since the last call."""
+        self._flush()
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    def _flush(self) -> None:
+        looks, self._looks, self._pending = self._looks, [], 0
         if not looks:
-            return []
+            return
         slots, starts, ends, counts = (np.concatenate(column) for column in list(zip(*looks, strict=True))[:4])
         keys = self._aggregation.groups.keys(slots)
         # Groups of windows that close as a whole have the window as a first key.
@@ -94,7 +105,7 @@ class PartialRows:
         arrays.append(pa.array(counts))
         for i, pieces in enumerate(zip(*(look.partials for look in looks), strict=True)):
             arrays.append(self._travelling(i, pa.concat_arrays(pieces)))
-        return [Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, schema=self._schema))]
+        self._chunks.append(Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, schema=self._schema)))
 
     def _travelling(self, state: int, partials: pa.Array) -> pa.Array:
         interner = self._aggregation.first_interners[state]
