@@ -229,7 +229,7 @@ def many_events(count: int, keys: int) -> list[Event]:
 
 @pytest.mark.parametrize("at_once", [64, 1 << 17])
 def test_many_groups_and_evaluations_are_merged_in_portions(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts send evaluations of some hundred groups in pieces; the merge does not cut them into its smaller portions."""
+    """Parts send evaluations of some hundred groups in pieces; the merge never cuts one into its smaller portions."""
     monkeypatch.setattr(merging, "MERGED_AT_ONCE", at_once)
     monkeypatch.setattr(partial_rows, "EMITTED_AT_ONCE", at_once)
     events = many_events(6_000, 300)
