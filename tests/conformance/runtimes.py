@@ -25,11 +25,13 @@ Arrivals = Sequence[tuple[str, Event]]
 
 @dataclass
 class Run:
-    """What came out: the rows of each query, the late events of each stream and the number of rejects."""
+    """What came out: the rows of each query, the late events of each stream and the number of rejects; and how many
+    blocks were read back."""
 
     results: dict[str, list[Table]] = field(default_factory=dict)
     late: dict[str, list[Table]] = field(default_factory=dict)
     rejects: int = 0
+    blocks_read: int = 0
 
     def table(self, query: str) -> Table:
         return joined(self.results[query])
@@ -114,6 +116,7 @@ def drive_embedded(program: str, arrivals: Arrivals, queries: Sequence[str], lat
             collect(app)
             app.checkpoint()
             run.rejects += len(app.rejects)
+            run.blocks_read += app.metrics.blocks_read
             arrivals = arrivals[drive.restart_at :]
             for stream, batch in pushes(arrivals[: drive.lost], ()):
                 app.push(stream, batch)
@@ -126,6 +129,7 @@ def drive_embedded(program: str, arrivals: Arrivals, queries: Sequence[str], lat
         app.finish()
         collect(app)
         run.rejects += len(app.rejects) - before
+        run.blocks_read += app.metrics.blocks_read
     finally:
         app.close()
     return run

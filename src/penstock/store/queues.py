@@ -37,6 +37,8 @@ from penstock.store.records import RecordLayout, Words
 NO_LIMIT = 1 << 62
 
 _FIRST_ROWS = 64
+_SHARE = 4
+"""The part of the free budget that a buffer may take: others, which cannot page, need room to grow."""
 _FIRST_QUEUES = 16
 _ROW_MASK = (1 << kernels.ORIGIN_BITS) - 1
 _QUEUE = ColumnSpec("queue", np.dtype(np.int32), False)
@@ -305,25 +307,23 @@ class RowQueues:
     def _make_room(self, rows: int) -> int:
         """How many of so many rows, at least one, may be put into the buffer now."""
         if self._used == len(self._buffer):
-            if self._gone and 2 * self._gone >= self._used:
+            if self._gone and 4 * self._gone >= self._used:
                 self._compact(np.flatnonzero(self._owners[: self._used] >= 0))
             elif not self._grow(rows):
                 self._spill()
         return min(rows, len(self._buffer) - self._used)
 
     def _grow(self, rows: int) -> bool:
-        """A larger buffer, which leaves half of the free budget to others, or is the least that can spill."""
+        """A larger buffer, which is at most a quarter of what others leave, or the least that can spill."""
         held = len(self._buffer)
         if self._pages:
             return False
-        for size in (max(_FIRST_ROWS, 2 * held, held + rows), max(_FIRST_ROWS, 2 * held), held + held // 4):
-            if held < size and (size - held) * self._row_bytes <= self._account.free // 2:
-                self._resize_buffer(size)
-                return True
-        if held < 2 * self._block.rows:
-            self._resize_buffer(2 * self._block.rows)
-            return True
-        return False
+        allowed = (held * self._row_bytes + self._account.free) // _SHARE // self._row_bytes
+        size = min(max(_FIRST_ROWS, held + max(rows, held // 2)), max(allowed, 2 * self._block.rows))
+        if size <= held + held // 8:
+            return False
+        self._resize_buffer(size)
+        return True
 
     def _resize_buffer(self, rows: int) -> None:
         self._account.resize(self._nbytes(len(self._table), rows, self._rounds.nbytes))
