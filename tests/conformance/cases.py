@@ -12,7 +12,7 @@ A file under `cases/` holds a handful of cases about one subject:
     1 | a | 10
 
     === The title of a case
-    runtimes: embedded spark            who must pass it; embedded alone if not said
+    embedded only: a reason             why it has another answer on Spark, if it has; else both must pass it
     Prose, and a drawing of the windows.
 
     --- query                           `;` between several; a query without a name is q1, q2, ...
@@ -73,7 +73,7 @@ class Table:
 class Case:
     title: str
     file: str
-    runtimes: tuple[str, ...] = ("embedded",)
+    embedded_only: str = ""
     streams: str = ""
     query: str = ""
     arrivals: tuple[tuple[str, Event], ...] = ()
@@ -123,7 +123,7 @@ def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 def _case(title: str, file: str, head: str, sections: list[tuple[str, str]]) -> Case:
     where = f"{file}: {title}"
-    runtimes = re.search(r"^runtimes: *(.+)$", head, re.MULTILINE)
+    embedded_only = re.search(r"^embedded only: *(.+)$", head, re.MULTILINE)
     streams = ";\n".join(content.strip().rstrip(";") for name, content in sections if name == "stream")
     types = _declared(streams)
     query, rejects, refused = "", None, ()
@@ -158,7 +158,7 @@ def _case(title: str, file: str, head: str, sections: list[tuple[str, str]]) -> 
     return Case(
         title,
         file,
-        tuple(runtimes[1].split()) if runtimes else ("embedded",),
+        embedded_only[1].strip() if embedded_only else "",
         streams,
         query,
         tuple(arrivals),

@@ -18,7 +18,6 @@ import penstock as ps
 from conformance.cases import Case, Moment, Table
 from conformance.compare import bits
 from conformance.description import Event
-from penstock.lang import parse
 
 Arrivals = Sequence[tuple[str, Event]]
 
@@ -136,26 +135,28 @@ def drive_embedded(program: str, arrivals: Arrivals, queries: Sequence[str], lat
 
 
 def run_spark(case: Case, spark: Any, directory: Path | None = None, micro_batches: int = 3) -> Run:
-    """Runs the queries of a case on Spark, one after the other, in buckets: as a bounded streaming run with files in
-    `directory`, or else over a static DataFrame. Rows come back in the order in which the case expects them, since
-    those of one evaluation come from several buckets in any order."""
-    from spark.runs import Collected, bounded_run, static_run
+    """Runs the program of a case on Spark, in buckets: as a bounded streaming run with files in `directory`, or else
+    over static DataFrames. Rows come back in the order in which the case expects them, since those of one evaluation
+    come from several buckets in any order."""
+    from penstock.spark import query
+    from spark.runs import Collected, bounded_streams, static_frames
 
-    run = Run()
-    for query in parse(case.program).queries:
-        program = f"{case.streams};\n{query.text}"
-        (stream,) = parse(program).streams
-        events = [event for name, event in case.arrivals if name == stream.name]
-        sink = Collected()
-        if directory is None:
-            static_run(spark, program, events, sink, buckets=3)
-        else:
-            size = -(-len(events) // micro_batches)
-            batches = [events[i : i + size] for i in range(0, len(events), size)]
-            run.rejects += bounded_run(spark, program, batches, sink, directory / query.name, buckets=3).rejected
-        table = plain(pa.concat_tables(sink.batches.values()))
-        expected = [tuple(map(bits, row)) for row in case.expect[query.name].rows] if query.name in case.expect else []
-        place = {row: i for i, row in reversed(list(enumerate(expected)))}
-        table.rows.sort(key=lambda row: place.get(tuple(map(bits, row)), len(expected)))
-        run.results[query.name] = [table]
+    events: dict[str, list[Event]] = {}
+    for name, event in case.arrivals:
+        events.setdefault(name, []).append(event)
+    sink = Collected()
+    if directory is None:
+        sink(query(spark, static_frames(spark, case.program, events), case.program, buckets=3, tagged=True), 0)
+    else:
+        bounded_streams(spark, case.program, events, sink, directory, micro_batches, buckets=3, tagged=True)
+    tables = sink.tables()
+    run = Run(rejects=tables["rejects"].num_rows)
+    for name, expected in case.expect.items():
+        if name not in tables:
+            continue  # a query that feeds a derived stream
+        table = plain(tables[name])
+        wanted = [tuple(map(bits, row)) for row in expected.rows]
+        place = {row: i for i, row in reversed(list(enumerate(wanted)))}
+        table.rows.sort(key=lambda row, place=place: place.get(tuple(map(bits, row)), len(place)))
+        run.results[name] = [table]
     return run

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from penstock import App
 from penstock.lang import parse
 from penstock.lang.query import StreamDef
 from penstock.spark import query, run
+from penstock.spark.dataframe import SCHEMAS
+from penstock.spark.packing import decode
 from penstock.spark.progress import Figures
-from penstock.spark.schema import ddl
+from penstock.spark.schema import ddl, schema_of
 
 Events = Sequence[dict[str, Any]]
 Row = tuple[Any, ...]
 
 
 def stream_of(program: str) -> StreamDef:
-    (stream,) = parse(program).streams
+    (stream, *_) = parse(program).streams
     return stream
 
 
@@ -42,18 +45,21 @@ def in_order(table: pa.Table) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def write_batches(directory: Path, program: str, batches: Iterable[Events], first: int = 0) -> None:
-    """One Parquet file per micro-batch: Spark takes files in the order of their modification times."""
+def write_batches(directory: Path, declared: str | StreamDef, batches: Iterable[Events], first: int = 0) -> None:
+    """One Parquet file per micro-batch: Spark takes files in the order of their modification times. The stream is
+    given by itself, or as the first of a program."""
+    stream = stream_of(declared) if isinstance(declared, str) else declared
     directory.mkdir(parents=True, exist_ok=True)
     for number, events in enumerate(batches, first):
         file = directory / f"{number:04}.parquet"
-        pq.write_table(pa.Table.from_pylist(list(events), stream_of(program).schema.arrow), file)
+        pq.write_table(pa.Table.from_pylist(list(events), stream.schema.arrow), file)
         os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
 
 
-def read_batches(spark: SparkSession, directory: Path, program: str) -> DataFrame:
+def read_batches(spark: SparkSession, directory: Path, declared: str | StreamDef) -> DataFrame:
     """A stream of the files, each a micro-batch of its own."""
-    reader = spark.readStream.schema(ddl(stream_of(program).schema)).option("maxFilesPerTrigger", 1)
+    stream = stream_of(declared) if isinstance(declared, str) else declared
+    reader = spark.readStream.schema(ddl(stream.schema)).option("maxFilesPerTrigger", 1)
     return reader.parquet(str(directory))
 
 
@@ -62,23 +68,67 @@ class Collected:
 
     def __init__(self) -> None:
         self.batches: dict[int, pa.Table] = {}
+        self.frame: DataFrame | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
+        self.frame = self.frame or frame
         self.batches[batch] = frame.toArrow()
 
     def write(self, frame: DataFrame) -> Any:
+        self.frame = frame
         return frame.writeStream.foreachBatch(self)
 
     @property
     def rows(self) -> list[Row]:
         return in_order(pa.concat_tables(self.batches.values())) if self.batches else []
 
+    def tables(self) -> dict[str, pa.Table]:
+        """The rows under each name, where what was written is a tagged DataFrame."""
+        assert self.frame is not None
+        frame = self.frame
+        schemas = {
+            name: schema_of(StructType.fromDDL(text)).arrow
+            for name, text in frame.schema["packed"].metadata[SCHEMAS].items()
+        }
+        found: dict[str, list[pa.RecordBatch]] = {name: [] for name in schemas}
+        for table in self.batches.values():
+            for name, packed in zip(table["name"].to_pylist(), table["packed"].to_pylist(), strict=True):
+                found[name].append(decode(packed, schemas[name]))
+        return {name: pa.Table.from_batches(batches, schemas[name]) for name, batches in found.items()}
+
+
+def static_frames(spark: SparkSession, program: str, events: Mapping[str, Events]) -> dict[str, DataFrame]:
+    return {
+        stream.name: spark.createDataFrame(
+            pa.Table.from_pylist(list(events.get(stream.name, [])), stream.schema.arrow), ddl(stream.schema)
+        )
+        for stream in parse(program).streams
+    }
+
 
 def static_run(spark: SparkSession, program: str, events: Events, sink: Collected, **options: Any) -> None:
     stream = stream_of(program)
-    table = pa.Table.from_pylist(list(events), stream.schema.arrow)
-    frame = spark.createDataFrame(table, ddl(stream.schema))
-    sink(query(spark, {stream.name: frame}, program, **options), 0)
+    sink(query(spark, static_frames(spark, program, {stream.name: events}), program, **options), 0)
+
+
+def bounded_streams(
+    spark: SparkSession,
+    program: str,
+    events: Mapping[str, Events],
+    sink: Collected,
+    directory: Path,
+    micro_batches: int,
+    **options: Any,
+) -> None:
+    """All streams of a program, each cut into so many micro-batches."""
+    frames = {}
+    for stream in parse(program).streams:
+        own = events.get(stream.name, [])
+        size = max(1, -(-len(own) // micro_batches))
+        files = directory / stream.name
+        write_batches(files, stream, [own[i : i + size] for i in range(0, len(own), size)])
+        frames[stream.name] = read_batches(spark, files, stream)
+    run(spark, frames, program, sink.write, str(directory / "checkpoint"), **options)
 
 
 def bounded_run(

@@ -17,8 +17,8 @@ from penstock.spark.buckets import bucket_labels, bucket_of
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 32])
 def test_every_label_has_a_partition_of_its_own(spark: SparkSession, count: int) -> None:
-    labels = bucket_labels(spark, count)
-    rows = spark.createDataFrame([(label,) for label in labels], "bucket int").repartition(count, "bucket")
+    labels = bucket_labels(spark, "share", count)
+    rows = spark.createDataFrame([(label,) for label in labels], "bucket string").repartition(count, "bucket")
     partitions = {row[0] for row in rows.select(F.spark_partition_id()).collect()}
     assert len(set(labels)) == count
     assert partitions == set(range(count))

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.spark.clock import Clock
-from penstock.spark.packing import END_OF_TIME
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=1), st.integers(0, 9))
@@ -16,11 +15,4 @@ def test_least_and_greatest_of_all_rows(rows: list[tuple[int, int]], lateness: i
         clock = clock.advanced(t_min, t_min + extent)
     assert clock.first == min(t for t, _ in rows)
     assert clock.last == max(t + extent for t, extent in rows)
-    assert clock.watermark(lateness) == clock.last - lateness
-
-
-def test_the_end_does_not_count_as_an_event() -> None:
-    clock = Clock().advanced(END_OF_TIME, END_OF_TIME)
-    assert clock.ended
-    assert clock.last is None
-    assert clock.watermark(0) is None
+    assert clock.watermark(lateness) == clock.last - lateness - 1

@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock import App
 from penstock import spark as on_spark
 from penstock.errors import CheckpointError, InputError, QueryError
-from penstock.spark.bounded import mark_end
+from penstock.spark import mark_end
 from penstock.spark.schema import ddl
 
-from .runs import Collected, bounded_run, embedded, read_batches, static_run, stream_of, write_batches
+from .runs import Collected, bounded_run, embedded, in_order, read_batches, static_run, stream_of, write_batches
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, v DOUBLE, n BIGINT, EVENT TIME t LATENESS 5 SECONDS);"
@@ -72,15 +73,14 @@ def test_a_run_that_stops_midway_and_goes_on_gives_the_same_rows(spark: SparkSes
     batches = cut(events, 6)
     sink = Collected()
     write_batches(tmp_path / "in", SUMS, batches[:3])
-    (tmp_path / "end").mkdir()
 
     def go_on() -> None:
         frame = on_spark.query(
             spark,
             {"s": read_batches(spark, tmp_path / "in", SUMS)},
             SUMS,
-            segments=str(tmp_path / "segments"),
-            end_directory=str(tmp_path / "end"),
+            checkpoint=str(tmp_path / "checkpoint"),
+            bounded=True,
         )
         writer = sink.write(frame).option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination()
@@ -91,7 +91,7 @@ def test_a_run_that_stops_midway_and_goes_on_gives_the_same_rows(spark: SparkSes
     write_batches(tmp_path / "in", SUMS, batches[3:], first=3)
     go_on()
     assert len(sink.rows) > first_part
-    mark_end(str(tmp_path / "end"))
+    mark_end(str(tmp_path / "checkpoint"))
     go_on()
     assert sink.rows == embedded(SUMS, events)
 
@@ -217,16 +217,57 @@ def test_only_columns_that_are_read_are_asked_of_the_source(spark: SparkSession,
     assert "ReadSchema: struct<t:timestamp,k:string>" in plan
 
 
-def test_another_query_on_the_same_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    bounded_run(spark, SUMS, [random_events(10, 20)], Collected(), tmp_path)
-    other = SUMS.replace("RANGE 25 SECONDS", "RANGE 30 SECONDS")
-    with pytest.raises(CheckpointError, match="belongs to another query"):
-        bounded_run(spark, other, [random_events(11, 20)], Collected(), tmp_path)
+def start(spark: SparkSession, directory: Path, text: str, sink: Collected, **options: Any) -> None:
+    """Takes what is there, and leaves the windows open."""
+    checkpoint = str(directory / "checkpoint")
+    frames = {"s": read_batches(spark, directory / "in", SUMS)}
+    frame = on_spark.query(spark, frames, text, checkpoint=checkpoint, tagged=True, **options)
+    writer = sink.write(frame).option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    writer.start().awaitTermination()
+
+
+def test_a_changed_query_set_resumes_what_is_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """b is dropped and comes back after it missed a batch, c is changed, d is new and has another key."""
+    a = "CREATE QUERY a AS SELECT k, SUM(n) AS x FROM s [RANGE 25 SECONDS SLIDE 10 SECONDS] GROUP BY k"
+    b = "CREATE QUERY b AS SELECT k, MAX(n) AS x FROM s [RANGE 25 SECONDS SLIDE 10 SECONDS] GROUP BY k"
+    c = "CREATE QUERY c AS SELECT k, COUNT(*) AS x FROM s [RANGE {} SECONDS SLIDE 10 SECONDS] GROUP BY k"
+    d = "CREATE QUERY d AS SELECT n, MEDIAN(v) AS x FROM s [RANGE 25 SECONDS SLIDE 10 SECONDS] GROUP BY n"
+    batches = cut(random_events(10, 300), 3)
+    sink = Collected()
+    write_batches(tmp_path / "in", SUMS, batches[:1])
+    start(spark, tmp_path, f"{STREAM}; {a}; {b}; {c.format(25)}", sink)
+    write_batches(tmp_path / "in", SUMS, batches[1:2], first=1)
+    with pytest.warns(UserWarning, match="begins") as told:
+        start(spark, tmp_path, f"{STREAM}; {a}; {c.format(35)}; {d}", sink)
+    assert {str(w.message).split(" and ")[0] for w in told} == {"query c has changed", "query d is new"}
+    write_batches(tmp_path / "in", SUMS, batches[2:], first=2)
+    with pytest.warns(UserWarning, match="query b is new"):
+        start(spark, tmp_path, f"{STREAM}; {a}; {b}; {c.format(35)}; {d}", sink)
+    whole = [event for batch in batches for event in batch]
+    with App(f"{STREAM}; {a}") as app:
+        app.push("s", pa.RecordBatch.from_pylist(whole, stream_of(SUMS).schema.arrow))
+        expected = in_order(app.results("a"))
+    assert in_order(sink.tables()["a"]) == expected
+    assert {row[0] for row in in_order(sink.tables()["b"])}
+
+
+def test_without_a_checkpoint_directory_the_query_set_must_stay(spark: SparkSession, tmp_path: Path) -> None:
+    write_batches(tmp_path / "in", SUMS, [random_events(10, 20)])
+    frames = {"s": read_batches(spark, tmp_path / "in", SUMS)}
+
+    def go_on(text: str) -> None:
+        writer = Collected().write(on_spark.query(spark, frames, text))
+        writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
+
+    go_on(SUMS)
+    write_batches(tmp_path / "in", SUMS, [random_events(11, 20)], first=1)
+    with pytest.raises(Exception, match="the checkpoint belongs to other"):
+        go_on(SUMS.replace("RANGE 25 SECONDS", "RANGE 30 SECONDS"))
 
 
 def test_more_events_after_the_end_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     bounded_run(spark, SUMS, [random_events(12, 20)], Collected(), tmp_path)
-    with pytest.raises(CheckpointError, match="this stream was ended"):
+    with pytest.raises(CheckpointError, match="these streams were ended"):
         bounded_run(spark, SUMS, [random_events(13, 20)], Collected(), tmp_path)
 
 
@@ -235,7 +276,7 @@ def test_more_events_after_the_end_are_refused(spark: SparkSession, tmp_path: Pa
     [
         ("SELECT nope FROM s [RANGE 1 HOUR SLIDE 1 HOUR]", {}, QueryError, "unknown column 'nope'"),
         ("SELECT k FROM nope [RANGE 1 HOUR SLIDE 1 HOUR]", {}, QueryError, "nope"),
-        (f"{SUMS}; SELECT k FROM s [NOW]", {}, QueryError, "one query runs at a time"),
+        ("CREATE STREAM s (t TIMESTAMP, EVENT TIME t)", {}, QueryError, "no query"),
         (SUMS.replace("FROM s", "FROM r").replace("STREAM s", "STREAM r"), {}, InputError, "for the stream 'r'"),
         (SUMS.removeprefix(STREAM), {"event_time": "when"}, InputError, "no column 'when'"),
         (SUMS.removeprefix(STREAM), {"event_time": "n"}, InputError, "BIGINT and no TIMESTAMP"),

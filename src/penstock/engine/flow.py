@@ -51,6 +51,8 @@ class Running:
 
 
 class Flow:
+    """With `in_parts` only a part of each stream passes here, and queries give partial rows (`operators.parts`)."""
+
     def __init__(
         self,
         stores: StoreManager,
@@ -58,12 +60,15 @@ class Flow:
         users: Mapping[str, UserAggregate],
         clock: Clock,
         sinks: Iterable[str],
+        *,
+        in_parts: bool = False,
     ) -> None:
         self._stores = stores
         self._reject = reject
         self._users = users
         self._clock = clock
         self._sinks = set(sinks)
+        self._in_parts = in_parts
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._saved: dict[str, Any] = {}
         self._saved_windows: dict[str, Any] = {}
@@ -123,13 +128,13 @@ class Flow:
         name = self._free_name(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
         resources = self._resources()
         try:
-            pipeline = Pipeline(name, node, resources, windows)
+            pipeline = Pipeline(name, node, resources, windows, in_parts=self._in_parts)
         except BaseException:
             resources.close()
             raise
         feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
-        outlet = Outlet(query.name, node.schema.arrow, keep)
+        outlet = Outlet(query.name, pipeline.schema, keep)
         self.running[query.name] = Running(query, node, print_of, pipeline, tuple(windows), outlet, feeds)
         self._used_names.add(name)
         self._note_changes()
@@ -206,10 +211,13 @@ class Flow:
         ticks = (running.pipeline.next_tick for running in self.running.values())
         self.next_tick = min((tick for tick in ticks if tick is not None), default=None)
 
-    def finish(self) -> None:
-        """Ends a bounded run. What derives from results ends later in the same loop (invariant 1)."""
+    def finish(self, last_times: Mapping[str, int] | None = None) -> None:
+        """Ends a bounded run. What derives from results ends later in the same loop (invariant 1). `last_times` says
+        when the streams ended that have passed here only in part."""
+        ended = last_times or {}
         for running in tuple(self.running.values()):
-            last = [chunk for chunk in running.pipeline.finish() if chunk.rows]
+            (stream, *_) = running.pipeline.streams
+            last = [chunk for chunk in running.pipeline.finish(ended.get(stream)) if chunk.rows]
             if last:
                 self._deliver(running, last, int(last[-1].times[-1]))
 

@@ -26,7 +26,14 @@ class StreamInput:
     """`dispatched` is the watermark that the stream's readers have been told."""
 
     def __init__(
-        self, definition: StreamDef, columns: Sequence[str], stores: StoreManager, reject: Reject, clock: Clock
+        self,
+        definition: StreamDef,
+        columns: Sequence[str],
+        stores: StoreManager,
+        reject: Reject,
+        clock: Clock,
+        *,
+        ties_by_value: bool = False,
     ) -> None:
         self.definition = definition
         self._reject = reject
@@ -35,20 +42,25 @@ class StreamInput:
         self.ingest = Ingest(definition, fields, reject)
         self._resources = Resources(stores, reject)
         self.reorder = Reorder(
-            definition.name, self.ingest.schema, definition.lateness, definition.sequence, self._resources
+            definition.name,
+            self.ingest.schema,
+            definition.lateness,
+            definition.sequence,
+            self._resources,
+            ties_by_value=ties_by_value,
         )
         self.late = Outlet(definition.name, self.ingest.schema, LATE_KEPT)
         self.events = 0
         self.dispatched = START
         self._heard = clock.elapsed()
 
-    def take(self, batch: Rows, latest: int | None) -> Released:
-        """Takes a batch in; returns what is now in order, and what was late."""
+    def take(self, batch: Rows, latest: int | None, watermark: int | None = None) -> Released:
+        """Takes a batch in; returns what is now in order, and what was late. `watermark` as in `Reorder.process`."""
         self.events += batch.num_rows
         if self.definition.idle_after is not None:
             self._heard = self._clock.elapsed()
         times, batch = self.ingest.times(batch, latest)
-        return self.reorder.process(times, batch)
+        return self.reorder.process(times, batch, watermark)
 
     @property
     def is_idle(self) -> bool:

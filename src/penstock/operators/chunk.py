@@ -69,7 +69,7 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if any(batch.schema != batches[0].schema for batch in batches):
-        batches = [_decoded(batch) for batch in batches]
+        batches = [decoded(batch) for batch in batches]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
@@ -84,7 +84,8 @@ def readable(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with plain strings."""
     columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 

@@ -15,8 +15,10 @@ import numpy as np
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
+from penstock.operators.parts import make_part
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
@@ -41,13 +43,23 @@ class _Stage:
 
 class Pipeline:
     """Made with resources of its own, which `close` gives back. `windows` are those that it shares with others, one for
-    each of the plan's windows that may be shared; without them it has its own."""
+    each of the plan's windows that may be shared; without them it has its own. With `in_parts` it sees a part of the
+    events of an aggregation and gives partial rows."""
 
-    def __init__(self, name: str, node: Node, resources: Resources, windows: Iterable[SharedWindow] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        node: Node,
+        resources: Resources,
+        windows: Iterable[SharedWindow] = (),
+        *,
+        in_parts: bool = False,
+    ) -> None:
         self.name = name
+        self._in_parts = in_parts
         self._windows = iter(windows)
         self._resources = resources
-        self.schema = node.schema
+        self.schema = partial_schema(node) if in_parts and isinstance(node, AggregateNode) else node.schema.arrow
         self.streams = streams(node)
         self._operators: list[Operator] = []
         self._root = self._build(node, resources)
@@ -58,7 +70,10 @@ class Pipeline:
             return _Stage(None, node.name)
         name = f"{self.name}-{len(self._operators)}"
         window = next(self._windows, None) if may_share(node) else None
-        operator = make_operator(name, node, resources, window)
+        if self._in_parts and isinstance(node, AggregateNode):
+            operator = make_part(name, node, resources, window)
+        else:
+            operator = make_operator(name, node, resources, window)
         if isinstance(node, AggregateNode | RelationNode):
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:

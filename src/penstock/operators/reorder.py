@@ -8,7 +8,7 @@ boundary had closed in between does not depend on which queries there are.
 Invariants:
 1. Everything released has a time <= watermark; everything held has a time above it.
 2. What is released never precedes what was released before, in (time, sequence) order; ties without a SEQUENCE keep
-   the order of arrival.
+   the order of arrival or, where that is not known, go by the values of the columns.
 3. Held rows are sorted runs in a store within the memory budget; the rows that came last wait unsorted until there
    are enough of them for a run.
 """
@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
-from penstock.operators.chunk import NO_ROWS, Chunk, concat, joined
+from penstock.operators.chunk import NO_ROWS, Chunk, concat, decoded, joined
 from penstock.operators.resources import Resources
 
 TIME = "$time"
@@ -86,12 +87,23 @@ def _first_tie(times: Int64s, largest: int, lateness: int) -> int:
 
 
 class Reorder:
-    """`sequence` is the name of the SEQUENCE column, if there is one."""
+    """`sequence` is the name of the SEQUENCE column, if there is one; `ties_by_value` if equal times go by the values
+    of the columns then."""
 
-    def __init__(self, name: str, schema: pa.Schema, lateness: int, sequence: str | None, resources: Resources) -> None:
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        lateness: int,
+        sequence: str | None,
+        resources: Resources,
+        *,
+        ties_by_value: bool = False,
+    ) -> None:
         self.schema = schema
         self._lateness = lateness
         self._sequence = sequence
+        self._ties_by_value = ties_by_value
         self._passes_through = lateness == 0 and sequence is None
         """Whether an event that is not late is released at once, so that nothing is ever held."""
         self._largest = START + lateness
@@ -104,12 +116,13 @@ class Reorder:
         self.watermark = START
 
     def process(self, times: Int64s, batch: Rows, watermark: int | None = None) -> Released:
-        """Takes a batch in; `watermark`, if given, stands in for the stream's own (which others may hold back)."""
+        """Takes a batch in. A `watermark` that is given stands in for the stream's own: everything up to it is
+        released, and what comes up to it later is late. The batch itself may be in any order."""
         if watermark is None and self._passes_through and len(times) and times[0] >= self._largest and _rises(times):
             self._largest = self.watermark = int(times[-1])
             return Released(Chunk(times, batch), self.watermark, None)
         if watermark is not None:
-            released = self._set_aside(times, batch, times < self.watermark, max(self.watermark, watermark))
+            released = self._set_aside(times, batch, times <= self.watermark, max(self.watermark, watermark))
         elif self._sequence is None or self._lateness == 0:
             sequence = self._sequences(batch)
             is_late, largest, tie = _find_late(times, sequence, self._largest, self._lateness, self._tie)
@@ -175,13 +188,18 @@ class Reorder:
             self._fresh_first = min(self._fresh_first, int(times.min()))
         pieces = []
         if self._held_first <= self.watermark:
-            pieces = self._runs.take_upto(self.watermark)
+            pieces = [self._narrowed(piece) for piece in self._runs.take_upto(self.watermark)]
             self._note_held()
         if self._fresh_first <= self.watermark or self._fresh_rows >= _RUN_ROWS:
             pieces += self._sort_fresh()
         if not pieces:
             return Chunk(times[:0], NO_ROWS)
         return _without_time(self._sorted(pieces))
+
+    def _narrowed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the columns that were read when the rows came and are no longer."""
+        wanted = [*self.schema.names, TIME]
+        return piece if piece.schema.names == wanted else piece.select(wanted)
 
     def _sort_fresh(self) -> list[pa.RecordBatch]:
         """The fresh rows that are due; the others become a run."""
@@ -200,16 +218,24 @@ class Reorder:
     def _sorted(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = joined(batches)
         times = _times(rows)
+        if self._is_sorted(times):
+            return rows
+        if self._ties_by_value:
+            first = [TIME] if self._sequence is None else [TIME, self._sequence]
+            keys = [(key, "ascending", "at_start") for key in dict.fromkeys([*first, *self.schema.names])]
+            return rows.take(pc.sort_indices(decoded(rows), sort_keys=keys))
         if self._sequence is not None:
             order = np.lexsort([self._sequences(rows), times])
-        elif self._is_sorted(times):
-            return rows
         else:
             order = np.argsort(times, kind="stable")
         return rows.take(pa.array(order))
 
     def _is_sorted(self, times: Int64s) -> bool:
-        return len(times) < 2 or (self._sequence is None and _rises(times))
+        if len(times) < 2:
+            return True
+        if self._ties_by_value:
+            return bool((times[1:] > times[:-1]).all())
+        return self._sequence is None and _rises(times)
 
     def _note_held(self) -> None:
         first = self._runs.first_time

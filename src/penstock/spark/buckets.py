@@ -17,31 +17,36 @@ from pyspark.sql import functions as F
 
 UInt64s = NDArray[np.uint64]
 
-_labels: dict[int, list[int]] = {}
-"""Found before, by the number of buckets: Spark's hash is the same in every session."""
+_labels: dict[tuple[str, int], tuple[str, ...]] = {}
+"""Found before, by prefix and number: Spark's hash is the same in every session."""
 
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
-def bucket_labels(spark: SparkSession, count: int) -> list[int]:
-    """One label per bucket, chosen so that Spark's hash puts each into a partition of its own.
+def bucket_labels(spark: SparkSession, prefix: str, count: int) -> tuple[str, ...]:
+    """`count` labels that begin with `prefix`, chosen so that Spark's hash puts each into a partition of its own.
 
     Plain 0, 1, 2, ... may all hash to one partition. About `count * ln(count)` candidates are needed on average.
     """
-    if count not in _labels:
-        _labels[count] = _find_labels(spark, count)
-    return _labels[count]
+    if (prefix, count) not in _labels:
+        _labels[prefix, count] = _find_labels(spark, prefix, count)
+    return _labels[prefix, count]
 
 
-def _find_labels(spark: SparkSession, count: int) -> list[int]:
-    candidates = spark.range(64 + 16 * count).select(
-        F.col("id"), F.pmod(F.hash(F.col("id").cast("int")), F.lit(count)).alias("partition")
-    )
-    labels: dict[int, int] = {}
-    for label, partition in candidates.collect():
-        labels.setdefault(partition, label)
-    spare = (label for label in range(64 + 16 * count) if label not in labels.values())
-    return [labels[index] if index in labels else next(spare) for index in range(count)]
+def _find_labels(spark: SparkSession, prefix: str, count: int) -> tuple[str, ...]:
+    if count == 1:
+        return (f"{prefix}.0",)
+    label = F.concat(F.lit(f"{prefix}."), F.col("id").cast("string"))
+    candidates = spark.range(64 + 16 * count).select(label, F.pmod(F.hash(label), F.lit(count)))
+    found: dict[int, str] = {}
+    others: list[str] = []
+    for candidate, partition in candidates.collect():
+        if partition in found:
+            others.append(candidate)
+        else:
+            found[partition] = candidate
+    spare = iter(others)
+    return tuple(found[index] if index in found else next(spare) for index in range(count))
 
 
 def bucket_of(keys: list[pa.Array], rows: int, count: int) -> NDArray[np.int64]:

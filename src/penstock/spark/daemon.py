@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import penstock.spark.processor
-import penstock.spark.recipe  # noqa: F401
+import penstock.spark.processor  # noqa: F401
 
 if __name__ == "__main__":
     manager()

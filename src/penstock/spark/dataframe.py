@@ -1,43 +1,58 @@
-"""The DataFrame of a query: pack, shuffle to buckets, run the buckets, unpack.
+"""The DataFrame of a program: pack, shuffle to buckets, run the buckets, merge what is partial.
 
-    events ─ prune ─ pack ─┐
-                           ├─ union ─ groupBy(bucket).transformWithState ─ observe ─ unpack ─ results
-    end of the stream ─────┘
+    stream a ─ prune ─ pack ─┐
+    stream b ─ prune ─ pack ─┼─ union ─ groupBy(bucket).transformWithState ─ observe ─ [merge] ─ tagged results
+    end of the streams ──────┘
 
-Everything here is generic in the pipeline that a bucket runs; `spark.query` fills it in.
+A tagged row is `(name, rows, packed)`: some result rows of the query `name`, as one Arrow record batch. `packed` has
+the schema of each name in its metadata, so that `spark.write` can take the DataFrame apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock.spark.packing import END_OF_TIME, PACKED_DDL, Packer, clock_rows, decode
-from penstock.spark.processor import OUTPUT_DDL, BucketProcessor, PipelineRecipe
+from penstock.plan.placement import Spread
+from penstock.spark.bucket_app import Recipe
+from penstock.spark.merging import merge
+from penstock.spark.packing import PACKED_DDL, REJECT_REASON, REJECT_ROW, Packer, end_rows
+from penstock.spark.processor import OUTPUT_DDL, BucketProcessor
+from penstock.spark.pushdown import common_comparisons, pushed_down, reads_files
+from penstock.spark.schema import conform, ddl
+from penstock.types import Schema
 
 METRICS = "penstock"
 """The name under which a query's figures are in `StreamingQueryProgress.observedMetrics`."""
+
+SCHEMAS = "penstock"
+"""The key under which the schemas of all names are in the metadata of column `packed`, each as Spark's DDL."""
 
 END_DDL = "ended boolean"
 
 
 def run_in_buckets(
-    events: DataFrame,
-    packer: Packer,
-    recipe: PipelineRecipe,
-    result_schema: pa.Schema,
-    result_ddl: str,
+    frames: Mapping[str, DataFrame],
+    packers: list[Packer],
+    recipe: Recipe,
+    schemas: Mapping[str, Schema],
     end_directory: str | None = None,
 ) -> DataFrame:
-    """The results of `recipe` over `events` as an ordinary DataFrame, streaming if `events` is."""
-    packed = events.mapInArrow(lambda batches: packer.pack(batches), PACKED_DDL)
-    end = _end_of(events, end_directory)
+    """The tagged results of `recipe` over the frames; streaming if they are."""
+    packed = [_packed(frames[packer.stream.name], packer) for packer in packers]
+    end = _end_of(next(iter(frames.values())), end_directory)
     if end is not None:
-        packed = packed.unionByName(_end_rows(end, packer.labels))
-    output = packed.groupBy("bucket").transformWithState(BucketProcessor(recipe), OUTPUT_DDL, "Append", "None")
+        packed.append(_end_rows(end, tuple(label for share in recipe.shares for label in share.labels)))
+    rows = reduce(DataFrame.unionByName, packed)
+    parts = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    if not rows.isStreaming:
+        # A bucket then reads its packs as it goes and need not hold them all.
+        rows = rows.repartition(parts, "bucket").sortWithinPartitions("bucket", "kind", "t_min", "t_max", "payload")
+    output = rows.groupBy("bucket").transformWithState(BucketProcessor(recipe, parts), OUTPUT_DDL, "Append", "None")
     observed = output.observe(
         METRICS,
         F.sum("results").alias("results"),
@@ -48,29 +63,38 @@ def run_in_buckets(
         F.max("last_time").alias("last_time"),
         F.sum("restored").alias("restored"),
     )
+    results = observed.where("packed IS NOT NULL").select("name", "part", "rows", "packed")
+    if any(share.placement.spread is Spread.PARTIALS for share in recipe.shares):
+        results = merge(results, recipe, parts)
+    told = {SCHEMAS: {name: ddl(schema) for name, schema in schemas.items()}}
+    return results.select("name", "rows", F.col("packed").alias("packed", metadata=told))
 
-    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for packed_result in batch.column("result").drop_null():
-                yield decode(packed_result.as_py(), result_schema)
 
-    return observed.select("result").mapInArrow(unpack, result_ddl)
+def _packed(events: DataFrame, packer: Packer) -> DataFrame:
+    """The packed rows of a stream; with comparisons that the source can take, its clock is read by itself."""
+    stream = packer.stream
+    chosen = conform(events, stream.name, stream.schema, (REJECT_REASON, REJECT_ROW))
+    comparisons = common_comparisons(stream, [node for share in packer.shares for node in share.nodes])
+    if not comparisons or not reads_files(events):
+        return chosen.mapInArrow(lambda batches: packer.pack(batches), PACKED_DDL)
+    times = conform(events, stream.name, Schema(tuple(f for f in stream.schema if f.name == stream.event_time)))
+    matching = pushed_down(chosen, stream, comparisons)
+    packed = matching.mapInArrow(lambda batches: packer.pack(batches, tell_time=False), PACKED_DDL)
+    return packed.unionByName(times.mapInArrow(lambda batches: packer.tell_time(batches), PACKED_DDL))
 
 
 def _end_of(events: DataFrame, directory: str | None) -> DataFrame | None:
-    """A DataFrame with a row once the stream has ended: at once for static data, else by a file in `directory`."""
+    """A DataFrame with a row once the streams have ended: at once for static data, else by a file in `directory`."""
     spark = events.sparkSession
     if not events.isStreaming:
         return spark.range(1)
     return None if directory is None else spark.readStream.schema(END_DDL).json(directory)
 
 
-def _end_rows(end: DataFrame, labels: tuple[int, ...]) -> DataFrame:
-    """A clock row at the end of time for every bucket."""
-
+def _end_rows(end: DataFrame, labels: tuple[str, ...]) -> DataFrame:
     def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                yield clock_rows(labels, END_OF_TIME, END_OF_TIME)
+                yield end_rows(labels)
 
     return end.mapInArrow(tell, PACKED_DDL)

@@ -1,12 +1,15 @@
 """Packing: many events travel through Spark's shuffle as one binary row, and results come out the same way.
 
-A packed row is `(bucket, t_min, t_max, events)`. There are two kinds:
+A packed row is `(bucket, kind, stream, t_min, t_max, payload)`. There are four kinds, in the order in which a bucket
+takes them:
 
-- *events*: the events of one bucket out of one stretch of the input, as one Arrow record batch, with their least and
-  greatest time (both NULL for events that are to be rejected);
-- *clock* (`events` is NULL): the least and greatest time of everything one task has read in this micro-batch. Every
-  bucket gets one from every task, so each knows the progress of the whole stream, its own silence included. The end
-  of the stream is a clock row at `END_OF_TIME`.
+- *clock*: the least and greatest time of everything that one task has read of the stream in this micro-batch. Every
+  bucket that reads the stream gets one from every task, so each knows the progress of the whole stream, its own
+  silence included;
+- *rejects*: what cannot be an event, each with the reason, for the bucket that reports them;
+- *events*: the events of one stream for one bucket out of one stretch of the input, as one Arrow record batch, with
+  their least and greatest time;
+- *end*: the streams have ended.
 
 The shuffle does not keep the order of rows, but all packed rows of a micro-batch reach their bucket together.
 No column here is a watermark of Spark's, which would drop late events before they could be counted.
@@ -14,8 +17,9 @@ No column here is a watermark of Spark's, which would drop late events before th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,18 +28,35 @@ from numpy.typing import NDArray
 
 from penstock.engine.ingest import Ingest
 from penstock.expressions.evaluate import compile_expression
-from penstock.expressions.tree import Expression
 from penstock.lang.query import StreamDef
+from penstock.plan.placement import Spread
 from penstock.spark.buckets import bucket_of
+from penstock.spark.shares import Share, StreamPart
+from penstock.types import Schema
 
 Int64s = NDArray[np.int64]
-PackedRow = tuple[int, int | None, int | None, bytes | None]
+PackedRow = tuple[str, int, str | None, int | None, int | None, bytes | None]
 
-END_OF_TIME = 2**63 - 1
+CLOCK, REJECTS, EVENTS, END = range(4)
 
-PACKED_DDL = "bucket int, t_min bigint, t_max bigint, events binary"
+PACKED_DDL = "bucket string, kind int, stream string, t_min bigint, t_max bigint, payload binary"
 
-PACKED = pa.schema([("bucket", pa.int32()), ("t_min", pa.int64()), ("t_max", pa.int64()), ("events", pa.binary())])
+PACKED = pa.schema(
+    [
+        ("bucket", pa.string()),
+        ("kind", pa.int32()),
+        ("stream", pa.string()),
+        ("t_min", pa.int64()),
+        ("t_max", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+
+REJECTED = pa.schema([("source", pa.string()), ("reason", pa.string()), ("row", pa.string())])
+"""A row that is no event or could not be computed: where it comes from, why, and the row as JSON or as it was read."""
+
+REJECT_REASON, REJECT_ROW = "_reject_reason", "_reject_row"
+"""Columns by which a source says that it could not read a row: the reason, and the text; NULL for good rows."""
 
 STRETCH_BYTES = 8 << 20
 """Input is packed in stretches of about this size: large enough to make rows few, small enough to hold in memory."""
@@ -43,56 +64,145 @@ STRETCH_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Packer:
-    """Turns the batches that one task reads into packed rows.
+    """Turns the batches that one task reads of one stream into packed rows for the shares that read it.
 
-    `stream` has just the columns that are read, `keys` decide the bucket, `labels[i]` is the label of bucket i.
+    `stream` has the columns that some share reads.
     """
 
     stream: StreamDef
-    keys: tuple[Expression, ...]
-    labels: tuple[int, ...]
+    shares: tuple[Share, ...]
 
-    def pack(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The events in stretches, then one clock row per bucket.
-
-        Events without a proper time move no clock. They go to the first bucket, which rejects and counts them.
-        """
+    def pack(self, batches: Iterator[pa.RecordBatch], *, tell_time: bool = True) -> Iterator[pa.RecordBatch]:
+        """The events in stretches, then their clock rows. What is rejected moves no clock."""
         rejected: list[dict[str, Any]] = []
-        ingest = Ingest(self.stream, self.stream.schema.fields, lambda reason, row: rejected.append(row))
-        keys = [compile_expression(key) for key in self.keys]
-        least, greatest = END_OF_TIME, -END_OF_TIME
+
+        def reject(reason: str, row: dict[str, Any]) -> None:
+            stream, _, why = reason.removeprefix("stream ").partition(": ")
+            rejected.append(reject_row(why, row, stream))
+
+        ingest = Ingest(self.stream, self.stream.schema.fields, reject)
+        routes = [_Route(self.stream.name, share) for share in self.shares]
+        extent = _Extent()
         for stretch in _stretches(batches):
-            conformed = stretch.select(ingest.schema.names).cast(ingest.schema)
-            times, events = ingest.times(conformed, None)
+            unread, readable = _unreadable(stretch, self.stream.name)
+            rejected += unread
+            times, events = ingest.times(readable.select(ingest.schema.names).cast(ingest.schema), None)
             if len(times):
-                least, greatest = min(least, int(times.min())), max(greatest, int(times.max()))
-                buckets = bucket_of([key(events).values for key in keys], len(times), len(self.labels))
-                yield self._pack_stretch(events, times, buckets)
+                extent.add(times)
+                for route in routes:
+                    yield route.pack(events, times)
             if rejected:
-                unfit = pa.RecordBatch.from_pylist(rejected, ingest.schema)
-                yield _packed([(self.labels[0], None, None, encode(unfit))])
+                yield _packed([self._report(pa.RecordBatch.from_pylist(rejected, REJECTED))])
                 rejected.clear()
-        if least <= greatest:
-            yield clock_rows(self.labels, least, greatest)
+        if tell_time:
+            yield from self._clock_rows(extent)
 
-    def _pack_stretch(self, events: pa.RecordBatch, times: Int64s, buckets: Int64s) -> pa.RecordBatch:
-        if len(self.labels) > 1:
-            # A stable sort keeps the order of arrival within a bucket.
-            order = np.argsort(buckets, kind="stable")
-            events, times = events.take(pa.array(order)), times[order]
-        ends = np.cumsum(np.bincount(buckets, minlength=len(self.labels)))
-        rows: list[PackedRow] = []
-        start = 0
-        for label, end in zip(self.labels, ends.tolist(), strict=True):
-            if end > start:
-                own = times[start:end]
-                rows.append((label, int(own.min()), int(own.max()), encode(events.slice(start, end - start))))
-            start = end
-        return _packed(rows)
+    def tell_time(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Just the clock rows, of batches with the time column alone."""
+        field = self.stream.schema.find(self.stream.event_time)
+        assert field is not None
+        ingest = Ingest(self.stream, (field,), lambda reason, row: None)
+        extent = _Extent()
+        for batch in batches:
+            extent.add(ingest.times(batch.cast(ingest.schema), None)[0])
+        yield from self._clock_rows(extent)
+
+    def _clock_rows(self, extent: _Extent) -> Iterator[pa.RecordBatch]:
+        if extent.least is not None:
+            labels = [label for share in self.shares for label in share.labels]
+            row = (CLOCK, self.stream.name, extent.least, extent.greatest, None)
+            yield _packed([(label, *row) for label in labels])
+
+    def _report(self, rejected: pa.RecordBatch) -> PackedRow:
+        (reporter,) = (share for share in self.shares if _part(share, self.stream.name).reports)
+        return (reporter.labels[0], REJECTS, self.stream.name, None, None, encode(rejected))
 
 
-def clock_rows(labels: tuple[int, ...], t_min: int, t_max: int) -> pa.RecordBatch:
-    return _packed([(label, t_min, t_max, None) for label in labels])
+@dataclass
+class _Extent:
+    """The least and the greatest of the times seen."""
+
+    least: int | None = None
+    greatest: int | None = None
+
+    def add(self, times: Int64s) -> None:
+        if len(times):
+            first, last = int(times.min()), int(times.max())
+            self.least = first if self.least is None else min(self.least, first)
+            self.greatest = last if self.greatest is None else max(self.greatest, last)
+
+
+class _Route:
+    """How the events of a stream get to the buckets of one share."""
+
+    def __init__(self, stream: str, share: Share) -> None:
+        self._stream = stream
+        self._labels = share.labels
+        self._columns = _part(share, stream).stream.schema.names
+        self._by_key = share.placement.spread is Spread.BY_KEY
+        self._keys = [compile_expression(key) for key in share.placement.keys]
+
+    def pack(self, events: pa.RecordBatch, times: Int64s) -> pa.RecordBatch:
+        count = len(self._labels)
+        own = events.select(self._columns)
+        if count == 1:
+            return _packed([self._row(0, own, times)])
+        keys = [key(events).values for key in self._keys] if self._by_key else [pa.array(times)]
+        buckets = bucket_of(keys, len(times), count)
+        # A stable sort keeps the order of arrival within a bucket.
+        order = np.argsort(buckets, kind="stable")
+        own, times = own.take(pa.array(order)), times[order]
+        ends = np.cumsum(np.bincount(buckets, minlength=count)).tolist()
+        starts = [0, *ends[:-1]]
+        return _packed(
+            [
+                self._row(index, own.slice(start, end - start), times[start:end])
+                for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+                if end > start
+            ]
+        )
+
+    def _row(self, index: int, events: pa.RecordBatch, times: Int64s) -> PackedRow:
+        return (self._labels[index], EVENTS, self._stream, int(times.min()), int(times.max()), encode(events))
+
+
+def packers(declared: tuple[StreamDef, ...], shares: tuple[Share, ...]) -> list[Packer]:
+    """One for each stream that is read."""
+    made = []
+    for stream in declared:
+        readers = tuple(share for share in shares if share.part(stream.name) is not None)
+        read = set().union(*(_part(share, stream.name).stream.schema.names for share in readers))
+        if readers:
+            schema = Schema(tuple(field for field in stream.schema if field.name in read))
+            made.append(Packer(replace(stream, schema=schema, uri=None, options=()), readers))
+    return made
+
+
+def end_rows(labels: tuple[str, ...]) -> pa.RecordBatch:
+    return _packed([(label, END, None, None, None, None) for label in labels])
+
+
+def reject_row(reason: str, row: dict[str, Any], source: str = "computed") -> dict[str, str]:
+    return {"source": source, "reason": reason, "row": json.dumps(row, default=str, ensure_ascii=False)}
+
+
+def _unreadable(stretch: pa.RecordBatch, stream: str) -> tuple[list[dict[str, Any]], pa.RecordBatch]:
+    """What the source could not read, and the rest."""
+    if REJECT_REASON not in stretch.schema.names:
+        return [], stretch
+    reasons = stretch.column(REJECT_REASON)
+    if reasons.null_count == len(reasons):
+        return [], stretch
+    bad = stretch.filter(reasons.is_valid())
+    told = zip(bad.column(REJECT_REASON).to_pylist(), bad.column(REJECT_ROW).to_pylist(), strict=True)
+    rejects = [{"source": stream, "reason": reason, "row": text} for reason, text in told]
+    return rejects, stretch.filter(reasons.is_null())
+
+
+def _part(share: Share, stream: str) -> StreamPart:
+    part = share.part(stream)
+    assert part is not None, "a packer has the shares that read its stream"
+    return part
 
 
 def _packed(rows: list[PackedRow]) -> pa.RecordBatch:

@@ -1,21 +1,22 @@
-"""The stateful operator: one bucket's share of the query, called once per bucket and micro-batch.
+"""The stateful operator: one bucket's queries, called once per bucket and micro-batch.
 
 What is committed with Spark's checkpoint, per bucket:
-- `tag`: a name unique to the attempt that wrote the state, and the fingerprint of the query that it belongs to;
-- `state`: the clock and the pipeline's snapshot, in the one format of `store.state`.
+- `tag`: a name unique to the attempt that wrote the state, and the fingerprint of the share that it belongs to;
+- `state`: the clocks and the bucket's snapshot, in the one format of `store.state`.
 
 Invariants:
-1. Spark commits both or neither. A live pipeline is used again only if its tag is the committed one (`spark.live`).
-2. Every bucket is called in every micro-batch that has events, since every bucket gets clock rows.
+1. Spark commits both or neither. A live app is used again only if its tag is the committed one (`spark.live`).
+2. Every bucket that reads a stream is called in every micro-batch in which that stream has events, since every one
+   gets clock rows.
 3. All events of a micro-batch enter before the watermark passes any of them.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,123 +24,133 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.errors import CheckpointError
+from penstock.operators.reorder import START
+from penstock.plan.placement import Spread
+from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
+from penstock.spark.bucket_app import BucketApp, Output, Recipe
+from penstock.spark.buckets import bucket_of
 from penstock.spark.clock import Clock
 from penstock.spark.live import LiveObjects
-from penstock.spark.packing import decode, encode
+from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode, encode
 from penstock.store import state as state_format
 
 OUTPUT_DDL = (
-    "result binary, results bigint, events bigint, late bigint, rejected bigint, state_bytes bigint, "
-    "last_time bigint, restored int"
+    "name string, part int, rows bigint, packed binary, results bigint, events bigint, late bigint, rejected bigint, "
+    "state_bytes bigint, last_time bigint, restored int"
 )
-"""Rows that carry packed results, and one row of figures per bucket and micro-batch."""
-
-
-class BucketPipeline(Protocol):
-    """What a bucket runs: the operators of one query over the bucket's share of the events."""
-
-    def begin(self, batch: int) -> None:
-        """A micro-batch begins; what was written in the one before is committed."""
-
-    def process(self, batch: pa.RecordBatch, watermark: int | None) -> list[pa.RecordBatch]:
-        """Takes events in any order; returns what became due. No watermark: nothing may be released yet."""
-
-    def finish(self, last_time: int) -> list[pa.RecordBatch]:
-        """The results up to the first boundary after `last_time`, the greatest time of the whole stream."""
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-    def restore(self, snapshot: dict[str, Any]) -> None: ...
-
-    @property
-    def late(self) -> int:
-        """Late events since the pipeline was made or restored."""
-
-    @property
-    def rejected(self) -> int:
-        """Rejected events since the pipeline was made or restored."""
-
-
-class PipelineRecipe(Protocol):
-    """Makes the pipeline of a bucket in a worker. Travels to the workers, so it holds no open files."""
-
-    @property
-    def fingerprint(self) -> str:
-        """State with another fingerprint does not fit."""
-
-    @property
-    def input_schema(self) -> pa.Schema: ...
-
-    @property
-    def lateness(self) -> int: ...
-
-    def create(self, bucket: int) -> BucketPipeline: ...
+"""Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
+which task merges rows that are partial."""
 
 
 @dataclass
 class _Live:
-    pipeline: BucketPipeline
-    clock: Clock
+    app: BucketApp
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    ended: bool = False
 
 
 _live: LiveObjects[_Live] = LiveObjects()
 """One per Python worker, for all queries that it serves."""
 
 
+class _Input:
+    """The packed rows of one bucket and micro-batch in their order: kinds, and then times (see `packing`).
+
+    Static data is sorted by Spark and read as it is used, however much there is; a micro-batch is sorted here.
+    `ended` is known once all packs have been taken.
+    """
+
+    def __init__(self, rows: Iterator[Row], *, in_order: bool) -> None:
+        if not in_order:
+            # The bytes break ties, so that the order does not depend on the shuffle's.
+            rows = iter(sorted(rows, key=lambda row: (row.kind, row.t_min or 0, row.t_max or 0, row.payload or b"")))
+        self._rows = rows
+        self.clocks: list[Row] = []
+        self.rejects: list[pa.RecordBatch] = []
+        self.ended = False
+        self._next = self._pack()
+
+    @property
+    def has_events(self) -> bool:
+        return self._next is not None
+
+    def packs(self) -> Iterator[tuple[Row, int | None]]:
+        """Each pack, and the least time of those that follow."""
+        while self._next is not None:
+            row, self._next = self._next, self._pack()
+            yield row, None if self._next is None else self._next.t_min
+
+    def _pack(self) -> Row | None:
+        for row in self._rows:
+            if row.kind == EVENTS:
+                return row
+            if row.kind == CLOCK:
+                self.clocks.append(row)
+            elif row.kind == REJECTS:
+                self.rejects.append(decode(row.payload, REJECTED))
+            else:
+                assert row.kind == END
+                self.ended = True
+        return None
+
+
 class BucketProcessor(StatefulProcessor):
-    def __init__(self, recipe: PipelineRecipe) -> None:
+    """`parts` is the number of tasks that merge partial rows."""
+
+    def __init__(self, recipe: Recipe, parts: int) -> None:
         self._recipe = recipe
+        self._parts = parts
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._tag = handle.getValueState("tag", "tag string, fingerprint string")
         self._state = handle.getValueState("state", "state binary")
 
-    def handleInputRows(self, key: tuple[int], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
-        (bucket,) = key
+    def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
+        (label,) = key
         query, batch_id = _task_of_query()
-        live, restored = self._take(bucket)
-        live.pipeline.begin(batch_id)
-        clock = live.clock
-        packs: list[Row] = []
-        for row in rows:
-            if row.events is None:
-                clock = clock.advanced(row.t_min, row.t_max)
-            else:
-                packs.append(row)
-        if live.clock.ended and packs:
+        given = _Input(rows, in_order=not query)
+        live, restored = self._take(label, query, batch_id)
+        if live.ended and given.has_events:
             raise CheckpointError(
-                "this stream was ended: its windows are closed and cannot take more events; "
+                "these streams were ended: their windows are closed and cannot take more events; "
                 "start again with a new checkpoint directory"
             )
-        late, rejected = live.pipeline.late, live.pipeline.rejected
-        events = 0
-        for batch, watermark in _steps(packs, live.clock, clock, self._recipe):
-            events += batch.num_rows
-            yield from _results(live.pipeline.process(batch, watermark))
-        if clock.ended and not live.clock.ended and clock.last is not None:
-            yield from _results(live.pipeline.finish(clock.last))
-        live.clock = clock
-        yield Row(
-            result=None,
-            results=0,
+        app = live.app
+        app.begin(batch_id)
+        late, rejected = app.late, app.rejected
+        events = unread = sum(batch.num_rows for batch in given.rejects)
+        yield from self._results(label, [(REJECTS_NAME, batch) for batch in given.rejects])
+        reported = {part.stream.name for part in self._recipe.share_of(label).parts if part.reports}
+        for stream, batch, watermark in _steps(given, live):
+            events += batch.num_rows if stream in reported else 0
+            app.push(stream, batch, watermark)
+            yield from self._results(label, app.take_outputs())
+        if given.ended and not live.ended:
+            live.ended = True
+            app.finish({name: clock.last for name, clock in live.clocks.items() if clock.last is not None})
+            yield from self._results(label, app.take_outputs())
+        times = [clock.last for clock in live.clocks.values() if clock.last is not None]
+        yield _figures(
             events=events,
-            late=live.pipeline.late - late,
-            rejected=live.pipeline.rejected - rejected,
-            state_bytes=self._keep(live, query, batch_id),
-            last_time=clock.last,
+            late=app.late - late,
+            rejected=app.rejected - rejected + unread,
+            state_bytes=self._keep(live, label, query, batch_id),
+            last_time=max(times, default=None),
             restored=restored,
         )
 
-    def _take(self, bucket: int) -> tuple[_Live, int]:
-        """The bucket's live pipeline, and 1 if it had to be restored from its state."""
+    def _take(self, label: str, query: str, batch_id: int) -> tuple[_Live, int]:
+        """The bucket's live app, and 1 if it had to be restored from its state."""
         committed = self._tag.get()
         if committed is None:
-            return _Live(self._recipe.create(bucket), Clock()), 0
+            app = self._recipe.create(label, query, batch_id)
+            app.start(None)
+            return _Live(app), 0
         tag, fingerprint = committed
-        if fingerprint != self._recipe.fingerprint:
+        if fingerprint != self._recipe.share_of(label).fingerprint:
             raise CheckpointError(
-                "the checkpoint belongs to another query, stream, lateness or number of buckets; "
-                "use the query that it was made with, or a new checkpoint directory"
+                "the checkpoint belongs to other streams, another lateness or another number of buckets; "
+                "declare them as they were, or use a new checkpoint directory"
             )
         live = _live.take(tag)
         if live is not None:
@@ -147,63 +158,113 @@ class BucketProcessor(StatefulProcessor):
         saved_state = self._state.get()
         assert saved_state is not None, "the tag and the state are committed together"
         saved = state_format.decode(bytes(saved_state[0]))
-        pipeline = self._recipe.create(bucket)
-        pipeline.restore(saved["pipeline"])
-        return _Live(pipeline, Clock(saved["first"], saved["last"], saved["ended"])), 1
+        app = self._recipe.create(label, query, batch_id)
+        app.start(saved["app"])
+        clocks = {name: Clock(first, last) for name, (first, last) in saved["clocks"].items()}
+        return _Live(app, clocks, saved["ended"]), 1
 
-    def _keep(self, live: _Live, query: str, batch_id: int) -> int:
-        """Writes the state and files the live pipeline under its tag; returns the bytes written."""
+    def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
+        """Writes the state and files the live app under its tag; returns the bytes written. A query over static data
+        is over when its bucket is."""
+        if not query:
+            live.app.close()
+            return 0
         payload = state_format.encode(
             {
-                "first": live.clock.first,
-                "last": live.clock.last,
-                "ended": live.clock.ended,
-                "pipeline": live.pipeline.snapshot(),
+                "clocks": {name: [clock.first, clock.last] for name, clock in live.clocks.items()},
+                "ended": live.ended,
+                "app": live.app.snapshot(),
             }
         )
         tag = uuid.uuid4().hex
-        self._tag.update((tag, self._recipe.fingerprint))
+        self._tag.update((tag, self._recipe.share_of(label).fingerprint))
         self._state.update((payload,))
         _live.put(tag, query=query, batch=batch_id, live=live)
         return len(payload)
 
+    def _results(self, label: str, outputs: list[Output]) -> Iterator[Row]:
+        share = self._recipe.share_of(label)
+        queries = {query.name for query in share.queries}
+        partial = share.placement.spread is Spread.PARTIALS
+        for name, batch in outputs:
+            if batch.num_rows == 0:
+                continue
+            if partial and name in queries:
+                yield from self._partials(name, batch)
+            else:
+                yield _figures(
+                    name=name,
+                    part=zlib.crc32(label.encode()) % self._parts,
+                    rows=batch.num_rows,
+                    packed=encode(batch),
+                    results=batch.num_rows if name in queries else 0,
+                )
 
-def _steps(
-    packs: list[Row], before: Clock, after: Clock, recipe: PipelineRecipe
-) -> Iterable[tuple[pa.RecordBatch, int | None]]:
+    def _partials(self, name: str, batch: pa.RecordBatch) -> Iterator[Row]:
+        """Cut so that all parts of an evaluation come to one task."""
+        parts = bucket_of([batch.column("window_end")], batch.num_rows, self._parts)
+        for part in range(self._parts):
+            own = batch.filter(pa.array(parts == part))
+            if own.num_rows:
+                yield _figures(name=name, part=part, rows=own.num_rows, packed=encode(own))
+
+
+def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, int]]:
     """The packs in the order of time, each with the watermark up to which its successors hold nothing.
 
-    The watermark moves within the micro-batch so that the reorder buffer never holds more than packs that overlap.
+    The watermarks move within the micro-batch so that the reorder buffers never hold more than packs that overlap, and
+    no stream falls behind the others. The clocks move on.
     """
-    schema = recipe.input_schema
-    floor = before.watermark(recipe.lateness)
-    ceiling = after.watermark(recipe.lateness)
-    # The bytes break ties, so that the order does not depend on the shuffle's.
-    packs.sort(key=lambda row: (row.t_min is not None, row.t_min or 0, row.t_max or 0, row.events))
-    for index, row in enumerate(packs):
-        following = packs[index + 1].t_min if index + 1 < len(packs) else None
-        watermark = floor
-        if ceiling is not None and following is not None:
-            watermark = min(ceiling, following - 1)
-            watermark = watermark if floor is None else max(floor, watermark)
-        yield decode(row.events, schema), watermark
-    if ceiling is not None:
-        yield pa.RecordBatch.from_pylist([], schema), ceiling
+    app = live.app
+    reached = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
+    for row in given.clocks:
+        live.clocks[row.stream] = live.clocks.get(row.stream, Clock()).advanced(row.t_min, row.t_max)
+    ceilings = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
+    for row, following in given.packs():
+        for stream, ceiling in ceilings.items():
+            before = reached.get(stream, START)
+            if following is not None:
+                reached[stream] = max(before, min(ceiling, following - 1))
+            if stream == row.stream:
+                yield stream, decode(row.payload, app.input_schema(stream)), reached.get(stream, START)
+            elif reached.get(stream, START) > before:
+                yield stream, app.no_events(stream), reached[stream]
+    for stream, ceiling in ceilings.items():
+        yield stream, app.no_events(stream), ceiling
 
 
-def _results(batches: list[pa.RecordBatch]) -> Iterator[Row]:
-    for batch in batches:
-        if batch.num_rows:
-            yield Row(
-                result=encode(batch),
-                results=batch.num_rows,
-                events=0,
-                late=0,
-                rejected=0,
-                state_bytes=0,
-                last_time=None,
-                restored=0,
-            )
+def _watermark(clock: Clock, lateness: int) -> int:
+    watermark = clock.watermark(lateness)
+    return START if watermark is None else watermark
+
+
+def _figures(
+    *,
+    name: str | None = None,
+    part: int = 0,
+    rows: int = 0,
+    packed: bytes | None = None,
+    results: int = 0,
+    events: int = 0,
+    late: int = 0,
+    rejected: int = 0,
+    state_bytes: int = 0,
+    last_time: int | None = None,
+    restored: int = 0,
+) -> Row:
+    return Row(
+        name=name,
+        part=part,
+        rows=rows,
+        packed=packed,
+        results=results,
+        events=events,
+        late=late,
+        rejected=rejected,
+        state_bytes=state_bytes,
+        last_time=last_time,
+        restored=restored,
+    )
 
 
 def _task_of_query() -> tuple[str, int]:

@@ -1,37 +1,33 @@
-"""`penstock.spark.query`: a continuous query over a DataFrame, as an ordinary DataFrame.
+"""`penstock.spark.query`: continuous queries over DataFrames, as an ordinary DataFrame.
 
-The stream is declared by CREATE STREAM in the text, or derived from the DataFrame's schema. Only the columns that the
-query reads are asked of the source. WHERE is not pushed down to it: the time of the stream goes on with events that
-fail WHERE, too.
+Only the columns that some query reads are asked of the sources.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import InputError, QueryError
-from penstock.lang import parse
-from penstock.lang.durations import UNITS, scale, singular
-from penstock.lang.query import Query, StreamDef
-from penstock.plan.build import build
-from penstock.plan.columns import needed_columns
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, children
-from penstock.plan.nodes import streams as streams_of
+from penstock.aggregates.user import UserAggregate
+from penstock.errors import InputError
+from penstock.lang.fingerprint import fingerprint
+from penstock.plan.placement import Spread, place
+from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.buckets import bucket_labels
 from penstock.spark.dataframe import run_in_buckets
-from penstock.spark.packing import Packer
-from penstock.spark.placement import Placement, place
-from penstock.spark.recipe import QueryRecipe
-from penstock.spark.schema import conform, ddl, schema_of
+from penstock.spark.end_mark import make_end_directory
+from penstock.spark.file_system import qualified
+from penstock.spark.packing import REJECTED, packers
+from penstock.spark.plan_file import Plan, read_plan, write_plan
+from penstock.spark.program import Program, frame_of, read_program
 from penstock.spark.session import REQUIRED
+from penstock.spark.shares import Share, share_out
+from penstock.spark.write import results
 from penstock.store.budget import parse_size
-from penstock.types import Schema, SqlType
-from penstock.windows.spec import TimeSlide
+from penstock.types import Field, Schema, SqlType
 
 
 def query(
@@ -44,43 +40,81 @@ def query(
     event_time: str | None = None,
     lateness: str | int = 0,
     sequence: str | None = None,
-    segments: str | None = None,
-    end_directory: str | None = None,
+    aggregates: Iterable[UserAggregate] = (),
+    checkpoint: str | None = None,
+    bounded: bool = False,
+    tagged: bool | None = None,
 ) -> DataFrame:
-    """The results of the one query in `text`: `window_start`, `window_end` and its outputs.
+    """The results of the queries in `text`, over DataFrames that are all streaming or all static.
 
-    `text` is a program with CREATE STREAM, or a SELECT over the DataFrame as it is; then `event_time` names its time
-    column (not needed if it has just one TIMESTAMP), and `lateness` ("5 SECONDS", or microseconds) and `sequence` are
-    what CREATE STREAM would say. `memory` is for all buckets together; `buckets` defaults to the number of shuffle
-    partitions and belongs to the checkpoint: with another number the state does not fit.
+    `text` is a program with CREATE STREAM, or just queries over the DataFrames as they are; then `event_time` names
+    their time column (not needed if there is just one TIMESTAMP), and `lateness` ("5 SECONDS", or microseconds) and
+    `sequence` are what CREATE STREAM would say. `memory` is for all buckets together; `buckets` defaults to the number
+    of shuffle partitions and belongs to the checkpoint.
 
-    `segments` is a directory for closed blocks, best beside the checkpoint; without it they are part of the state.
-    A streaming run ends when a file appears in `end_directory` (see `spark.bounded`); a static DataFrame just ends.
+    One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. Several
+    give a tagged one that `penstock.spark.write` splits to their sinks, with late and rejected rows under names of
+    their own; `tagged` says so explicitly.
+
+    `checkpoint` is the directory that the result is written with. The blocks of windows live beside it then, and the
+    query set may change between runs; without it blocks are part of Spark's state, and the queries must stay as they
+    are. With `bounded` the run ends when `penstock.spark.mark_end` says so; static DataFrames just end.
     """
     _check_settings(spark)
-    found, stream = _parse(text, streams, event_time, lateness, sequence)
-    node = build(found.body)
-    if _follows_the_wall_clock(node):
-        raise QueryError(
-            "windows ON WALL CLOCK do not run on Spark",
-            text,
-            hint="leave ON WALL CLOCK out, or run it embedded: penstock run --engine embedded",
-        )
-    placement = place(node)
-    count = _bucket_count(spark, placement, buckets)
-    needed = needed_columns(stream, [node])
-    stream = replace(stream, schema=Schema(tuple(f for f in stream.schema if f.name in needed)))
-    events = conform(_named(streams, stream.name), stream.name, stream.schema)
-    packer = Packer(stream, placement.keys, tuple(bucket_labels(spark, count)))
-    recipe = QueryRecipe(
-        node,
-        stream,
-        buckets=count,
+    users = tuple(aggregates)
+    program = read_program(text, streams, users, event_time=event_time, lateness=lateness, sequence=sequence)
+    frames = {stream.name: frame_of(stream.name, streams) for stream in program.streams}
+    _check_kinds(frames)
+    place_of = None if checkpoint is None else qualified(spark, checkpoint).rstrip("/")
+    shares = _shares(spark, program, buckets, place_of)
+    recipe = Recipe(
+        shares,
+        program.sinks,
+        users,
         memory=parse_size(memory),
-        segments=segments,
+        segments=None if place_of is None else f"{place_of}/penstock/segments",
         retain=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
     )
-    return run_in_buckets(events, packer, recipe, node.schema.arrow, ddl(node.schema), end_directory)
+    schemas = _schemas(program)
+    end_directory = make_end_directory(place_of) if bounded and place_of is not None else None
+    found = run_in_buckets(frames, packers(program.streams, shares), recipe, schemas, end_directory)
+    if tagged is None:
+        tagged = len(schemas) > 2
+    return found if tagged else results(found, next(iter(schemas)))
+
+
+def _shares(spark: SparkSession, program: Program, buckets: int | None, checkpoint: str | None) -> tuple[Share, ...]:
+    """The shares with their buckets; with a checkpoint directory those of the last run, as far as they can be."""
+    if buckets is not None and buckets < 1:
+        raise InputError(f"buckets must be at least 1, not {buckets}")
+    plan = Plan() if checkpoint is None else read_plan(checkpoint)
+    placements = place(program.queries, program.nodes, plan.spreads(program.nodes))
+    default = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    shares = []
+    for number, share in enumerate(share_out(program.streams, program.queries, program.nodes, placements)):
+        count = 1 if share.placement.spread is Spread.ONE_PLACE else plan.buckets(share, buckets, default)
+        if share.placement.spread is Spread.ONE_PLACE and (buckets or default) > 1:
+            names = ", ".join(query.name for query in share.queries)
+            warnings.warn(f"{names} runs in one bucket: {share.placement.reason}", stacklevel=3)
+        prefix = f"{share.id}-{plan.generation(share)}" if checkpoint is not None else f"share-{number}"
+        shares.append(replace(share, labels=bucket_labels(spark, prefix, count)))
+    if checkpoint is None:
+        everything = fingerprint(tuple((name, fingerprint(node)) for name, node in program.nodes.items()))
+        return tuple(replace(share, belongs_to=everything) for share in shares)
+    plan.check(program.queries, program.nodes, shares)
+    write_plan(checkpoint, shares, program.nodes, plan)
+    return tuple(shares)
+
+
+def _schemas(program: Program) -> dict[str, Schema]:
+    """What comes out under which name: results of queries that feed no stream, late events, rejects."""
+    found = {
+        query.name: program.nodes[query.name].schema
+        for query in program.queries
+        if query.into is None or query.into in program.sinks
+    }
+    found |= {stream.late_into: stream.schema for stream in program.streams if stream.late_into is not None}
+    return {**found, REJECTS: Schema(tuple(Field(field.name, SqlType.STRING, True) for field in REJECTED))}
 
 
 def _check_settings(spark: SparkSession) -> None:
@@ -92,81 +126,11 @@ def _check_settings(spark: SparkSession) -> None:
             )
 
 
-def _parse(
-    text: str, streams: Mapping[str, DataFrame], event_time: str | None, lateness: str | int, sequence: str | None
-) -> tuple[Query, StreamDef]:
-    """The one query of the text and the one stream it reads."""
-    if re.search(r"\bCREATE\s+STREAM\b", text, re.IGNORECASE):
-        program = parse(text)
-        declared = {stream.name.lower(): stream for stream in program.streams}
-    else:
-        schemas = {name: schema_of(frame.schema) for name, frame in streams.items()}
-        program = parse(text, streams=schemas)
-        declared = {}
-    if len(program.queries) != 1:
-        raise QueryError(f"on Spark one query runs at a time, and the text has {len(program.queries)}", text)
-    (found,) = program.queries
-    names = sorted(streams_of(build(found.body)))
-    if len(names) != 1:
-        raise QueryError(
-            f"on Spark a query reads one stream, and this one reads {', '.join(names)}",
-            text,
-            hint="run it embedded: penstock run --engine embedded",
-        )
-    name = names[0]
-    if name.lower() in declared:
-        return found, declared[name.lower()]
-    schema = schema_of(_named(streams, name).schema)
-    time_column = _time_column(name, schema, event_time)
-    return found, StreamDef(name, schema, time_column, lateness=_micros(lateness), sequence=sequence)
-
-
-def _named(streams: Mapping[str, DataFrame], name: str) -> DataFrame:
-    for given, frame in streams.items():
-        if given.lower() == name.lower():
-            return frame
-    raise InputError(f"no DataFrame was given for the stream '{name}'; given were: {', '.join(streams) or 'none'}")
-
-
-def _time_column(stream: str, schema: Schema, event_time: str | None) -> str:
-    times = [field.name for field in schema if field.type is SqlType.TIMESTAMP]
-    if event_time is None and len(times) == 1:
-        return times[0]
-    field = None if event_time is None else schema.find(event_time)
-    if field is None:
-        asked = f"has no column '{event_time}'" if event_time else "needs its event time"
+def _check_kinds(frames: Mapping[str, DataFrame]) -> None:
+    streaming = {name for name, frame in frames.items() if frame.isStreaming}
+    if streaming and streaming != set(frames):
+        static = ", ".join(sorted(set(frames) - streaming))
         raise InputError(
-            f"the DataFrame of '{stream}' {asked}; pass event_time=, one of {', '.join(times) or 'no TIMESTAMP column'}"
+            f"{', '.join(sorted(streaming))} is streaming and {static} is not; read all streams with spark.readStream, "
+            "or all with spark.read for a backfill"
         )
-    if field.type is not SqlType.TIMESTAMP:
-        raise InputError(
-            f"column '{field.name}' of '{stream}' is {field.type} and no TIMESTAMP; "
-            "declare the stream with CREATE STREAM ... EVENT TIME column UNIT ..."
-        )
-    return field.name
-
-
-def _micros(lateness: str | int) -> int:
-    if isinstance(lateness, int):
-        return lateness
-    number, _, unit = lateness.strip().partition(" ")
-    micros = scale(number, singular(unit.strip())) if singular(unit.strip()) in UNITS else None
-    if micros is None:
-        raise InputError(f"{lateness!r} is no duration; write for example '5 SECONDS' or '200 MILLISECONDS'")
-    return micros
-
-
-def _follows_the_wall_clock(node: Node) -> bool:
-    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
-    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(_follows_the_wall_clock, children(node)))
-
-
-def _bucket_count(spark: SparkSession, placement: Placement, buckets: int | None) -> int:
-    if buckets is not None and buckets < 1:
-        raise InputError(f"buckets must be at least 1, not {buckets}")
-    wanted = buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    if not placement.keys:
-        if wanted > 1:
-            warnings.warn(f"the query runs in one bucket: {placement.reason}", stacklevel=3)
-        return 1
-    return wanted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -55,9 +57,12 @@ def ddl(schema: Schema) -> str:
     return ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in schema)
 
 
-def conform(events: DataFrame, stream: str, schema: Schema) -> DataFrame:
-    """The declared columns of `events`, in their order and type and nothing else; raises if they are not there."""
-    return events.select([_column(events, stream, field) for field in schema])
+def conform(events: DataFrame, stream: str, schema: Schema, others: Sequence[str] = ()) -> DataFrame:
+    """The declared columns of `events`, in their order and type, and those of `others` that there are; raises if a
+    declared one is missing."""
+    return events.select(
+        *(_column(events, stream, field) for field in schema), *(name for name in others if name in events.columns)
+    )
 
 
 def _column(events: DataFrame, stream: str, field: Field) -> Column:

@@ -39,7 +39,7 @@ SEGMENT_BYTES = 32 << 20
 """A segment is closed at this size; a smaller one frees its space sooner, a larger one makes fewer files."""
 
 _SUFFIX = ".segment"
-_DEPTH = 3  # directories that a device may have to make: the store's, the bucket's, that of all segments
+_DEPTH = 4  # directories that a device may have to make: the store's, the bucket's, the query's, that of all segments
 _HEADER = struct.Struct("<IQ")  # length, checksum of the payload
 _OFFSET_BITS = 32
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -82,6 +82,16 @@ class SegmentDevice(BlockDevice):
         if batch >= self._next_sweep:
             self._next_sweep = batch + self._retain
             self._sweep_orphans()
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there are segments that are not yet deleted."""
+        return bool(self._segments or self._retired)
+
+    def retire_all(self) -> None:
+        """Nobody will read these blocks any more."""
+        for number in list(self._segments):
+            self._retire(number)
 
     def write(self, payload: bytes | memoryview) -> int:
         try:

@@ -1,7 +1,11 @@
-"""The storage manager of one bucket: closed blocks in segment files, a directory per bucket and store."""
+"""The storage manager of one bucket: segment files beside the checkpoint, or a scratch directory for static data."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from penstock.spark.segment_device import SegmentDevice
@@ -12,25 +16,57 @@ from penstock.store.manager import StoreManager
 BLOCK_BYTES = 65536
 
 
-class BucketStores(StoreManager):
-    """`directory` is a path or URI; without one the blocks are in memory and travel inside the committed state."""
+class SegmentStores(StoreManager):
+    """`place` is a path or URI that no other bucket has; every store has a directory there. `batch` is the number of
+    the micro-batch in which the bucket comes to this worker.
 
-    def __init__(self, budget: Budget, directory: str | None, bucket: int, *, retain: int = 100) -> None:
+    Stores that the restored snapshot names and that nobody makes again belonged to queries that are gone. Their
+    segments are retired like any others: Spark may still roll back to a state that names them.
+    """
+
+    def __init__(self, budget: Budget, place: str, batch: int, *, retain: int = 100) -> None:
         super().__init__(budget, None, BLOCK_BYTES)
-        self._place = None if directory is None else f"{directory.rstrip('/')}/bucket-{bucket}"
+        self._place = place
         self._retain = retain
-        self._batch = 0
+        self._batch = batch
+        self._gone: dict[str, SegmentDevice] = {}
 
     def begin(self, batch: int) -> None:
         """A micro-batch begins."""
         self._batch = batch
-        for device in self._devices.values():
+        for device in (*self._devices.values(), *self._gone.values()):
             if isinstance(device, SegmentDevice):
                 device.begin(batch)
+        self._gone = {name: device for name, device in self._gone.items() if device.has_files}
+
+    def snapshot(self) -> dict[str, Any]:
+        gone = {name: {"device": device.snapshot()} for name, device in self._gone.items()}
+        return {**gone, **super().snapshot()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        super().restore(snapshot)
+        for name in snapshot.keys() - self._devices.keys():
+            device = self._new_device(name)
+            device.restore(snapshot[name].get("device", snapshot[name]))
+            device.retire_all()
+            self._gone[name] = device
 
     def _device(self, name: str) -> BlockDevice:
-        if self._place is None:
-            return super()._device(name)
+        return self._new_device(name)
+
+    def _new_device(self, name: str) -> SegmentDevice:
         device = SegmentDevice(f"{self._place}/{quote(name, safe='')}", block_bytes=BLOCK_BYTES, retain=self._retain)
         device.begin(self._batch)
         return device
+
+
+class ScratchStores(StoreManager):
+    """Blocks in a directory of the worker, which goes with the stores."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._scratch = tempfile.mkdtemp(prefix="penstock-")
+        super().__init__(budget, Path(self._scratch), BLOCK_BYTES)
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self._scratch, ignore_errors=True)

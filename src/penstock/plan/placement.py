@@ -1,0 +1,159 @@
+"""Where the rows of a stream may go when a query runs in several places at once, and why.
+
+    SELECT k, SUM(v) FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k     by key: the rows of a group stay together
+    the same, beside a query with GROUP BY j                               partials: rows are anywhere, parts are merged
+    SELECT a, b FROM s WHERE a > 0                                         anywhere: no row needs another
+    SELECT SUM(v) FROM s [ROWS 100]                                        one place: the count is the whole stream's
+
+Rule: queries over one stream that have the same key are placed by it. When keys differ, those whose aggregates can be
+merged give partial results, so that each row is kept once however many keys there are; the others go by a key of
+their own, and what has none runs in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.expressions.tree import Column, Expression
+from penstock.lang.query import Emit, Query
+from penstock.lang.render import render
+from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, streams
+from penstock.plan.partials import mergeable
+from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
+
+_ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "ORDER", "DISTINCT"})
+"""Kinds of states that do not care in which order equal times come."""
+
+
+class Spread(StrEnum):
+    """How the rows of a stream are spread."""
+
+    BY_KEY = "by key"
+    PARTIALS = "partials"
+    ANYWHERE = "anywhere"
+    ONE_PLACE = "one place"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`keys` are expressions over the stream's columns, for BY_KEY; `reason` says why it is so."""
+
+    spread: Spread
+    keys: tuple[Expression, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        by = f" {', '.join(map(render, self.keys))}" if self.keys else ""
+        return f"{self.spread}{by}: {self.reason}"
+
+
+def place(
+    queries: Sequence[Query], nodes: Mapping[str, Node], before: Mapping[str, Spread] | None = None
+) -> dict[str, Placement]:
+    """The placement of each query beside the others. A query that was placed `before` stays so, for its state is there:
+    whoever comes or goes beside it changes nothing for it."""
+    kept = before or {}
+    linked = _linked(queries, nodes)
+    alone = {
+        query.name: _one_place("it is linked with other queries by a derived stream")
+        if query.name in linked
+        else place_alone(nodes[query.name])
+        for query in queries
+    }
+    keys: dict[str, set[tuple[Expression, ...]]] = {}
+    for name, placement in alone.items():
+        if placement.spread is Spread.BY_KEY:
+            (stream,) = streams(nodes[name])
+            keys.setdefault(stream, set()).add(placement.keys)
+    return {name: _kept(p, kept[name]) if name in kept else _beside(p, nodes[name], keys) for name, p in alone.items()}
+
+
+def _kept(alone: Placement, spread: Spread) -> Placement:
+    keys = alone.keys if spread is Spread.BY_KEY else ()
+    return Placement(spread, keys, "its state is kept so")
+
+
+def _beside(placement: Placement, node: Node, keys: Mapping[str, set[tuple[Expression, ...]]]) -> Placement:
+    if placement.spread is not Spread.BY_KEY:
+        return placement
+    (stream,) = streams(node)
+    if len(keys[stream]) == 1:
+        return placement
+    assert isinstance(node, AggregateNode | RelationNode)
+    refused = mergeable(node) if isinstance(node, AggregateNode) else "it shows rows and not aggregates"
+    if refused is None:
+        return Placement(Spread.PARTIALS, (), f"queries over {stream} have different keys, and its parts can be merged")
+    return Placement(placement.spread, placement.keys, f"a copy of the stream goes by this key, since {refused}")
+
+
+def place_alone(node: Node) -> Placement:
+    """The best placement of a query that shares its stream with no other."""
+    if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
+        return Placement(Spread.ANYWHERE, (), "every row stands for itself")
+    if not isinstance(node, AggregateNode | RelationNode) or not isinstance(node.input, StreamNode):
+        return _one_place("it reads a subquery or several streams, whose rows belong together")
+    refused = _not_by_key(node)
+    if refused is None:
+        return Placement(Spread.BY_KEY, _keys(node), "rows of one key never depend on those of another")
+    if isinstance(node, AggregateNode) and mergeable(node) is None:
+        return Placement(Spread.PARTIALS, (), f"{refused}, and its parts can be merged")
+    return _one_place(refused)
+
+
+def order_matters(node: Node) -> bool:
+    """Whether results may depend on the order of rows with equal times."""
+    if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
+        return False
+    return not (
+        isinstance(node, AggregateNode)
+        and isinstance(node.input, StreamNode)
+        and isinstance(node.window.extent, Range | Since)
+        and isinstance(node.window.slide, TimeSlide)
+        and all(state.kind in _ORDER_FREE for state in node.states)
+    )
+
+
+def _one_place(reason: str) -> Placement:
+    return Placement(Spread.ONE_PLACE, (), reason)
+
+
+def _keys(node: AggregateNode | RelationNode) -> tuple[Expression, ...]:
+    return node.partition_by or (node.group_by if isinstance(node, AggregateNode) else ())
+
+
+def _not_by_key(node: AggregateNode | RelationNode) -> str | None:
+    """Why rows of one key depend on those of another; None if they do not."""
+    emission, window = node.emission, node.window
+    if not _keys(node):
+        return "there is no GROUP BY to split by" if isinstance(node, AggregateNode) else "there is no key to split by"
+    if node.partition_by:
+        return None  # each partition is a stream of its own
+    if emission.order_by or emission.limit is not None:
+        return "ORDER BY and LIMIT compare all groups of an evaluation"
+    if (emission.distinct or emission.emit in (Emit.ISTREAM, Emit.DSTREAM)) and not _shows_keys(node):
+        return "DISTINCT, ISTREAM and DSTREAM compare rows of different groups where the keys are not shown"
+    if window.when_full:
+        return "WHEN FULL depends on the first event of the whole stream"
+    if not isinstance(window.extent, Range | Since):
+        return "the window belongs to the whole stream"
+    if isinstance(window.slide, EveryEvent) and emission.emit is not Emit.EVENT_GROUP:
+        return "every event shows all groups"
+    if not isinstance(window.slide, TimeSlide | EveryEvent):
+        return "the slide counts the events of the whole stream"
+    return None
+
+
+def _shows_keys(node: AggregateNode | RelationNode) -> bool:
+    """Whether rows of different groups always differ in what is shown."""
+    shown = (output.expression for output in node.emission.outputs)
+    names = {expression.name for expression in shown if isinstance(expression, Column)}
+    return all(f"#{i}" in names for i in range(len(_keys(node))))
+
+
+def _linked(queries: Sequence[Query], nodes: Mapping[str, Node]) -> set[str]:
+    """Queries that feed a stream which some query reads, and those that read it."""
+    read = set().union(*(streams(node) for node in nodes.values())) if nodes else set()
+    feeding = {query.name: query.into for query in queries if query.into in read}
+    return set(feeding) | {name for name, node in nodes.items() if streams(node) & set(feeding.values())}

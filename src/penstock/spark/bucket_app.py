@@ -1,0 +1,190 @@
+"""What a bucket runs: the queries of its share over the events that come to it, in stores of its own.
+
+Invariants:
+1. Stores are part of every snapshot and are restored before the operators that read them.
+2. Watermarks are those that the clocks of the whole streams give, never the bucket's own.
+3. A query whose plan is as it was goes on from the snapshot; one that is new or changed begins afresh, and what is
+   gone is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.aggregates.user import UserAggregate
+from penstock.engine.clock import SystemClock
+from penstock.engine.flow import Flow
+from penstock.engine.stream_input import StreamInput
+from penstock.errors import CheckpointError
+from penstock.plan.placement import Spread
+from penstock.spark.packing import REJECTED, reject_row
+from penstock.spark.shares import Share
+from penstock.spark.stores import ScratchStores, SegmentStores
+from penstock.store.budget import Budget
+from penstock.store.manager import StoreManager
+
+REJECTS = "rejects"
+"""The name under which rows come out that could not be computed."""
+
+Output = tuple[str, pa.RecordBatch]
+"""Rows under the name of a query, of a LATE INTO or `REJECTS`."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Makes the apps of buckets in workers. Travels to them, so it holds no open files.
+
+    `memory` is for all buckets together. `sinks` are names that queries may insert into besides derived streams.
+    """
+
+    shares: tuple[Share, ...]
+    sinks: tuple[str, ...]
+    aggregates: tuple[UserAggregate, ...]
+    memory: int
+    segments: str | None
+    retain: int
+
+    def share_of(self, label: str) -> Share:
+        return next(share for share in self.shares if label in share.labels)
+
+    def create(self, label: str, query: str, batch: int) -> BucketApp:
+        """`query` is the id of the streaming query, whose blocks are its own; it is empty for static data. `batch` is
+        the number of its micro-batch."""
+        budget = Budget(self.memory // sum(len(share.labels) for share in self.shares))
+        stores: StoreManager
+        if not query:
+            stores = ScratchStores(budget)
+        elif self.segments is None:
+            stores = StoreManager(budget, None)
+        else:
+            stores = SegmentStores(budget, f"{self.segments}/{query}/{label}", batch, retain=self.retain)
+        users = {aggregate.name.upper(): aggregate for aggregate in self.aggregates}
+        return BucketApp(self.share_of(label), stores, self.sinks, users)
+
+
+class BucketApp:
+    def __init__(
+        self, share: Share, stores: StoreManager, sinks: Iterable[str], users: Mapping[str, UserAggregate]
+    ) -> None:
+        self._share = share
+        self._stores = stores
+        self._sinks = tuple(sinks)
+        self._users = users
+        self._clock = SystemClock()
+        self._rejected: list[dict[str, str]] = []
+        self._outputs: list[Output] = []
+        self._streams = {
+            part.stream.name: StreamInput(
+                part.stream,
+                part.stream.schema.names,
+                stores,
+                self._reject,
+                self._clock,
+                ties_by_value=part.order_matters,
+            )
+            for part in share.parts
+        }
+        for part in share.parts:
+            self._streams[part.stream.name].late.subscribe(partial(self._put_late, part.stream.late_into))
+        self.late = 0
+        self.rejected = 0
+        in_parts = share.placement.spread is Spread.PARTIALS
+        self._flow = Flow(stores, self._reject, users, self._clock, self._sinks, in_parts=in_parts)
+
+    def start(self, snapshot: dict[str, Any] | None) -> None:
+        """Begins afresh, or goes on from a snapshot."""
+        if snapshot is not None:
+            self._flow.expect(snapshot["flow"])
+        self._flow.start(list(zip(self._share.queries, self._share.nodes, strict=True)))
+        for name, running in self._flow.running.items():
+            if running.feeds is None:
+                running.outlet.subscribe(partial(self._put, name))
+        if snapshot is None:
+            return
+        self._stores.restore(snapshot["stores"])
+        for name, stream in self._streams.items():
+            _check_types(name, snapshot["types"][name], _types(stream))
+            stream.restore(snapshot["streams"][name])
+        self._flow.restore()
+
+    def begin(self, batch: int) -> None:
+        """A micro-batch begins, so the state of the one before is committed."""
+        self._stores.commit()
+        self._flow.committed()
+        if isinstance(self._stores, SegmentStores):
+            self._stores.begin(batch)
+
+    def input_schema(self, stream: str) -> pa.Schema:
+        return self._streams[stream].ingest.schema
+
+    def no_events(self, stream: str) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], self.input_schema(stream))
+
+    def lateness(self, stream: str) -> int:
+        return self._streams[stream].definition.lateness
+
+    def push(self, stream: str, batch: pa.RecordBatch, watermark: int) -> None:
+        """Events in any order, and the time up to which no more will come."""
+        source = self._streams[stream]
+        released = source.take(batch, None, watermark)
+        if released.late is not None:
+            self.late += released.late.num_rows
+            source.late.put(released.late)
+        self._flow.dispatch(stream, [released.chunk], released.watermark)
+
+    def finish(self, last_times: Mapping[str, int]) -> None:
+        """The streams have ended at these times: everything up to the first boundary after the last event."""
+        for stream, last in last_times.items():
+            self.push(stream, self.no_events(stream), last)
+        whole = self._share.placement.spread is Spread.ONE_PLACE
+        self._flow.finish({} if whole else last_times)
+
+    def take_outputs(self) -> list[Output]:
+        """What came out since the last call."""
+        outputs, self._outputs = self._outputs, []
+        if self._rejected:
+            outputs.append((REJECTS, pa.RecordBatch.from_pylist(self._rejected, REJECTED)))
+            self._rejected = []
+        return outputs
+
+    def _put(self, name: str, batch: pa.RecordBatch) -> None:
+        self._outputs.append((name, batch))
+
+    def _put_late(self, late_into: str | None, batch: pa.RecordBatch) -> None:
+        if late_into is not None:
+            self._outputs.append((late_into, batch))
+
+    def _reject(self, reason: str, row: dict[str, Any]) -> None:
+        self.rejected += 1
+        self._rejected.append(reject_row(reason, row))
+
+    def snapshot(self) -> dict[str, Any]:
+        saved = {
+            "streams": {name: stream.snapshot() for name, stream in self._streams.items()},
+            "types": {name: _types(stream) for name, stream in self._streams.items()},
+            "flow": self._flow.snapshot(),
+        }
+        saved["stores"] = self._stores.snapshot()
+        self._stores.sync()
+        return saved
+
+    def close(self) -> None:
+        self._stores.close()
+
+
+def _types(stream: StreamInput) -> dict[str, str]:
+    return {field.name: str(field.type) for field in stream.definition.schema}
+
+
+def _check_types(stream: str, before: dict[str, str], now: dict[str, str]) -> None:
+    changed = [f"{name} was {kind} and is {now[name]}" for name, kind in before.items() if now.get(name, kind) != kind]
+    if changed:
+        raise CheckpointError(
+            f"the columns of stream {stream} have changed since the checkpoint: {', '.join(changed)}; "
+            "cast them to what they were, or start with a new checkpoint directory"
+        )

@@ -1,0 +1,119 @@
+"""What is to run: the streams and queries of a text, with the DataFrames that stand for the streams.
+
+A stream is declared by CREATE STREAM in the text, or derived from the schema of its DataFrame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from penstock.aggregates.user import UserAggregate
+from penstock.errors import InputError, QueryError
+from penstock.lang import parse
+from penstock.lang.durations import UNITS, scale, singular
+from penstock.lang.query import Query, StreamDef
+from penstock.plan.build import build
+from penstock.plan.nodes import AggregateNode, Node, RelationNode, children
+from penstock.plan.nodes import streams as streams_of
+from penstock.spark.schema import schema_of
+from penstock.types import Schema, SqlType
+from penstock.windows.spec import TimeSlide
+
+
+@dataclass(frozen=True)
+class Program:
+    """`streams` are those that some query reads; `nodes` are the plans of the queries by their names."""
+
+    streams: tuple[StreamDef, ...]
+    queries: tuple[Query, ...]
+    nodes: Mapping[str, Node]
+    sinks: tuple[str, ...]
+
+
+def read_program(
+    text: str,
+    frames: Mapping[str, DataFrame],
+    aggregates: Iterable[UserAggregate] = (),
+    *,
+    event_time: str | None = None,
+    lateness: str | int = 0,
+    sequence: str | None = None,
+) -> Program:
+    """Parses and plans; refuses what does not run on Spark."""
+    users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
+    declares = re.search(r"\bCREATE\s+STREAM\b", text, re.IGNORECASE) is not None
+    known = {} if declares else {name: schema_of(frame.schema) for name, frame in frames.items()}
+    parsed = parse(text, streams=known, user_aggregates=users)
+    if not parsed.queries:
+        raise QueryError("the text has no query", text, hint="add a SELECT")
+    declared = {stream.name: stream for stream in parsed.streams}
+    for name, schema in known.items():
+        time = _time_column(name, schema, event_time)
+        declared[name] = StreamDef(name, schema, time, lateness=_micros(lateness), sequence=sequence)
+    nodes = {query.name: build(query.body) for query in parsed.queries}
+    read = set().union(*map(streams_of, nodes.values()))
+    streams = tuple(stream for name, stream in declared.items() if name in read)
+    _refuse(text, nodes, streams)
+    return Program(streams, parsed.queries, nodes, tuple(sink.name for sink in parsed.sinks))
+
+
+def frame_of(stream: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    for given, frame in frames.items():
+        if given.lower() == stream.lower():
+            return frame
+    raise InputError(f"no DataFrame was given for the stream '{stream}'; given were: {', '.join(frames) or 'none'}")
+
+
+def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]) -> None:
+    embedded = "run it embedded: penstock run --engine embedded"
+    if any(map(_follows_the_wall_clock, nodes.values())):
+        raise QueryError(
+            "windows ON WALL CLOCK do not run on Spark: a micro-batch that is run again could not repeat its ticks",
+            text,
+            hint=f"leave ON WALL CLOCK out, or {embedded}",
+        )
+    idle = [stream.name for stream in streams if stream.idle_after is not None]
+    if idle and len(streams) > 1:
+        raise QueryError(
+            f"IDLE AFTER of stream '{idle[0]}' does not run on Spark beside other streams: when a stream is idle "
+            "depends on the local clock, and a micro-batch that is run again could not repeat it",
+            text,
+            hint=f"leave IDLE AFTER out, or {embedded}",
+        )
+
+
+def _follows_the_wall_clock(node: Node) -> bool:
+    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
+    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(_follows_the_wall_clock, children(node)))
+
+
+def _time_column(stream: str, schema: Schema, event_time: str | None) -> str:
+    times = [field.name for field in schema if field.type is SqlType.TIMESTAMP]
+    if event_time is None and len(times) == 1:
+        return times[0]
+    field = None if event_time is None else schema.find(event_time)
+    if field is None:
+        asked = f"has no column '{event_time}'" if event_time else "needs its event time"
+        raise InputError(
+            f"the DataFrame of '{stream}' {asked}; pass event_time=, one of {', '.join(times) or 'no TIMESTAMP column'}"
+        )
+    if field.type is not SqlType.TIMESTAMP:
+        raise InputError(
+            f"column '{field.name}' of '{stream}' is {field.type} and no TIMESTAMP; "
+            "declare the stream with CREATE STREAM ... EVENT TIME column UNIT ..."
+        )
+    return field.name
+
+
+def _micros(lateness: str | int) -> int:
+    if isinstance(lateness, int):
+        return lateness
+    number, _, unit = lateness.strip().partition(" ")
+    micros = scale(number, singular(unit.strip())) if singular(unit.strip()) in UNITS else None
+    if micros is None:
+        raise InputError(f"{lateness!r} is no duration; write for example '5 SECONDS' or '200 MILLISECONDS'")
+    return micros
