@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any, ClassVar
 
 from rich.console import Console
 
@@ -56,6 +57,22 @@ def test_the_display_says_what_happens() -> None:
         "12.0",
     ):
         assert text in shown
+
+
+def test_without_a_terminal_lines_are_printed() -> None:
+    out = io.StringIO()
+
+    class Query:
+        recentProgress: ClassVar[list[Any]] = []
+        status: ClassVar[dict[str, str]] = {"message": "Processing new data"}
+
+    with ProgressDisplay(Console(file=out), 4000, line_seconds=0) as display:
+        display.figures.add(BATCH, 0.5)
+        display.watch(Query())  # type: ignore[arg-type]
+    assert out.getvalue() == (
+        "1,000 events, 2,000/s, stream time 2024-01-01 00:00:00, 7 results, last micro-batch 0.50 s, "
+        "state 5.00 MB, 2 late, 1 rejected\n"
+    )
 
 
 def test_sparklines_are_scaled_to_the_largest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from penstock.spark.dataframe import METRICS
 
-_BATCHES_DRAWN = 24
+_BATCHES_DRAWN = 16
 
 
 @dataclass
@@ -84,12 +85,20 @@ class Figures:
 
 
 class ProgressDisplay:
-    """Shows `figures` while a run goes on; `watch` is what `spark.running` calls.
+    """Shows `figures` on a terminal while a run goes on; `watch` is what `spark.running` calls.
 
-    `live` is off where it would be drawn across results on the same terminal.
+    `live` is off where it would be drawn across results on the same terminal. Where there is no terminal, a line is
+    printed every `line_seconds`, if that is given.
     """
 
-    def __init__(self, console: Console, total_events: int | None = None, *, live: bool = True) -> None:
+    def __init__(
+        self,
+        console: Console,
+        total_events: int | None = None,
+        *,
+        live: bool = True,
+        line_seconds: float | None = None,
+    ) -> None:
         self.figures = Figures()
         self._console = console
         self._doing = "starting"
@@ -98,7 +107,12 @@ class ProgressDisplay:
             TextColumn("[bold]events"), BarColumn(pulse_style="cyan"), *shown, TimeElapsedColumn(), console=console
         )
         self._task = self._bar.add_task("events", total=total_events)
-        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._picture) if live else None
+        self._line_seconds = None if console.is_terminal else line_seconds
+        self._lined, self._last_line = time.monotonic(), ""
+        drawn = live and console.is_terminal
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True, get_renderable=self._picture) if drawn else None
+        )
 
     def __enter__(self) -> ProgressDisplay:
         if self._live is not None:
@@ -108,7 +122,6 @@ class ProgressDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._doing = "done" if kind is None else "stopped"
         if self._live is not None:
             self._live.stop()
 
@@ -116,6 +129,19 @@ class ProgressDisplay:
         self.figures.read(query)
         self._doing = query.status["message"]
         self._bar.update(self._task, completed=self.figures.events)
+        now = time.monotonic()
+        line = self._line()
+        if self._line_seconds is not None and now - self._lined >= self._line_seconds and line != self._last_line:
+            self._lined, self._last_line = now, line
+            self._console.print(line, soft_wrap=True)
+
+    def _line(self) -> str:
+        figures = self.figures
+        return (
+            f"{figures.events:,} events, {figures.rate:,.0f}/s, stream time {figures.stream_time}, "
+            f"{figures.results:,} results, last micro-batch {figures.last_seconds:.2f} s, "
+            f"state {figures.state_bytes / 1e6:,.2f} MB, {figures.late:,} late, {figures.rejected:,} rejected"
+        )
 
     def _picture(self) -> Group:
         figures = self.figures
@@ -126,7 +152,7 @@ class ProgressDisplay:
         table.add_column(no_wrap=True)
         rate = Text.assemble(f"{figures.rate:>11,.0f}/s ", (sparkline(figures.rates), "green"))
         table.add_row("events", rate, "stream time", figures.stream_time)
-        batch = f"{figures.batches}, last {figures.last_seconds:.2f} s, slowest {figures.slowest_seconds:.2f} s"
+        batch = f"{figures.batches}: last {figures.last_seconds:.2f} s, most {figures.slowest_seconds:.2f} s"
         table.add_row("micro-batches", batch, "state", f"{figures.state_bytes / 1e6:,.2f} MB")
         lost = Text.assemble(
             _count(figures.late, "late"),
@@ -157,6 +183,9 @@ class ProgressDisplay:
         for name, value in rows:
             table.add_row(name, value)
         self._console.print(table)
+
+    def note(self, text: str) -> None:
+        self._console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def sparkline(values: Iterable[float]) -> str:

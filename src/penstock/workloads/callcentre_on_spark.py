@@ -7,15 +7,19 @@ go to Parquet, and the last evaluation is shown as a table. `make run` runs it i
 from __future__ import annotations
 
 import tempfile
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.engine.app import App
 from penstock.spark import run, session
@@ -39,6 +43,7 @@ GROUP BY serviceId
 """
 COLUMNS = ("timestamp", "serviceId", "waitTime", "busyTime", "wrapUpTime")
 
+_SHOWN = 12
 _START = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 
@@ -78,7 +83,8 @@ def main(job: Job | None = None, master: str = "local[2]") -> None:
             compiling.start()
             spark = session("penstock call centre", master, SHORT_RUN, log_file=f"{place}/spark.log")
             compiling.join()
-        with ProgressDisplay(console, job.events) as display:
+        started = time.monotonic()
+        with ProgressDisplay(console, job.events, line_seconds=5) as display:
             run(
                 spark,
                 {STREAM: job.stream(spark)},
@@ -89,7 +95,8 @@ def main(job: Job | None = None, master: str = "local[2]") -> None:
                 watch=display.watch,
             )
         window = _bytes_under(Path(place) / "checkpoint" / "penstock" / "segments")
-        _show(console, _last_evaluation(spark, f"{place}/results"), display.figures, window)
+        seconds = time.monotonic() - started
+        _show(console, _last_evaluation(spark, f"{place}/results"), display.figures, window, seconds)
         spark.stop()
 
 
@@ -101,7 +108,7 @@ def _compile_kernels(job: Job) -> None:
         app.finish()
 
 
-def _last_evaluation(spark: SparkSession, results: str) -> list[dict[str, object]]:
+def _last_evaluation(spark: SparkSession, results: str) -> list[dict[str, Any]]:
     frame = spark.read.parquet(results)
     newest = frame.agg(F.max("window_end").alias("window_end"))
     rows = frame.join(newest, "window_end").orderBy(F.desc("calls")).collect()
@@ -112,26 +119,53 @@ def _bytes_under(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
 
 
-def _show(console: Console, rows: list[dict[str, object]], figures: Figures, window: int) -> None:
-    shown = 12
-    title = (
-        f"The {shown} busiest of {len(rows)} services in the 24 hours before {rows[0]['window_end']:%Y-%m-%d %H:%M} UTC"
+def _show(console: Console, rows: list[dict[str, Any]], figures: Figures, window: int, seconds: float) -> None:
+    table = Table(
+        title=f"The {_SHOWN} busiest of {len(rows)} services in the 24 hours before "
+        f"{rows[0]['window_end']:%Y-%m-%d %H:%M:%S} UTC",
+        box=box.SIMPLE,
+        padding=0,
     )
-    table = Table(title=title)
-    names = [name for name in rows[0] if not name.startswith("window_")]
-    for name in names:
-        table.add_column(name.replace("_", " "), justify="right")
-    for row in rows[:shown]:
-        cells = (row[name] for name in names)
-        table.add_row(*(f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in cells))
-    console.print()
+    for name in ("service", "calls", "", "wait", "longest", "call", "wrap-up"):
+        table.add_column(name, justify="left" if not name else "right", no_wrap=True)
+    table.add_column("within 20 s", no_wrap=True)
+    for row in rows[:_SHOWN]:
+        table.add_row(
+            f"{row['service']}",
+            f"{row['calls']:,}",
+            Text(bar(row["calls"] / rows[0]["calls"], 8), style="green"),
+            minutes(row["wait_s"]),
+            minutes(row["longest_s"]),
+            minutes(row["busy_s"]),
+            minutes(row["wrap_up_s"]),
+            Text.assemble((bar(row["within_20_s"] / 100, 8), "cyan"), f" {row['within_20_s']:.1f} %"),
+        )
     console.print(table)
-    rate = figures.events / figures.busy_seconds
     console.print(
-        f"{figures.events:,} events, {figures.results:,} results, {figures.batches} micro-batches, {rate:,.0f} "
-        f"events/s; late {figures.late}, rejected {figures.rejected}; "
-        f"{window / 1e6:,.0f} MB of window in segment files, {figures.state_bytes / 1e6:.1f} MB committed state"
+        f"[bold]{figures.events:,}[/bold] events and [bold]{figures.results:,}[/bold] results in {seconds:.0f} s, "
+        f"{figures.batches} micro-batches, [bold]{figures.mean_rate:,.0f} events/s[/bold] while they ran; "
+        f"late {figures.late:,}, rejected {figures.rejected:,}"
     )
+    console.print(
+        f"{window / 1e6:,.0f} MB of window in segment files beside the checkpoint, "
+        f"{figures.state_bytes / 1e6:.1f} MB of committed state; event time reached {figures.stream_time}"
+    )
+
+
+def bar(part: float, width: int) -> str:
+    """
+    >>> bar(0.5, 4), bar(1, 4)
+    ('██  ', '████')
+    """
+    return ("█" * round(part * width)).ljust(width)
+
+
+def minutes(seconds: float) -> str:
+    """
+    >>> minutes(75.4), minutes(7.25)
+    ('1:15', '0:07')
+    """
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 if __name__ == "__main__":
