@@ -31,14 +31,14 @@ class Chunk(NamedTuple):
         """One row as Python values, for messages."""
         return readable(self.arrow.slice(index, 1))[0]
 
-    def parts(self, watermark: int) -> Iterator[tuple[Chunk, int]]:
-        """The chunk cut to `CHUNK_ROWS`, each part with the watermark that holds once it is in: rows of later parts
+    def parts(self, watermark: int, rows: int = CHUNK_ROWS) -> Iterator[tuple[Chunk, int]]:
+        """The chunk cut to so many rows, each part with the watermark that holds once it is in: rows of later parts
         may still enter windows that the final watermark closes. A chunk without rows is one part."""
-        if self.rows <= CHUNK_ROWS:
+        if self.rows <= rows:
             yield self, watermark
             return
-        for start in range(0, self.rows, CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, self.rows)
+        for start in range(0, self.rows, rows):
+            stop = min(start + rows, self.rows)
             part = self.slice(start, stop)
             yield part, watermark if stop == self.rows else min(watermark, int(part.times[-1]))
 

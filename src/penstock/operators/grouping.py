@@ -34,7 +34,7 @@ class Grouping:
         self.groups = GroupTable(instance + tuple(expression.type for expression in key.keys))
 
     def passes(self, chunk: Chunk) -> Bools | None:
-        """Which rows pass WHERE; None for all of them."""
+        """Which rows pass WHERE; None where there is none, or no row."""
         if self._where is None or chunk.rows == 0:
             return None
         result = self._where(chunk.columns)

@@ -53,11 +53,11 @@ class Leaving(NamedTuple):
 
 
 class WindowTail:
-    """`columns` are the places of those columns in the store that are shown, the time first. `passed` is called when
-    the cursor has left a block behind."""
+    """`columns` are the places of those columns in the store that are shown, the time first. `passed` is called with
+    the position when the cursor has left a block behind."""
 
     def __init__(
-        self, store: FifoStore, columns: tuple[int, ...], passed: Callable[[], None], *, by_position: bool
+        self, store: FifoStore, columns: tuple[int, ...], passed: Callable[[int], None], *, by_position: bool
     ) -> None:
         self._store = store
         self._columns = columns
@@ -120,7 +120,7 @@ class WindowTail:
             self._cursor.advance(count)
             if count < view.count:
                 break
-            self._passed()
+            self._passed(self._cursor.position)
         return views, False
 
     def _oldest_time(self) -> int:

@@ -31,7 +31,7 @@ from penstock.aggregates.state import Argument, Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.arguments import ArgumentColumns, Computed, OwnColumns
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
@@ -42,6 +42,9 @@ from penstock.store.fifo import ColumnSpec
 from penstock.windows.spec import Rows, Since
 
 _TIME = "time"
+
+LEAST_TURN = 1024
+"""Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
 
 _ACCOUNT_EVERY = 4096
 """After so many rows the budget is told what is held."""
@@ -136,6 +139,7 @@ class SharedWindow:
         self._left: dict[str, int] = {}
         self._seats: list[Seat] = []
         self._admits_all = False
+        self._filtering: list[str] = []
         self._rows = 0
         self._released = 0
         self._unaccounted = 0
@@ -143,7 +147,7 @@ class SharedWindow:
         extent = nodes[0].window.extent
         self._since = extent.time if isinstance(extent, Since) else None
         self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
-        self._store = None if self._since is not None else resources.fifo(name, self._layout)
+        self._store = None if self._since is not None else resources.fifo(name, self._layout, len(nodes))
 
     def _planned(self, nodes: Sequence[AggregateNode]) -> list[ColumnSpec]:
         specs = {_TIME: ColumnSpec(_TIME, np.dtype(np.int64), False)}
@@ -200,6 +204,7 @@ class SharedWindow:
 
     def _note_members(self) -> None:
         self._admits_all = any(seat.admits_all for seat in self._seats)
+        self._filtering = [name for name, grouping in self._groupings.items() if grouping.key.where is not None]
         self._left = dict.fromkeys(self._groupings, 0)
 
     # Rows pass
@@ -212,13 +217,20 @@ class SharedWindow:
 
     def _process(self, chunk: Chunk, watermark: int) -> None:
         results: list[list[Chunk]] = [[] for _ in self._seats]
-        for part, reached in chunk.parts(watermark):
+        for part, reached in chunk.parts(watermark, self._rows_at_once()):
             entered = self._enter(part)
             for own, seat in zip(results, self._seats, strict=True):
                 own += seat.enter(entered, reached)
             self._collect(part.rows)
         for own, seat in zip(results, self._seats, strict=True):
             seat.ready.append(own)
+
+    def _rows_at_once(self) -> int:
+        """Several windows over blocks on disk take turns block by block: a block that one of them has read is then
+        still there when the next one comes."""
+        if len(self._seats) > 1 and self._store is not None and self._store.is_paged:
+            return min(CHUNK_ROWS, max(LEAST_TURN, self._store.block_rows))
+        return CHUNK_ROWS
 
     def pass_time(self, seat: Seat, watermark: int) -> list[Chunk]:
         """Time passes for one member alone: the end of a bounded run is not the same for all."""
@@ -231,8 +243,8 @@ class SharedWindow:
         stream_times = chunk.times
         if self._since is not None and chunk.rows:
             chunk = chunk.slice(int(np.searchsorted(chunk.times, self._since)), chunk.rows)
-        passing = {name: grouping.passes(chunk) for name, grouping in self._groupings.items()}
-        if not self._admits_all and chunk.rows:
+        passing = self._passing(chunk)
+        if passing and not self._admits_all:
             chunk, passing = _admitted(chunk, passing)
         first = self._rows
         if chunk.rows == 0:
@@ -241,13 +253,22 @@ class SharedWindow:
         slots: dict[str, Slots] = {}
         keys: dict[str, list[Evaluated]] = {}
         for name, grouping in self._groupings.items():
-            slots[name], keys[name] = grouping.assign(chunk, passing[name], computed)
+            slots[name], keys[name] = grouping.assign(chunk, passing.get(name), computed)
         if self._columns.has_texts:
             self._columns.use(computed.columns)
         self._rows += chunk.rows
         if self._store is not None:
             self._store.append(self._stored(chunk.times, slots, computed))
         return Entered(stream_times, chunk.times, first, computed.columns, slots, keys)
+
+    def _passing(self, chunk: Chunk) -> dict[str, Bools]:
+        """Which rows pass each WHERE there is."""
+        passing: dict[str, Bools] = {}
+        for name in self._filtering:
+            mask = self._groupings[name].passes(chunk)
+            if mask is not None:
+                passing[name] = mask
+        return passing
 
     def _stored(self, times: Int64s, slots: dict[str, Slots], computed: Computed) -> list[Argument]:
         columns: list[Argument] = [Argument(times, None)]
@@ -283,18 +304,22 @@ class SharedWindow:
             for view in self._store.scan(self._released, floor):
                 self._columns.release(dict(zip(names, view.columns, strict=True)))
         self._released = floor
-        self._release()
+        self._store.release(floor)
 
     def _floor(self) -> int:
         """The oldest row that some member's window holds."""
         return min([seat.position for seat in self._seats])
 
-    def _release(self) -> None:
+    def _release(self, position: int) -> None:
+        """A member has come to the end of a block. Where that was the oldest one, it may go at once."""
         assert self._store is not None
-        self._store.release(self._floor())
+        if position - self._store.block_rows <= self._store.tail:
+            self._store.release(self._floor())
 
     def _collect(self, rows: int) -> None:
-        """After a chunk no slots are in flight: those whose rows are gone may be used again."""
+        """After a chunk: blocks that all have passed go, and slots whose rows are gone, for none is in flight."""
+        if self._store is not None:
+            self._store.release(self._floor())
         for name, left in self._left.items():
             if left:
                 self._groupings[name].groups.collect(left)
@@ -336,15 +361,15 @@ def _is_whole(key: GroupingKey, nodes: Sequence[AggregateNode]) -> bool:
     return key.where is None or all(node.filter_first and fingerprint(node.where) == mine for node in nodes)
 
 
-def _admitted(chunk: Chunk, passing: dict[str, Bools | None]) -> tuple[Chunk, dict[str, Bools | None]]:
-    """The rows that pass the WHERE of some member, and which of them pass each."""
-    masks = [mask for mask in passing.values() if mask is not None]
-    admitted: Bools = masks[0] if len(masks) == 1 else np.logical_or.reduce(masks)
-    if len(masks) == 1:
-        passing = dict.fromkeys(passing)
+def _admitted(chunk: Chunk, passing: dict[str, Bools]) -> tuple[Chunk, dict[str, Bools]]:
+    """The rows that pass the WHERE of some member, and which of them pass each; none for all."""
+    if len(passing) == 1:
+        (admitted,) = passing.values()
+        return chunk if admitted.all() else chunk.filter(admitted), {}
+    admitted = np.logical_or.reduce(list(passing.values()))
     if admitted.all():
         return chunk, passing
-    return chunk.filter(admitted), {name: None if m is None else m[admitted] for name, m in passing.items()}
+    return chunk.filter(admitted), {name: mask[admitted] for name, mask in passing.items()}
 
 
 def _loaded(layout: list[list[Any]]) -> list[ColumnSpec]:

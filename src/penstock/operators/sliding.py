@@ -89,7 +89,7 @@ class SlidingAggregate(Operator):
             removed = self._removed(leaving)
             turn = Turn(added, removed, within, leaving.left, evaluates, leaving.starts, steps.window_end[at:upto])
             if arrivals is not None:
-                arrivals = arrivals._replace(first=offset - 1 + int(add_upto[0]))
+                arrivals = Arrivals(arrivals.slots, arrivals.keys, offset - 1 + int(add_upto[0]))
             results += self._evaluation.play(turn, arrivals)
             if leaving.columns:
                 self._window.let_go(self._seat, leaving)

@@ -109,6 +109,11 @@ class FifoStore:
         return self._layout.rows
 
     @property
+    def is_paged(self) -> bool:
+        """Whether some block is on the device."""
+        return self._on_device > 0
+
+    @property
     def nbytes_total(self) -> int:
         """Bytes of the blocks in memory and on the device; a clean block counts twice."""
         return self._pool.nbytes + self._on_device

@@ -59,10 +59,14 @@ class StoreManager:
         self._has_checkpoint = False
         self._lock = None if directory is None else _lock(directory)
 
-    def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
-        """A window's store. Its name is unique in the app and the same in every run."""
+    def create_fifo(
+        self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None, *, readers: int = 1
+    ) -> FifoStore:
+        """A window's store. Its name is unique in the app and the same in every run. The pool is as large as it would
+        be for so many stores of one reader each."""
         if pool_blocks is None:
-            pool_blocks = max(2, self.budget.free // _POOL_SHARE // self._block_size)
+            shares = min(readers, _POOL_SHARE // 2)
+            pool_blocks = max(2, shares * self.budget.free // _POOL_SHARE // self._block_size)
         device = self._device(name)
         account = self.budget.account(name)
         try:
