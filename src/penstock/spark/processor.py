@@ -223,14 +223,14 @@ def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, in
     for row, following in given.packs():
         for stream, ceiling in ceilings.items():
             before = reached.get(stream, START)
-            if following is not None:
-                reached[stream] = max(before, min(ceiling, following - 1))
+            reached[stream] = ceiling if following is None else max(before, min(ceiling, following - 1))
             if stream == row.stream:
-                yield stream, decode(row.payload, app.input_schema(stream)), reached.get(stream, START)
-            elif reached.get(stream, START) > before:
+                yield stream, decode(row.payload, app.input_schema(stream)), reached[stream]
+            elif reached[stream] > before:
                 yield stream, app.no_events(stream), reached[stream]
     for stream, ceiling in ceilings.items():
-        yield stream, app.no_events(stream), ceiling
+        if reached.get(stream) != ceiling:
+            yield stream, app.no_events(stream), ceiling
 
 
 def _watermark(clock: Clock, lateness: int) -> int:
