@@ -50,6 +50,7 @@ class ProgressDisplay:
         table.add_column(justify="left", style="cyan")
         table.add_column(justify="right")
         seconds = max(report.seconds, 1e-9)
+        raw, compressed = shown_bytes(metrics.bytes_written), shown_bytes(metrics.bytes_compressed)
         rows = [
             ("events", f"{metrics.events:,}"),
             ("seconds", f"{seconds:,.1f}"),
@@ -59,6 +60,7 @@ class ProgressDisplay:
             ("late", f"{metrics.late:,}"),
             ("rejected", f"{report.rejects:,}"),
             ("blocks written / read", f"{metrics.blocks_written:,} / {metrics.blocks_read:,}"),
+            ("written / after compression", f"{raw} / {compressed}"),
             ("memory at most", shown_bytes(metrics.memory_peak)),
         ]
         for name, value in rows:

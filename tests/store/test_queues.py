@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.columns import Argument
-from penstock.errors import BudgetError, CheckpointError
+from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.store.budget import Budget
 from penstock.store.fifo import View
 from penstock.store.file_device import FileDevice
@@ -182,6 +182,44 @@ def test_a_queue_that_stands_still_holds_only_its_own_block() -> None:
     assert most < 60_000
     assert len(device.snapshot()["blocks"]) <= 500 * ROW_BYTES // 300 + 40
     assert rows(store.read(0)) == [row(0)]
+
+
+class FullDisk(MemoryDevice):
+    """Takes so many blocks and no more."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(512)
+        self.left = blocks
+
+    def write(self, payload: bytes | memoryview) -> int:
+        if self.left == 0:
+            raise StorageError("the disk is full")
+        self.left -= 1
+        return super().write(payload)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 40, 41, 55])
+def test_a_full_disk_loses_no_row_that_was_there(blocks: int) -> None:
+    device = FullDisk(blocks)
+    store = RowQueues(COLUMNS, device, Budget(20_000).account("rows"))
+    done = 0
+
+    def enter_on_and_on() -> None:
+        nonlocal done
+        while True:
+            store.enter(np.arange(done, done + 10, dtype=np.int32) % 3, batch(done, 10))
+            done += 10
+
+    with pytest.raises(StorageError, match="full"):
+        enter_on_and_on()
+    held = int(store.lengths.sum())
+    assert done <= held < done + 10
+    for queue in range(3):
+        assert rows(store.read(queue)) == [row(number) for number in range(queue, held, 3)]
+    if blocks:
+        saved = store.snapshot()
+        kept = {block[0] for block in saved["device"]["blocks"]}
+        assert kept == set(saved["rounds"]["blocks"][:, 0].tolist()), "blocks of the failed round are given back"
 
 
 def test_more_queues_than_the_budget_can_have_are_refused() -> None:

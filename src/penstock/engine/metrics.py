@@ -10,7 +10,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Metrics:
-    """Counts since the app began (a restart goes on counting) and what it holds now."""
+    """Counts since the app began (a restart goes on counting) and what it holds now.
+
+    `bytes_written` is the size of the blocks written since this process began and `bytes_compressed` what they took on
+    disk.
+    """
 
     events: int
     late: int
@@ -18,6 +22,8 @@ class Metrics:
     results: int
     blocks_written: int
     blocks_read: int
+    bytes_written: int
+    bytes_compressed: int
     pool_hits: int
     memory_bytes: int
     memory_peak: int

@@ -157,7 +157,6 @@ class SessionRelation(Operator):
         for part, _ in chunk.parts(watermark):
             if part.rows:
                 queues = self._find(self._sessions.assign(part))
-                self._queues.ensure(self._queue_of.capacity)
                 self._queues.enter(queues, self._kept.take(self._selection.select(part)))
                 self._queue_of.counts[queues] = 1
         return Progress(self._close(watermark), watermark)

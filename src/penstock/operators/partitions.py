@@ -72,7 +72,6 @@ class Partitions:
         if capacity > len(self._seen):
             self._account.resize(self.table.nbytes + 8 * capacity)
             self._seen = np.append(self._seen, np.zeros(capacity - len(self._seen), np.int64))
-            self.queues.ensure(capacity)
         seen = _count(partitions, self._seen)
         due: Bools = seen % self._every == 0
         if self._when_full:

@@ -2,13 +2,22 @@
 
 Spark starts it by name (`spark.python.daemon.module`). Nothing is written to standard output, where Spark reads the
 daemon's port.
+
+A worker collects garbage after every task, and each time it would visit all objects of the imported libraries, which
+takes longer than a small task itself. Frozen ones are passed over.
 """
 
 from __future__ import annotations
 
+import gc
+
+import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
+import penstock.spark  # noqa: F401
 import penstock.spark.processor  # noqa: F401
 
 if __name__ == "__main__":
+    gc.collect()
+    gc.freeze()
     manager()

@@ -14,6 +14,11 @@ from typing import Any
 
 
 class BlockDevice(ABC):
+    written = 0
+    """Bytes of all blocks written so far."""
+    stored = 0
+    """Bytes that these took on the device: less where blocks were compressed."""
+
     @property
     @abstractmethod
     def capacity(self) -> int:

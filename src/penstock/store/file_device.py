@@ -90,6 +90,8 @@ class FileDevice(BlockDevice):
         while len(self._stored) <= slot:
             self._stored.append(0)
         self._stored[slot] = len(stored)
+        self.written += size
+        self.stored += len(stored)
         return slot
 
     def read(self, address: int) -> memoryview:

@@ -26,6 +26,7 @@ from urllib.parse import quote
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Budget
+from penstock.store.compression import BlockCodec
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import FifoStore, StoreMetrics
 from penstock.store.file_device import FileDevice
@@ -38,7 +39,8 @@ _POOL_SHARE = 16  # a pool of unstated size takes at most this part of what is f
 
 
 class StoreManager:
-    """Makes stores and takes them through checkpoints together. `compression` is None, "lz4" or "zstd".
+    """Makes stores and takes them through checkpoints together. `compression` is None, "lz4" or "zstd" (see
+    `compression.BlockCodec`) and may be another after a restart.
 
     >>> import numpy as np
     >>> manager = StoreManager(Budget(1 << 20), None)
@@ -50,6 +52,7 @@ class StoreManager:
     def __init__(
         self, budget: Budget, directory: Path | None, block_size: int = 65536, compression: str | None = None
     ) -> None:
+        BlockCodec(compression)  # refuses what it does not know, before there is a file
         self.budget = budget
         self._directory = directory
         self._block_size = block_size
@@ -112,6 +115,12 @@ class StoreManager:
         for store in self._stores.values():
             total.add(store.metrics)
         return total
+
+    @property
+    def bytes_written(self) -> tuple[int, int]:
+        """Bytes of all blocks written to devices there are now, and what they took there after compression."""
+        devices = self._devices.values()
+        return sum(device.written for device in devices), sum(device.stored for device in devices)
 
     @property
     def nbytes_total(self) -> int:

@@ -27,6 +27,8 @@ class MemoryDevice(BlockDevice):
         assert len(payload) <= self._capacity
         slot, _ = self._slots.take()
         self._blocks[slot] = memoryview(payload)
+        self.written += len(payload)
+        self.stored += len(payload)
         return slot
 
     def read(self, address: int) -> memoryview:

@@ -11,6 +11,7 @@ Invariants:
 2. Fronts and cached blocks are copies; they can be dropped at any time.
 3. All memory is on the account, asked for before it is taken. A spilled round changes nothing until it is written.
 4. A block is freed when the last of its rows has left.
+5. An error from `enter` leaves the queues whole but the run half entered: restore or drop.
 
 Called by the operators over partitions and sessions, through the stores that `manager` makes.
 """
@@ -146,6 +147,7 @@ class RowQueues:
 
     def enter(self, ids: Ids, columns: Sequence[Argument], limit: int = NO_LIMIT) -> Moved:
         """Each row enters its queue, in turn; from a queue that then has more than `limit` rows the oldest leaves."""
+        self.ensure(int(ids.max(initial=-1)) + 1)
         return self._enter(ids, self._records.pack(columns), limit)
 
     def _enter(self, ids: Ids, rows: Words, limit: int) -> Moved:
