@@ -14,6 +14,7 @@ Invariants:
    the micro-batch in which it was written. The file's name says which that was: no clock is asked, however long an
    attempt takes.
 5. A closed segment is durable, its name included, before a state that names it is written.
+6. A segment that is missing is noticed when its state is taken up, not when its rows are due.
 
 An address is the segment's number in the upper bits and the block's offset in the lower.
 """
@@ -26,6 +27,7 @@ import struct
 import uuid
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -52,14 +54,24 @@ class _Segment:
     """Blocks written and not freed."""
 
 
-class SegmentDevice(BlockDevice):
-    """The blocks of one store. `uri` is a directory of its own, see `file_system`."""
+class DamagedSegment(StorageError):
+    """A segment of `store` cannot be read back as it was written."""
 
-    def __init__(self, uri: str, *, block_bytes: int = 64 << 10, retain: int = 100) -> None:
+    def __init__(self, message: str, store: str) -> None:
+        super().__init__(message)
+        self.store = store
+
+
+class SegmentDevice(BlockDevice):
+    """The blocks of one store. `uri` is a directory of its own, see `file_system`; its last part is the quoted name of
+    the store. `batch` is the micro-batch in which the device is made. What it does not know it takes for orphans: a state is restored before the first `begin`."""
+
+    def __init__(self, uri: str, *, block_bytes: int = 64 << 10, retain: int = 100, batch: int = 0) -> None:
         self._files, self._directory = file_system(uri)
+        self._store = unquote(uri.rpartition("/")[2])
         self._capacity = block_bytes
         self._retain = retain
-        self._batch = 0
+        self._batch = batch
         self._segments: dict[int, _Segment] = {}
         self._next = 0
         self._retired: list[tuple[str, int]] = []
@@ -73,7 +85,7 @@ class SegmentDevice(BlockDevice):
         return self._capacity
 
     def begin(self, batch: int) -> None:
-        """A micro-batch begins. Files that Spark can no longer roll back to are deleted."""
+        """A micro-batch begins. Files that Spark can no longer roll back to are deleted; those in use must be there."""
         self._batch = batch
         expired = [name for name, retired in self._retired if retired + self._retain < batch]
         self._retired = [(name, retired) for name, retired in self._retired if name not in expired]
@@ -81,7 +93,7 @@ class SegmentDevice(BlockDevice):
             self._delete(name)
         if batch >= self._next_sweep:
             self._next_sweep = batch + self._retain
-            self._sweep_orphans()
+            self._sweep()
 
     @property
     def has_files(self) -> bool:
@@ -116,7 +128,7 @@ class SegmentDevice(BlockDevice):
             self.sync()
         segment = self._segments.get(number)
         if segment is None:
-            raise StorageError(f"block {address} is in no segment under {self._directory}")
+            raise self._damaged(f"block {address} is in no segment under {self._directory}")
         path = f"{self._directory}/{segment.name}"
         try:
             reader = self._readers.get(number)
@@ -124,13 +136,13 @@ class SegmentDevice(BlockDevice):
                 reader = self._readers[number] = self._files.open_input_file(path)
             data = memoryview(reader.read_at(_HEADER.size + self._capacity, offset))
         except OSError as error:
-            raise StorageError(f"segment {path} cannot be read: {error}") from error
+            raise self._damaged(f"segment {path} cannot be read: {error}") from error
         if len(data) < _HEADER.size:
-            raise StorageError(f"segment {path} is truncated at {offset}")
+            raise self._damaged(f"segment {path} is truncated at {offset}")
         length, checksum = _HEADER.unpack_from(data)
         payload = data[_HEADER.size : _HEADER.size + length]
         if len(payload) != length or xxhash.xxh3_64_intdigest(payload) != checksum:
-            raise StorageError(f"segment {path} is corrupt at {offset}")
+            raise self._damaged(f"segment {path} is corrupt at {offset}")
         return payload
 
     def free(self, address: int) -> None:
@@ -200,20 +212,24 @@ class SegmentDevice(BlockDevice):
             reader.close()
         self._retired.append((segment.name, self._batch))
 
-    def _sweep_orphans(self) -> None:
-        known = {segment.name for segment in self._segments.values()} | {name for name, _ in self._retired}
-        for info in self._listed():
-            written = _batch_of(info.base_name)
-            if written is not None and info.base_name not in known and written + self._retain + 1 < self._batch:
-                self._delete(info.base_name)
-
-    def _listed(self) -> list[pafs.FileInfo]:
+    def _sweep(self) -> None:
+        """Deletes orphans, and looks whether everything in use is there."""
+        live = {segment.name for segment in self._segments.values()}
+        known = live | {name for name, _ in self._retired}
         selector = pafs.FileSelector(self._directory, allow_not_found=True)
         try:
-            found: list[pafs.FileInfo] = self._files.get_file_info(selector)
+            found = {info.base_name for info in self._files.get_file_info(selector)}
         except OSError:
-            return []  # a later sweep will do
-        return found
+            return  # a later sweep will do
+        for name in found - known:
+            written = _batch_of(name)
+            if written is not None and written + self._retain + 1 < self._batch:
+                self._delete(name)
+        for name in sorted(live - found):
+            raise self._damaged(f"segment {self._directory}/{name} is missing")
+
+    def _damaged(self, message: str) -> DamagedSegment:
+        return DamagedSegment(message, self._store)
 
     def _delete(self, name: str) -> None:
         """A file that is gone was deleted by an attempt that failed afterwards; one that stays is swept later."""

@@ -55,9 +55,8 @@ class SegmentStores(StoreManager):
         return self._new_device(name)
 
     def _new_device(self, name: str) -> SegmentDevice:
-        device = SegmentDevice(f"{self._place}/{quote(name, safe='')}", block_bytes=BLOCK_BYTES, retain=self._retain)
-        device.begin(self._batch)
-        return device
+        place = f"{self._place}/{quote(name, safe='')}"
+        return SegmentDevice(place, block_bytes=BLOCK_BYTES, retain=self._retain, batch=self._batch)
 
 
 class ScratchStores(StoreManager):
