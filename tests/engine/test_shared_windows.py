@@ -154,12 +154,29 @@ def test_a_row_that_fails_is_rejected_for_each_query_that_reads_it() -> None:
 
 
 def test_explain_names_the_sharers() -> None:
+    """A query that comes later joins if all that it reads is stored; tumbling windows store nothing."""
     tumbling = "CREATE QUERY hourly AS SELECT SUM(v) AS n FROM s [RANGE 1 HOUR SLIDE 1 HOUR];"
     with ps.App(program(5, 50) + tumbling) as app:
         app.add_query(MEANS.format(7))
+        app.add_query("CREATE QUERY other AS SELECT k, SUM(v + 1) AS n FROM s [RANGE 5 SECONDS] GROUP BY k")
         lines = app.explain().splitlines()
     shares = {lines[i - 1]: line for i, line in enumerate(lines) if line.startswith("shares")}
     assert shares == {
-        "mean5": "shares its stored rows with mean50",
-        "mean50": "shares its stored rows with mean5",
+        "mean5": "shares its stored rows with mean50, mean7",
+        "mean50": "shares its stored rows with mean5, mean7",
+        "mean7": "shares its stored rows with mean5, mean50",
     }
+
+
+def test_a_query_that_comes_later_costs_no_space() -> None:
+    with filled(50) as app, filled(50) as without:
+        app.add_query(MEANS.format(20))
+        for some in (app, without):
+            some.push("s", batch(5 * ROWS))
+        with ps.App(program(20)) as alone:
+            alone.push("s", batch(5 * ROWS))
+            mean = app.results("mean20")
+            assert mean.num_rows > 0
+            assert mean.equals(alone.results("mean20").replace_schema_metadata(mean.schema.metadata))
+        assert app.metrics.blocks_written <= without.metrics.blocks_written + 4
+        assert app.metrics.stored_bytes <= 1.05 * without.metrics.stored_bytes

@@ -95,8 +95,11 @@ class Story:
 def stories(draw: st.DrawFn, first: dict[str, Query], events: int) -> Story:
     places = st.integers(1, max(1, events - 1))
     late = stored.filter(lambda query: not isinstance(query.window.slide, CountSlide))
+    alike = st.builds(
+        lambda query, window: replace(query, window=window), st.sampled_from(list(first.values())), sliding(UNIT)
+    )
     comes: dict[int, dict[str, Query]] = {}
-    for i, query in enumerate(draw(st.lists(late, max_size=2))):
+    for i, query in enumerate(draw(st.lists(late | alike, max_size=3))):
         comes.setdefault(draw(places), {})[f"late{i}"] = query
     goes = {draw(places): draw(st.lists(st.sampled_from(sorted(first)), max_size=2, unique=True))}
     restarts = {}

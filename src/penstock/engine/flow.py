@@ -9,8 +9,9 @@ Invariants:
 2. `passed` counts the rows of each stream since its first, whichever queries there were.
 3. The names of pipelines and shared windows are unique among those running and those of the last checkpoint, whose
    block files must stay as they are until the next one.
-4. Queries that are started together and keep rows of the same stream share a window (`plan.sharing`). After a restart,
-   those that are as they were share it as before; the others begin afresh in windows of their own.
+4. Queries that are started together and keep rows of the same stream share a window (`plan.sharing`); one that is
+   started later joins it if all that it reads is there. After a restart those that are as they were share as before,
+   and the others begin afresh in windows of their own.
 """
 
 from __future__ import annotations
@@ -97,16 +98,22 @@ class Flow:
                 if query.name in self.running:
                     self.drop(query.name)
             for window in {window for own in windows.values() for window in own}:
-                window.close()
+                if not window.has_members:
+                    window.close()
             raise
 
     def _make_windows(self, queries: Sequence[tuple[Query, Node]], made: dict[str, list[SharedWindow]]) -> None:
-        """The windows of each query: the one it had, or one for all that begin on the same stream."""
+        """The windows of each query: the one it had, one that is there and has all it reads, or one for all that begin
+        on the same stream."""
         members: dict[tuple[str, str], list[tuple[str, AggregateNode]]] = {}
         for query, node in queries:
             made[query.name] = []
             saved = self._saved_state(query, node)
             for number, window in enumerate(shareable(node)):
+                joins = self._window_for(window) if saved is None else None
+                if joins is not None:
+                    made[query.name].append(joins)
+                    continue
                 known = "" if saved is None else saved["windows"][number]
                 members.setdefault((known, stream_of(window)), []).append((query.name, window))
         for (known, stream), sharing in members.items():
@@ -121,6 +128,12 @@ class Flow:
             self._used_names.add(name)
             for query_name, _ in sharing:
                 made[query_name].append(shared)
+
+    def _window_for(self, node: AggregateNode) -> SharedWindow | None:
+        """A window at work that a query can join from here on."""
+        readers = self._readers.get(stream_of(node), ())
+        windows = (window for running in readers for window in running.windows if stream_of(node) == window.stream)
+        return next((window for window in windows if window.takes(node)), None)
 
     def _start(self, query: Query, node: Node, windows: list[SharedWindow]) -> None:
         print_of = fingerprint(node)

@@ -36,10 +36,10 @@ from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.resources import Resources
-from penstock.plan.nodes import AggregateNode
+from penstock.plan.nodes import AggregateNode, StreamNode
 from penstock.plan.reads import TEXT, GroupingKey, grouping_of, reads_of
 from penstock.store.fifo import ColumnSpec
-from penstock.windows.spec import Rows, Since
+from penstock.windows.spec import Range, Rows, Since
 
 _TIME = "time"
 
@@ -133,6 +133,7 @@ class SharedWindow:
         saved: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
+        self.stream = nodes[0].input.name if isinstance(nodes[0].input, StreamNode) else None
         self._resources = resources
         self._columns = ArgumentColumns(nodes[0].input.schema)
         self._groupings: dict[str, Grouping] = {}
@@ -161,8 +162,28 @@ class SharedWindow:
 
     # Members come and go
 
+    @property
+    def has_members(self) -> bool:
+        return bool(self._seats)
+
+    def takes(self, node: AggregateNode) -> bool:
+        """Whether a query over the same stream that begins now can be one more member: all that it reads is stored.
+
+        Windows that count rows count them from their own beginning, and codes of strings that nobody has read since
+        then mean nothing any more."""
+        if self._store is None or not isinstance(node.window.extent, Range):
+            return False
+        key, names = grouping_of(node), {spec.name for spec in self._layout}
+        if not (key.name in names or key.name in self._groupings):
+            return False
+        if any(read.name not in names for read in reads_of(node.states)):
+            return False
+        if not self._columns.knows(read.name for read in reads_of(node.states) if read.is_text):
+            return False
+        return all(_is_whole(g.key, (node,)) for g in self._groupings.values() if g.key.name not in names)
+
     def join(self, node: AggregateNode, enter: Enter, reject: Reject) -> Seat:
-        """A member from the next row on. Everything it reads is among what the window was made for."""
+        """A member from the next row on: one of those that the window was made for, or one that it `takes`."""
         key = grouping_of(node)
         grouping = self._groupings.setdefault(key.name, Grouping(key, []))
         grouping.rejects.append(reject)
@@ -354,7 +375,7 @@ class SharedWindow:
 
 
 def _is_whole(key: GroupingKey, nodes: Sequence[AggregateNode]) -> bool:
-    """Whether every row that these members store is in the grouping's one group."""
+    """Whether every row that is stored for these members is in the grouping's one group."""
     if not key.is_one_group:
         return False
     mine = fingerprint(key.where)
