@@ -65,6 +65,13 @@ def test_different_keys_are_merged_from_parts_where_that_can_be_done() -> None:
     assert [p.spread for p in placed(BY_K, BY_N, MEDIAN)] == [Spread.PARTIALS, Spread.PARTIALS, Spread.BY_KEY]
 
 
+def test_all_that_can_be_merged_is_spread_in_parts_where_that_is_asked_for() -> None:
+    queries = parse(f"{STREAM} {BY_K}; {BY_K.replace('SUM', 'MEDIAN')}").queries
+    nodes = {query.name: build(query.body) for query in queries}
+    assert [p.spread for p in place(queries, nodes, in_parts=True).values()] == [Spread.PARTIALS, Spread.BY_KEY]
+    assert place(queries, nodes, {"q1": Spread.BY_KEY}, in_parts=True)["q1"].spread is Spread.BY_KEY
+
+
 def test_what_was_placed_before_stays_there() -> None:
     found = placed(BY_K, BY_N, before={"q1": Spread.BY_KEY})
     assert [p.spread for p in found] == [Spread.BY_KEY, Spread.PARTIALS]

@@ -7,7 +7,8 @@
 
 Rule: queries over one stream that have the same key are placed by it. When keys differ, those whose aggregates can be
 merged give partial results, so that each row is kept once however many keys there are; the others go by a key of
-their own, and what has none runs in one place.
+their own, and what has none runs in one place. Where a few keys have most of the rows, all that can be merged may be
+spread in parts (`in_parts`), whatever the keys.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ class Placement:
 
 
 def place(
-    queries: Sequence[Query], nodes: Mapping[str, Node], before: Mapping[str, Spread] | None = None
+    queries: Sequence[Query],
+    nodes: Mapping[str, Node],
+    before: Mapping[str, Spread] | None = None,
+    *,
+    in_parts: bool = False,
 ) -> dict[str, Placement]:
     """The placement of each query beside the others. A query that was placed `before` stays so, for its state is there:
     whoever comes or goes beside it changes nothing for it."""
@@ -67,7 +72,10 @@ def place(
         if placement.spread is Spread.BY_KEY:
             (stream,) = streams(nodes[name])
             keys.setdefault(stream, set()).add(placement.keys)
-    return {name: _kept(p, kept[name]) if name in kept else _beside(p, nodes[name], keys) for name, p in alone.items()}
+    return {
+        name: _kept(placement, kept[name]) if name in kept else _beside(placement, nodes[name], keys, in_parts)
+        for name, placement in alone.items()
+    }
 
 
 def _kept(alone: Placement, spread: Spread) -> Placement:
@@ -75,14 +83,18 @@ def _kept(alone: Placement, spread: Spread) -> Placement:
     return Placement(spread, keys, "its state is kept so")
 
 
-def _beside(placement: Placement, node: Node, keys: Mapping[str, set[tuple[Expression, ...]]]) -> Placement:
+def _beside(
+    placement: Placement, node: Node, keys: Mapping[str, set[tuple[Expression, ...]]], in_parts: bool
+) -> Placement:
     if placement.spread is not Spread.BY_KEY:
         return placement
     (stream,) = streams(node)
-    if len(keys[stream]) == 1:
-        return placement
     assert isinstance(node, AggregateNode | RelationNode)
     refused = mergeable(node) if isinstance(node, AggregateNode) else "it shows rows and not aggregates"
+    if in_parts and refused is None:
+        return Placement(Spread.PARTIALS, (), "it was asked for, and its parts can be merged")
+    if len(keys[stream]) == 1:
+        return placement
     if refused is None:
         return Placement(Spread.PARTIALS, (), f"queries over {stream} have different keys, and its parts can be merged")
     return Placement(placement.spread, placement.keys, f"a copy of the stream goes by this key, since {refused}")
