@@ -1,7 +1,7 @@
 -- Events out of order: up to a minute is waited for, what comes later still is kept aside with LATE INTO.
 -- Rows that cannot be read (a price that is no number) go to the reject file.
 --
---   penstock run examples/late.sql --rejects out/rejects.jsonl
+--   penstock run examples/late.sql --rejects out/rejects
 
 CREATE STREAM orders (
     at     TIMESTAMP NOT NULL,

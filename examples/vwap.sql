@@ -1,6 +1,6 @@
 -- Volume-weighted average price of each stock over the last hour, brought up to date by every tick.
 --
---   penstock run examples/vwap.sql --memory 4MB --limit 1000000
+--   penstock run examples/vwap.sql --engine embedded --memory 4MB --limit 1000000
 
 CREATE STREAM Stock (
     Timestamp TIMESTAMP NOT NULL,

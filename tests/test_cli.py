@@ -8,16 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import main
+from penstock.errors import PenstockError
 
 APP = """
     CREATE STREAM s (t BIGINT, n INT, EVENT TIME t UNIT SECONDS) FROM '{source}';
     SELECT SUM(n) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS];
 """
+
+
+EMBEDDED = ("--engine", "embedded")
+"""In this process, which starts at once."""
 
 
 def command(*args: object) -> list[str]:
@@ -48,7 +54,7 @@ def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
 
 
 def test_run_prints_results_and_nothing_else(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, err = penstock("run", app_file)
+    code, out, err = penstock("run", app_file, *EMBEDDED)
     assert code == 0
     assert [json.loads(line)["total"] for line in out.splitlines()] == [3, 5]
     assert "finished" in err
@@ -58,7 +64,20 @@ def test_run_prints_results_and_nothing_else(penstock, app_file: Path) -> None: 
 
 
 def test_quiet_and_limit(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, err = penstock("run", app_file, "--quiet", "--limit", 1, "--memory", "8MB", "--block-size", "16KB")
+    code, out, err = penstock(
+        "run",
+        app_file,
+        *EMBEDDED,
+        "--quiet",
+        "--limit",
+        1,
+        "--memory",
+        "8MB",
+        "--block-size",
+        "16KB",
+        "--compression",
+        "zstd",
+    )
     assert (code, err) == (0, "")
     assert [json.loads(line)["total"] for line in out.splitlines()] == [1]
 
@@ -67,7 +86,7 @@ def test_quiet_and_limit(penstock, app_file: Path) -> None:  # type: ignore[no-u
 def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     examples = Path(__file__).parent.parent / "examples"
     (tmp_path / "examples").symlink_to(examples)
-    code, _, err = penstock("run", f"examples/{name}.sql", "--limit", 200_000, "--memory", "16MB")
+    code, _, err = penstock("run", f"examples/{name}.sql", *EMBEDDED, "--limit", 200_000, "--memory", "16MB")
     assert code == 0, err
     code, out, _ = penstock("explain", f"examples/{name}.sql")
     assert code == 0
@@ -79,7 +98,10 @@ def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path
         app_file.read_text().replace("SELECT", f"CREATE SINK o TO '{tmp_path}/o.csv'; INSERT INTO o SELECT")
     )
     first, second = (
-        (penstock("run", app_file, "--checkpoint", tmp_path / "state", "-q"), (tmp_path / "o.csv").read_text())
+        (
+            penstock("run", app_file, *EMBEDDED, "--checkpoint", tmp_path / "state", "-q"),
+            (tmp_path / "o.csv").read_text(),
+        )
         for _ in range(2)
     )
     assert first == second
@@ -90,18 +112,32 @@ def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path
     ("args", "message"),
     [
         (["run", "nowhere.sql"], "nowhere.sql: cannot be read: No such file"),
-        (["run", "app.sql", "--memory", "lots"], "'lots' is not a size"),
-        (["run", "large.sql", "--memory", "1KB"], "the least budget that this plan can start with is"),
-        (["run", "app.sql", "--limit", "5", "--checkpoint", "d"], "give one of them"),
-        (["run", "app.sql", "--engine", "spark", "--follow"], "--follow and --limit work with the embedded engine"),
-        (["run", "gone.sql"], "file 'gone.csv' does not exist"),
+        (["run", "app.sql", *EMBEDDED, "--memory", "lots"], "'lots' is not a size"),
+        (["run", "large.sql", *EMBEDDED, "--memory", "1KB"], "the least budget that this plan can start with is"),
+        (["run", "app.sql", *EMBEDDED, "--limit", "5", "--checkpoint", "d"], "give one of them"),
+        (["run", "gone.sql", *EMBEDDED], "file 'gone.csv' does not exist"),
         (["run", "bad.sql"], "unknown column 'm'"),
+        (["run", "app.sql", "--limit", "5"], "--limit has no meaning on Spark: its tasks read the input side by side"),
+        (["run", "app.sql", "--every", "5"], "--every has no meaning on Spark: every micro-batch is a checkpoint"),
+        (["run", "app.sql", "--batch", "5"], "--batch has no meaning on Spark"),
+        (["run", "app.sql", "--block-size", "1MB"], "--block-size has no meaning on Spark"),
+        (["run", "app.sql", "--compression", "lz4"], "--compression has no meaning on Spark"),
+        (["run", "app.sql", *EMBEDDED, "--trigger", "1 second"], "--trigger is for Spark"),
+        (["run", "app.sql", *EMBEDDED, "--master", "local"], "--master is for Spark"),
+        (["run", "app.sql", "--available-now", "--follow"], "--follow and --trigger never do: choose"),
+        (["run", "app.sql", "--conf", "spark.executor.memory"], "write KEY=VALUE"),
+        (["run", "endless.sql", "--available-now"], "stream s has no end"),
+        (["run", "app.sql", "--checkpoint", "embedded"], "is the checkpoint of an embedded run; add --engine embedded"),
+        (["run", "app.sql", *EMBEDDED, "--checkpoint", "spark"], "is the checkpoint of a run on Spark"),
     ],
 )
 def test_errors_are_told_without_a_traceback(penstock, app_file: Path, args: list[str], message: str) -> None:  # type: ignore[no-untyped-def]
     Path("gone.sql").write_text(APP.format(source="gone.csv"))
     Path("bad.sql").write_text(APP.format(source="gone.csv").replace("SUM(n)", "SUM(m)"))
     Path("large.sql").write_text(APP.format(source="in.csv").replace("[RANGE 10 SECONDS", "[RANGE 1 HOUR"))
+    Path("endless.sql").write_text(APP.format(source="generate:stock?seconds=0"))
+    Path("embedded/blocks").mkdir(parents=True)
+    Path("spark/offsets").mkdir(parents=True)
     code, out, err = penstock(*args)
     assert (code, out) == (2, "")
     assert message in err
@@ -134,7 +170,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     """
     (tmp_path / "app.sql").write_text(text)
     with subprocess.Popen(
-        command("run", tmp_path / "app.sql"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("run", tmp_path / "app.sql", *EMBEDDED), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -144,24 +180,19 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
         assert process.wait(60) == 1
 
 
-@pytest.mark.spark
-def test_spark_prints_the_same_rows(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.csv").write_text("t,n\n" + "".join(f"{t},{t % 7}\n" for t in range(100)))
-    text = APP.format(source=tmp_path / "in").replace("SUM(n)", "n % 3 AS k, SUM(n)").replace("];", "] GROUP BY n % 3;")
-    (tmp_path / "app.sql").write_text(text)
-    embedded, spark = (
-        subprocess.run(
-            command("run", "app.sql", "-q", "--engine", engine),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()
-        for engine in ("embedded", "spark")
-    )
-    assert sorted(spark) == sorted(embedded)
-    assert len(embedded) == 30
+def test_without_java_one_line_says_what_to_install(  # type: ignore[no-untyped-def]
+    penstock, app_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_module("penstock.spark")
+    from penstock.spark.java import NOT_FOUND
+
+    def no_java() -> Path:
+        raise PenstockError(NOT_FOUND)
+
+    monkeypatch.setattr(sys.modules["penstock.spark.session"], "java_home", no_java)
+    code, out, err = penstock("run", app_file)
+    assert (code, out) == (2, "")
+    assert err == NOT_FOUND + "\n"
 
 
 def test_help_and_version(penstock) -> None:  # type: ignore[no-untyped-def]
@@ -173,7 +204,7 @@ def test_help_and_version(penstock) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_a_second_process_on_the_same_checkpoint_is_refused(tmp_path: Path, app_file: Path) -> None:
-    arguments = ("run", app_file, "--checkpoint", tmp_path / "state", "-q", "--follow")
+    arguments = ("run", app_file, *EMBEDDED, "--checkpoint", tmp_path / "state", "-q", "--follow")
     first = subprocess.Popen(command(*arguments), cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
         wait_for(tmp_path / "state" / "blocks" / ".lock")
@@ -194,7 +225,7 @@ def test_ctrl_c_stops_at_a_checkpoint(tmp_path: Path) -> None:
         INSERT INTO o SELECT SUM(Price) AS total FROM Stock [RANGE 1 HOUR SLIDE 1 MINUTE];
     """
     (tmp_path / "app.sql").write_text(text)
-    arguments = command("run", tmp_path / "app.sql", "--checkpoint", tmp_path / "state", "--every", "0.2")
+    arguments = command("run", tmp_path / "app.sql", *EMBEDDED, "--checkpoint", tmp_path / "state", "--every", "0.2")
     kept = b""
     for _ in range(2):
         process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -218,7 +249,7 @@ def test_following_a_directory_through_a_stop(tmp_path: Path) -> None:
     )
     (tmp_path / "app.sql").write_text(text)
     arguments = command(
-        "run", tmp_path / "app.sql", "--checkpoint", tmp_path / "state", "--every", "0.1", "-q", "--follow"
+        "run", tmp_path / "app.sql", *EMBEDDED, "--checkpoint", tmp_path / "state", "--every", "0.1", "-q", "--follow"
     )
 
     def deliver(number: int) -> None:
@@ -243,7 +274,10 @@ def test_following_a_directory_through_a_stop(tmp_path: Path) -> None:
 def test_standard_input_flows_through(tmp_path: Path) -> None:
     (tmp_path / "app.sql").write_text(APP.format(source="-"))
     process = subprocess.Popen(
-        command("run", tmp_path / "app.sql", "-q"), cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command("run", tmp_path / "app.sql", *EMBEDDED, "-q"),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -6,13 +6,12 @@ Exit codes: 0 done, 2 an error that was told, 130 stopped by Ctrl-C (at a checkp
 
 from __future__ import annotations
 
-import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -32,26 +31,31 @@ EXAMPLES = """
 [bold]Examples[/bold]
 
   [cyan]penstock run examples/callcentre.sql --memory 16MB[/cyan]
-      24-hour windows over generated events; results in out/callcentre.csv
+      24-hour windows over generated events, on Spark's local mode; results in out/callcentre.csv
 
-  [cyan]penstock run app.sql --checkpoint state --every 5[/cyan]
-      can be killed at any time; the same command goes on, no result lost or repeated
+  [cyan]penstock run app.sql --checkpoint state --follow[/cyan]
+      waits for more; can be killed at any time, the same command goes on, no result lost or repeated
 
-  [cyan]tail -F calls.jsonl | penstock run live.sql[/cyan]
-      a stream declared FROM '-' reads standard input
+  [cyan]tail -F calls.jsonl | penstock run live.sql --engine embedded[/cyan]
+      in this process: starts at once, and a stream declared FROM '-' reads standard input
 
   [cyan]penstock explain app.sql[/cyan]
       the plan, with the space and the input/output it will need
 """
 
 
-MAX_AHEAD = 3600.0
-"""How many seconds a live event may be ahead of the clock; later ones are rejected, lest one bad clock close all."""
-
-
 class Engine(StrEnum):
-    EMBEDDED = "embedded"
     SPARK = "spark"
+    EMBEDDED = "embedded"
+
+
+class Compression(StrEnum):
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+_SPARK = "On Spark"
+_EMBEDDED = "With --engine embedded"
 
 
 def _show_version(wanted: bool) -> None:
@@ -71,105 +75,155 @@ def root(
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="APP.sql", help="The application: streams, sinks and queries.")],
+    engine: Annotated[Engine, typer.Option(help="Where it runs: on Spark, or in this process.")] = Engine.SPARK,
     memory: Annotated[str, typer.Option(help="Memory for all state; the rest of the windows is on disk.")] = "64MB",
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep state here and go on from it after a stop or a crash.")
+        str | None, typer.Option(metavar="DIR", help="Keep state here and go on from it after a stop or a crash.")
     ] = None,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Time between checkpoints.")] = 10.0,
-    block_size: Annotated[str, typer.Option(help="Size of the blocks that windows are paged in.")] = "64KiB",
-    rejects: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where unreadable rows go; by default APP.rejects.jsonl, here.")
-    ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Events read at once.")] = 65536,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more input at the end of the files.")] = False,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="End after this many events.")] = None,
+    rejects: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Where unreadable rows go: a directory, APP.rejects; embedded a file, APP.rejects.jsonl.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
-    engine: Annotated[Engine, typer.Option(help="Where it runs: in this process, or on Spark.")] = Engine.EMBEDDED,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark: the master; by default local[*].", rich_help_panel=_SPARK)
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Spark: a setting; may be repeated.", rich_help_panel=_SPARK),
+    ] = None,
+    available_now: Annotated[
+        bool,
+        typer.Option(
+            "--available-now",
+            help="Spark: process what is there, stop, and leave the windows open for the next run.",
+            rich_help_panel=_SPARK,
+        ),
+    ] = False,
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help='Spark: go on, a micro-batch every so often: "10 seconds".', rich_help_panel=_SPARK
+        ),
+    ] = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Spark: the shares that a stream is split into.", rich_help_panel=_SPARK),
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=0.0, help="Time between checkpoints; by default 10.", rich_help_panel=_EMBEDDED
+        ),
+    ] = None,
+    block_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Of the blocks that windows are paged in: 64KiB.", rich_help_panel=_EMBEDDED),
+    ] = None,
+    compression: Annotated[
+        Compression | None,
+        typer.Option(
+            help="Compress blocks that shrink by 30 %: for slow or small disks; by default none are.",
+            rich_help_panel=_EMBEDDED,
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Events read at once; by default 65536.", rich_help_panel=_EMBEDDED),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="End after this many events.", rich_help_panel=_EMBEDDED)
+    ] = None,
 ) -> None:
-    """Run an application until its input ends."""
+    """Run an application until its input ends, or on and on."""
+    only_embedded = {
+        "--every": every,
+        "--block-size": block_size,
+        "--compression": compression,
+        "--batch": batch,
+        "--limit": limit,
+    }
+    only_spark = {
+        "--master": master,
+        "--conf": conf,
+        "--available-now": available_now or None,
+        "--trigger": trigger,
+        "--buckets": buckets,
+    }
+    _refuse(engine, only_embedded if engine is Engine.SPARK else only_spark)
     text = _read(file)
-    if engine is Engine.SPARK:
-        if follow or limit is not None:
-            raise InputError("--follow and --limit work with the embedded engine; leave them out for Spark")
-        from penstock.cli_spark import run_on_spark
+    if engine is Engine.EMBEDDED:
+        from penstock.cli_embedded import run_embedded
 
-        run_on_spark(text, memory=memory, checkpoint=checkpoint, quiet=quiet)
-        return
-    _run_embedded(
-        text,
-        memory=memory,
-        checkpoint=checkpoint,
-        every=every,
-        block_size=block_size,
-        rejects=rejects or Path(f"{file.stem}.rejects.jsonl"),
-        batch=batch,
-        follow=follow,
-        limit=limit,
-        quiet=quiet,
-    )
+        finished = run_embedded(
+            text,
+            memory=memory,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            every=10.0 if every is None else every,
+            block_size=block_size or "64KiB",
+            compression=None if compression is None else compression.value,
+            rejects=Path(rejects or f"{file.stem}.rejects.jsonl"),
+            batch=batch or 65536,
+            follow=follow,
+            limit=limit,
+            quiet=quiet,
+        )
+    else:
+        from penstock.cli_spark import SparkOptions, Way, run_on_spark
 
-
-def _run_embedded(
-    text: str,
-    *,
-    memory: str,
-    checkpoint: Path | None,
-    every: float,
-    block_size: str,
-    rejects: Path,
-    batch: int,
-    follow: bool,
-    limit: int | None,
-    quiet: bool,
-) -> None:
-    import penstock.workloads  # noqa: F401  makes the generators known
-    from penstock.cli_progress import ProgressDisplay
-    from penstock.connect import runner
-    from penstock.connect.opening import is_live
-    from penstock.connect.wiring import outputs
-    from penstock.engine.app import App
-    from penstock.lang import parse
-
-    live = any(is_live(stream, follow) for stream in parse(text).streams)
-    with App(
-        text, memory=memory, checkpoint=checkpoint, block_size=block_size, max_ahead=MAX_AHEAD if live else None
-    ) as running:
-        crossing = sys.stdout.isatty() and any(output.printed for output in outputs(running.program))
-        display = ProgressDisplay(rejects, quiet=quiet, live=not crossing)
-        with _Interrupt() as interrupt, display:
-            outcome = runner.run(
-                running,
-                checkpoint_every=None if checkpoint is None else every,
-                follow=follow,
-                batch_rows=batch,
-                limit=limit,
-                reject_file=rejects,
-                on_progress=display.update,
-                stop=lambda: interrupt.asked,
+        if available_now and (follow or trigger is not None):
+            raise InputError(
+                "--available-now stops at the end of what is there, --follow and --trigger never do: choose"
             )
-        display.summary(outcome)
-    if outcome is runner.Outcome.STOPPED:
+        way = Way.AVAILABLE_NOW if available_now else Way.ON_AND_ON if follow or trigger else Way.TO_THE_END
+        finished = run_on_spark(
+            text,
+            SparkOptions(
+                memory=memory,
+                checkpoint=checkpoint,
+                rejects=rejects or f"{file.stem}.rejects",
+                way=way,
+                trigger=trigger,
+                master=master or "local[*]",
+                conf=_settings(conf or []),
+                buckets=buckets,
+                quiet=quiet,
+            ),
+        )
+    if not finished:
         raise typer.Exit(130)
 
 
-class _Interrupt:
-    """Turns the first Ctrl-C (or SIGTERM) into a wish to stop; the second one ends at once."""
+_REASONS = {
+    "--every": "every micro-batch is a checkpoint there; --trigger says how often one begins",
+    "--block-size": "blocks of windows have 64 KiB there",
+    "--compression": "segments of blocks are written as they are there",
+    "--batch": "a micro-batch takes what has come, up to a size that Spark's sources know",
+    "--limit": "its tasks read the input side by side; give a generator seconds=, or less input",
+}
 
-    def __init__(self) -> None:
-        self.asked = False
 
-    def __enter__(self) -> _Interrupt:
-        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
+def _refuse(engine: Engine, options: Mapping[str, object]) -> None:
+    """Options that would have no effect are refused, not ignored."""
+    for name, value in options.items():
+        if value is None:
+            continue
+        if engine is Engine.SPARK:
+            raise InputError(
+                f"{name} has no meaning on Spark: {_REASONS[name]}. Leave it out, or add --engine embedded"
+            )
+        raise InputError(f"{name} is for Spark; leave it out, or leave out --engine embedded")
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
+def _settings(conf: list[str]) -> dict[str, str]:
+    for setting in conf:
+        if not setting.partition("=")[0] or "=" not in setting:
+            raise InputError(f"--conf {setting}: write KEY=VALUE, as in --conf spark.executor.memory=2g")
+    return {key.strip(): value for key, _, value in (setting.partition("=") for setting in conf)}
 
 
 @app.command()

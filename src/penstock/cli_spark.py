@@ -1,128 +1,246 @@
-"""`penstock run --engine spark`: the application's one query as a bounded run in Spark's local mode.
+"""`penstock run`: an application on Spark, in local mode or on a cluster.
 
-Sources are generated streams and directories of Parquet, CSV or JSON files; results are written by Spark, as a
-directory of files in the format that the sink's name tells, or shown at the end when the query has no sink.
+There are three ways to run: to the end of the input, which closes the windows; over what there is now, which leaves
+them open for the next run; and on and on, until Ctrl-C. All three go on from the same checkpoint.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import tempfile
-from collections.abc import Sequence
-from functools import partial
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
-import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
 
-import penstock.workloads  # noqa: F401  makes the generators known
-from penstock.connect.conform import check_types, match_names
-from penstock.connect.files import format_by_name, local_path
+import penstock.spark
+import penstock.workloads  # makes the generators known
+from penstock.cli_interrupt import Interrupt
+from penstock.cli_spark_sinks import Reader, sinks_of
 from penstock.connect.generate import make_generator
-from penstock.connect.stdout import StdoutSink
-from penstock.errors import InputError
+from penstock.connect.opening import MAX_AHEAD
+from penstock.connect.wiring import outputs
+from penstock.errors import CheckpointError, InputError, PenstockError
 from penstock.lang import parse
-from penstock.lang.query import Program, StreamDef, columns_of
-from penstock.spark import run, session
-from penstock.spark.generated import generated_stream
+from penstock.lang.query import Program, StreamDef
+from penstock.plan.build import build
+from penstock.plan.columns import needed_columns
 from penstock.spark.progress import ProgressDisplay
-from penstock.spark.schema import ddl
-from penstock.types import Schema
-
-ROWS_PER_BATCH = 1_000_000
-_SPARK_FORMATS = {"parquet": "parquet", "csv": "csv", "jsonl": "json"}
+from penstock.spark.running import Watch, run_to_end
+from penstock.spark.sources import open_stream
+from penstock.spark.write import Sink, names, write
 
 
-def run_on_spark(text: str, *, memory: str, checkpoint: Path | None, quiet: bool) -> None:
+class Way(Enum):
+    """How long a run goes on."""
+
+    TO_THE_END = "to the end"
+    AVAILABLE_NOW = "available now"
+    ON_AND_ON = "on and on"
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """What the command line says; `trigger` is the time between micro-batches, as Spark writes it."""
+
+    memory: str
+    checkpoint: str | None
+    rejects: str
+    way: Way
+    trigger: str | None
+    master: str
+    conf: Mapping[str, str]
+    buckets: int | None
+    quiet: bool
+
+
+class _Stopped(Exception):
+    """Ctrl-C was pressed; never leaves this file."""
+
+
+def run_on_spark(text: str, options: SparkOptions) -> bool:
+    """Runs the application; False if it was stopped before it ended by itself."""
     program = parse(text)
-    spark = session("penstock", "local[*]")
+    way = _way(program, options.way)
+    _check_checkpoint(options.checkpoint)
+    reader = Reader()
+    sinks = sinks_of(program, options.rejects, reader)
+    console = Console(stderr=True, quiet=options.quiet, highlight=False)
+    with Interrupt() as interrupt, _log_file() as log, tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+        with console.status("starting Spark"):
+            spark = penstock.spark.session("penstock", options.master, options.conf, log_file=log)
+        try:
+            with _notes(console):
+                frames = _frames(spark, program, way)
+                run = _Run(spark, frames, text, sinks, options.checkpoint or f"{scratch}/checkpoint", options)
+                return _watched(run, way, _display(program, console), reader, interrupt, options.rejects)
+        finally:
+            with contextlib.suppress(Py4JError, ConnectionError):
+                spark.stop()
+
+
+def _display(program: Program, console: Console) -> ProgressDisplay:
+    crossing = sys.stdout.isatty() and any(output.printed for output in outputs(program))
+    return ProgressDisplay(console, _known_events(program), live=not crossing)
+
+
+def _watched(run: _Run, way: Way, display: ProgressDisplay, reader: Reader, interrupt: Interrupt, rejects: str) -> bool:
+    """Lets it run under the eyes of the user; False if it was stopped."""
+
+    def watch(query: StreamingQuery) -> None:
+        display.watch(query)
+        reader.check()
+        if interrupt.asked:
+            raise _Stopped
+
+    started = time.monotonic()
+    finished = True
     try:
-        frames = {stream.name: _frame(spark, stream) for stream in program.streams}
-        with tempfile.TemporaryDirectory(prefix="penstock-") as temporary:
-            target, style = _target(program, temporary)
-            display = ProgressDisplay(Console(stderr=True, quiet=quiet), _known_rows(program))
-
-            def write(results: DataFrame) -> DataStreamWriter:
-                return results.writeStream.format(style).option("path", target).option("header", "true")
-
-            with display:
-                run(
-                    spark,
-                    frames,
-                    text,
-                    write,
-                    str(checkpoint or f"{temporary}/state"),
-                    memory=memory,
-                    watch=display.watch,
-                )
-            if target.startswith(temporary):
-                _show(spark, program, target)
-    finally:
-        spark.stop()
+        with display:
+            run.go(way, watch)
+    except _Stopped:
+        finished = False
+    except (Py4JError, ConnectionError):
+        # Whoever asks a whole group of processes to stop has stopped Java, too.
+        if not interrupt.asked:
+            raise
+        finished = False
+    display.summary("finished" if finished else "stopped", time.monotonic() - started)
+    if display.figures.rejected:
+        display.note(f"rows that could not be read or computed are in {rejects}")
+    return finished
 
 
-def _frame(spark: SparkSession, stream: StreamDef) -> DataFrame:
+class _Run:
+    def __init__(
+        self,
+        spark: SparkSession,
+        frames: Mapping[str, DataFrame],
+        text: str,
+        sinks: Mapping[str, Sink],
+        checkpoint: str,
+        options: SparkOptions,
+    ) -> None:
+        self._spark = spark
+        self._frames = frames
+        self._text = text
+        self._sinks = sinks
+        self._checkpoint = checkpoint
+        self._options = options
+
+    def go(self, way: Way, watch: Watch) -> None:
+        memory, buckets = self._options.memory, self._options.buckets
+        if way is Way.TO_THE_END:
+            penstock.spark.run(
+                self._spark,
+                self._frames,
+                self._text,
+                self._write,
+                self._checkpoint,
+                memory=memory,
+                buckets=buckets,
+                tagged=True,
+                watch=watch,
+            )
+            return
+        tagged = penstock.spark.query(
+            self._spark,
+            self._frames,
+            self._text,
+            memory=memory,
+            buckets=buckets,
+            checkpoint=self._checkpoint,
+            bounded=True,
+            tagged=True,
+        )
+        writer = self._write(tagged)
+        if way is Way.AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        elif self._options.trigger is not None:
+            writer = writer.trigger(processingTime=self._options.trigger)
+        run_to_end(writer, self._checkpoint, watch)
+
+    def _write(self, tagged: DataFrame) -> DataStreamWriter:
+        """Names of sinks are as the text declares them, which LATE INTO may spell in another case."""
+        there = {name.lower(): name for name in names(tagged)}
+        return write(tagged, {there.get(name.lower(), name): sink for name, sink in self._sinks.items()})
+
+
+def _frames(spark: SparkSession, program: Program, way: Way) -> dict[str, DataFrame]:
+    nodes = [build(query.body) for query in program.queries]
+    follow = way is not Way.TO_THE_END
+    max_ahead = MAX_AHEAD if way is Way.ON_AND_ON else None
+    return {
+        stream.name: open_stream(spark, stream, needed_columns(stream, nodes), follow=follow, max_ahead=max_ahead)
+        for stream in program.streams
+    }
+
+
+def _way(program: Program, asked: Way) -> Way:
+    """Streams that wait for more, and generators without end, make a run go on and on."""
+    endless = [stream.name for stream in program.streams if _is_endless(stream)]
+    if asked is Way.AVAILABLE_NOW and endless:
+        raise InputError(f"stream {endless[0]} has no end, so it is never all available; give its generator seconds=")
+    follows = any(dict(stream.options).get("follow", "").lower() == "true" for stream in program.streams)
+    return Way.ON_AND_ON if asked is Way.TO_THE_END and (endless or follows) else asked
+
+
+def _is_endless(stream: StreamDef) -> bool:
     uri = stream.uri or ""
-    if uri.startswith("generate:"):
-        rows = make_generator(uri).rows
-        if rows is None:
-            raise InputError(f"stream {stream.name}: on Spark a generated stream needs an end; give it seconds=")
-        tasks = spark.sparkContext.defaultParallelism
-        return generated_stream(
-            spark, partial(_Generated, uri, stream.schema), stream.schema, rows, ROWS_PER_BATCH, tasks
+    return uri.startswith("generate:") and make_generator(uri).rows is None
+
+
+def _known_events(program: Program) -> int | None:
+    """The number of events, where all are generated."""
+    uris = [stream.uri or "" for stream in program.streams]
+    if not all(uri.startswith("generate:") for uri in uris):
+        return None
+    rows = [make_generator(uri).rows for uri in uris]
+    return None if None in rows else sum(count or 0 for count in rows)
+
+
+def _check_checkpoint(checkpoint: str | None) -> None:
+    if checkpoint is not None and (Path(checkpoint) / "blocks").is_dir():
+        raise CheckpointError(
+            f"{checkpoint} is the checkpoint of an embedded run; add --engine embedded, or choose another one"
         )
-    options = dict(stream.options)
-    path = local_path(uri, f"stream {stream.name}", "generate:")
-    style = options.pop("format", None) or format_by_name(path) or _format_inside(path, stream)
-    reader = spark.readStream.schema(ddl(stream.schema)).format(_SPARK_FORMATS[style])
-    return reader.option("header", options.get("header", "true")).load(str(path))
 
 
-class _Generated:
-    """A generator's rows as declared. Workers find it by its module, which makes the generators known to them too."""
+@contextlib.contextmanager
+def _log_file() -> Iterator[str]:
+    """Where Spark's own messages go. An error of Spark's is told in one line, and the log stays to explain it."""
+    descriptor, log = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
+    os.close(descriptor)
+    explains = False
+    try:
+        yield log
+    except (PySparkException, Py4JError) as error:
+        explains = True
+        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise PenstockError(f"Spark: {message.strip()}; its log is {log}") from error
+    finally:
+        if not explains:
+            os.unlink(log)
 
-    def __init__(self, uri: str, declared: Schema) -> None:
-        self._generator = make_generator(uri)
-        self._declared = declared
-        found = self._generator.schema
-        self._places = match_names(declared, found.names, uri)
-        check_types(declared, {name: found.field(i).type for name, i in self._places.items()}, uri)
 
-    def batch(self, start: int, count: int, columns: Sequence[str]) -> pa.RecordBatch:
-        schema = pa.schema([self._declared.arrow.field(name) for name in columns])
-        names = [self._generator.schema.names[self._places[name]] for name in columns]
-        made = self._generator.batch(start, count, names)
-        return pa.record_batch([made.column(i).cast(f.type) for i, f in enumerate(schema)], schema=schema)
-
-
-def _format_inside(path: Path, stream: StreamDef) -> str:
-    found = {format_by_name(file) for file in path.iterdir()} - {None} if path.is_dir() else set()
-    if len(found) != 1:
-        raise InputError(
-            f"stream {stream.name}: on Spark '{path}' must be a directory with files of one format; "
-            "or add the option format 'csv', 'jsonl' or 'parquet'"
+@contextlib.contextmanager
+def _notes(console: Console) -> Iterator[None]:
+    """What the library warns of, as a line and not as a place in its source."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, category, filename, lineno, file=None, line=None: console.print(
+            f"note: {message}", style="yellow", markup=False, soft_wrap=True
         )
-    return str(found.pop())
-
-
-def _target(program: Program, temporary: str) -> tuple[str, str]:
-    """Where the results go and as what; into the temporary directory when they are to be shown."""
-    sinks = {sink.name: sink for sink in program.sinks}
-    into = program.queries[0].into if program.queries else None
-    if into is None or into not in sinks:
-        return f"{temporary}/results", "parquet"
-    path = local_path(sinks[into].uri, f"sink {into}", "no other")
-    return str(path), _SPARK_FORMATS[format_by_name(path) or "parquet"]
-
-
-def _known_rows(program: Program) -> int | None:
-    uri = program.streams[0].uri if program.streams else None
-    return make_generator(uri).rows if uri and uri.startswith("generate:") else None
-
-
-def _show(spark: SparkSession, program: Program, target: str) -> None:
-    schema = columns_of(program.queries[0].body).arrow
-    sink = StdoutSink(schema, "jsonl")
-    for batch in spark.read.parquet(target).orderBy("window_end").toArrow().cast(schema).to_batches():
-        sink.write(batch)
+        yield

@@ -13,7 +13,8 @@ from penstock.connect import open_source
 from penstock.connect.opening import reading_of
 from penstock.errors import InputError
 from penstock.lang.query import StreamDef
-from penstock.spark.text_files import REJECT_REASON, REJECT_ROW, text_stream
+from penstock.spark.packing import REJECT_REASON, REJECT_ROW
+from penstock.spark.text_files import text_stream
 from penstock.types import Field, Schema, SqlType
 
 SCHEMA = Schema(

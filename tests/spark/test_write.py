@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError
+from penstock.spark.merging import TAGGED_DDL
 from penstock.spark.packing import encode
 from penstock.spark.schema import ddl
-from penstock.spark.write import TAGGED_DDL, Files, names, results, write
+from penstock.spark.write import Files, names, results, write
 from penstock.types import Field, Schema, SqlType
 
 TOTALS = Schema((Field("window_end", SqlType.TIMESTAMP, False), Field("k", SqlType.STRING), Field("n", SqlType.BIGINT)))

@@ -21,6 +21,9 @@ from penstock.types import Schema
 SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline", "follow")
 SINK_OPTIONS = ("format", "delimiter", "header")
 
+MAX_AHEAD = 3600.0
+"""How many seconds a live event may be ahead of the clock; later ones are rejected, lest one bad clock close all."""
+
 
 def open_source(
     stream: StreamDef,

@@ -8,6 +8,7 @@ times.
 from __future__ import annotations
 
 import glob
+import re
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from penstock.connect.conform import check_types, match_names
 from penstock.connect.files import FileSet, format_by_name, local_path
@@ -25,6 +27,7 @@ from penstock.connect.source import Reading
 from penstock.errors import InputError
 from penstock.lang.query import StreamDef
 from penstock.spark.generated import generated_stream
+from penstock.spark.packing import REJECT_REASON, REJECT_ROW
 from penstock.spark.schema import ddl
 from penstock.spark.text_files import BYTES_PER_BATCH, text_stream
 from penstock.types import Schema, SqlType
@@ -32,8 +35,13 @@ from penstock.types import Schema, SqlType
 ROWS_PER_BATCH = 1_000_000
 
 
-def open_stream(spark: SparkSession, stream: StreamDef, columns: Sequence[str], *, follow: bool) -> DataFrame:
-    """The given columns of a stream; `follow` as in `text_stream`. Refuses what only one process can read."""
+def open_stream(
+    spark: SparkSession, stream: StreamDef, columns: Sequence[str], *, follow: bool, max_ahead: float | None = None
+) -> DataFrame:
+    """The given columns of a stream; `follow` as in `text_stream`. Refuses what only one process can read.
+
+    Events more than `max_ahead` seconds ahead of the clock are rejected; generated ones are never.
+    """
     reading = reading_of(stream, columns=columns)
     tasks = spark.sparkContext.defaultParallelism
     if reading.uri in ("-", "stdin:"):
@@ -47,8 +55,35 @@ def open_stream(spark: SparkSession, stream: StreamDef, columns: Sequence[str], 
         make()
         return generated_stream(spark, make, reading.fields, generator.rows, ROWS_PER_BATCH, tasks)
     if _format(reading) == "parquet":
-        return _parquet_stream(spark, reading, follow)
-    return text_stream(spark, reading, follow=follow, tasks=tasks)
+        frame = _parquet_stream(spark, reading, follow)
+    else:
+        frame = text_stream(spark, reading, follow=follow, tasks=tasks)
+    return frame if max_ahead is None else reject_ahead(frame, stream, max_ahead)
+
+
+def reject_ahead(frame: DataFrame, stream: StreamDef, seconds: float) -> DataFrame:
+    """Marks events as rejected whose time is more than `seconds` ahead of the clock.
+
+    The clock is that of the micro-batch, which Spark keeps with it: a batch that is run again rejects the same.
+    """
+    time = F.col(f"`{stream.event_time}`")
+    field = stream.schema.find(stream.event_time)
+    if field is not None and field.type is SqlType.TIMESTAMP:
+        time = F.unix_micros(time)
+    latest = F.unix_micros(F.current_timestamp()) + int(seconds * 1e6)
+    bad = time > F.floor(latest / stream.time_unit)
+    columns = [name for name in frame.columns if name not in (REJECT_REASON, REJECT_ROW)]
+    has_rejects = REJECT_REASON in frame.columns
+    reason, row = (F.col(name) if has_rejects else F.lit(None) for name in (REJECT_REASON, REJECT_ROW))
+    told = F.to_json(F.struct(*(f"`{name}`" for name in columns)))
+    return frame.withColumns(
+        {
+            REJECT_REASON: F.when(bad, f"stream {stream.name}: event time is too far ahead of the clock").otherwise(
+                reason
+            ),
+            REJECT_ROW: F.when(bad, told).otherwise(row),
+        }
+    )
 
 
 class _Generated:
@@ -102,7 +137,11 @@ def _parquet_stream(spark: SparkSession, reading: Reading, follow: bool) -> Data
         )
     path = local_path(reading.uri, f"stream {reading.stream.name}", "generate:").absolute()
     reader = spark.readStream.schema(ddl(reading.stream.schema)).option("maxBytesPerTrigger", BYTES_PER_BATCH)
-    if "format" not in reading.options and not path.is_file() and not glob.has_magic(str(path)):
+    if path.is_file():
+        # Spark wants directories, and is told which file of it.
+        reader = reader.option("pathGlobFilter", re.sub(r"([\[\]{}*?\\])", r"\\\1", path.name))
+        path = path.parent
+    elif "format" not in reading.options and not glob.has_magic(str(path)):
         # Other names are files in the making.
         reader = reader.option("pathGlobFilter", "*.parquet")
     return reader.parquet(str(path)).select([f"`{name}`" for name in reading.fields.names])

@@ -23,11 +23,8 @@ from penstock.connect.source import Position, Reading, Reject
 from penstock.connect.stretches import FileStretches, Stretch, read_stretch
 from penstock.connect.text_file import TextFile
 from penstock.errors import InputError
+from penstock.spark.packing import REJECT_REASON, REJECT_ROW
 from penstock.spark.schema import ddl
-
-REJECT_REASON = "_reject_reason"
-REJECT_ROW = "_reject_row"
-"""Beside the declared columns, NULL in rows that were read: why a row was not, and its text."""
 
 BYTES_PER_BATCH = 64 << 20
 _EVERYTHING = 1 << 62

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from pyarrow import parquet
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -33,15 +34,12 @@ from pyspark.sql.types import StructType
 
 from penstock.connect.encode import csv_header, csv_lines, json_lines
 from penstock.errors import InputError, StorageError
+from penstock.spark.dataframe import SCHEMAS
+from penstock.spark.failures import as_ours
 from penstock.spark.file_system import file_system, qualified
 from penstock.spark.packing import decode
 from penstock.spark.schema import schema_of
 from penstock.types import Schema
-
-TAGGED_DDL = "name string, rows bigint, packed binary"
-
-METADATA = "penstock"
-"""Under this key the metadata of the field `packed` maps each name to its columns, as DDL."""
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 
@@ -76,10 +74,10 @@ Sink = str | Files | Callable[[DataFrame, int], None]
 def names(tagged: DataFrame) -> dict[str, Schema]:
     """What a tagged DataFrame holds, by name."""
     packed = next((field for field in tagged.schema.fields if field.name == "packed"), None)
-    if packed is None or METADATA not in packed.metadata:
+    if packed is None or SCHEMAS not in packed.metadata:
         raise InputError("this is no tagged DataFrame; penstock.spark.query(..., tagged=True) makes one")
     return {
-        name: schema_of(cast(StructType, StructType.fromDDL(ddl))) for name, ddl in packed.metadata[METADATA].items()
+        name: schema_of(cast(StructType, StructType.fromDDL(ddl))) for name, ddl in packed.metadata[SCHEMAS].items()
     }
 
 
@@ -102,6 +100,8 @@ def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
     A function gets an ordinary DataFrame and, as Spark's `foreachBatch` has it, may be called again with the same
     number after a failure; paths need no care.
     """
+    if not tagged.isStreaming:
+        raise InputError("these are results over static DataFrames; take each name with penstock.spark.results")
     schemas = names(tagged)
     chosen = {name: Files.at(sink) if isinstance(sink, str) else sink for name, sink in sinks.items()}
     for name in chosen:
@@ -126,6 +126,8 @@ def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
             again.mapInArrow(_FileWriter(paths, schemas, number), _WRITTEN_DDL).collect()
             for name, function in functions.items():
                 function(results(again, name), number)
+        except PySparkException as error:
+            raise as_ours(error) from None
         finally:
             if functions:
                 again.unpersist()
@@ -245,7 +247,7 @@ def _known(schemas: Mapping[str, Schema], name: str) -> Schema:
 
 
 def _ddl(tagged: DataFrame, name: str) -> str:
-    columns: str = tagged.schema["packed"].metadata[METADATA][name]
+    columns: str = tagged.schema["packed"].metadata[SCHEMAS][name]
     return columns
 
 
