@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import gc
 
+import pandas  # noqa: F401  pyarrow would import it in every worker
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import penstock.spark  # noqa: F401
+import penstock.spark
 import penstock.spark.processor  # noqa: F401
 
 if __name__ == "__main__":
