@@ -4,10 +4,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
+SOAK_SECONDS ?= 3600
 BENCHES := vwap flat-window flat-slide peers latency tuples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow lint docs-check bench clean
+.PHONY: help setup run test test-slow soak lint docs-check bench clean
 
 help: ## this list
 	@echo "Welcome to Penstock: continuous SQL over sliding windows far larger than memory, exact and fast."
@@ -41,6 +42,10 @@ test: $(STAMP) ## the quick tests, in a few minutes
 test-slow: $(STAMP) ## the soak and fault tests: long property searches, many rounds of kill -9
 	@echo "test-slow: soak and fault tests"
 	@$(PYTEST) -m slow -n auto --dist worksteal
+
+soak: $(STAMP) ## a query on Spark for an hour (or SOAK_SECONDS=...): nothing may grow
+	@echo "soak: a query on Spark that goes on and on, its memory, files and state watched"
+	@PENSTOCK_SOAK_SECONDS=$(SOAK_SECONDS) $(PYTEST) tests/spark/test_soak.py -s
 
 lint: $(STAMP) ## style, types and the direction of imports
 	@echo "lint: ruff (rules and format), mypy, import-linter"

@@ -40,26 +40,28 @@ SHORT_RUN: dict[str, str] = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtL
 
 def session(
     app_name: str = "penstock",
-    master: str = "local[*]",
+    master: str | None = "local[*]",
     conf: Mapping[str, str] | None = None,
     *,
     log_file: str | None = None,
 ) -> SparkSession:
     """Starts Spark, or returns the session that runs already with our settings applied to it.
 
-    `conf` is passed on and wins over our defaults. The stateful operator runs in `spark.sql.shuffle.partitions`
-    tasks: one for each core in local mode, unless `conf` says otherwise. What Spark's processes write to standard
-    error goes to `log_file`, if that is given.
+    Without a `master` it is the one that spark-submit was given. `conf` is passed on and wins over our defaults. The
+    stateful operator runs in `spark.sql.shuffle.partitions` tasks: one for each core in local mode, unless `conf` says
+    otherwise. What Spark's processes write to standard error goes to `log_file`, if that is given.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     # Otherwise Spark takes the first python3 on the PATH, which need not have our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if master.startswith("local"):
+    if master is not None and master.startswith("local"):
         # A laptop's name may resolve to an address of a network that is gone.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {**DEFAULTS, "spark.sql.shuffle.partitions": str(_local_cores(master)), **(conf or {})}
-    builder = SparkSession.builder.appName(app_name).master(master)
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _standard_error_to(log_file):
@@ -82,9 +84,9 @@ def _standard_error_to(path: str | None) -> Iterator[None]:
         os.close(ours)
 
 
-def _local_cores(master: str) -> int:
+def _local_cores(master: str | None) -> int:
     """The tasks that `local`, `local[n]`, `local[*]` or `local[n, failures]` run at once; 8 for a cluster."""
-    if not master.startswith("local"):
+    if master is None or not master.startswith("local"):
         return 8
     inside = master.removeprefix("local").strip("[]").split(",")[0].strip()
     if inside == "*":
