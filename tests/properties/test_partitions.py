@@ -65,8 +65,8 @@ def paged_queries(draw: st.DrawFn) -> Query:
 
 drives = st.builds(
     Drive,
-    memory=st.just("64KB"),
-    block_size=st.sampled_from((300, 512)),
+    memory=st.just("80KB"),
+    block_size=st.sampled_from((700, 1024)),
     batches=st.sampled_from(((), (1,) * 40, (100,) * 20, (0, 1257, 3, 90))),
     restart_at=st.one_of(st.none(), st.integers(0, 2_000)),
     lost=st.sampled_from((0, 50)),

@@ -52,7 +52,7 @@ class Rounds:
     def _shape(self, blocks: int, queues: int) -> tuple[int, int, int]:
         lines, rounds, width = len(self.blocks), len(self.ends), max(self.bits.shape[1], (queues + 7) // 8)
         if self.count + blocks > lines:
-            lines = max(16, self.count + blocks, lines + lines // 2)
+            lines = max(16, self.count + blocks, lines + lines // 4)
         if self._rounds == rounds:
             rounds = max(16, rounds + rounds // 2)
         return lines, rounds, width
