@@ -1,6 +1,6 @@
 """Python workers that fail at random points of the library, in place of `penstock.spark.daemon`.
 
-A task attempt that is to fail does so in a call of one of the functions in `POINTS`: with an error, with kill -9 of its
+A task attempt that is to fail does so in a call of one of the functions below: with an error, with kill -9 of its
 worker, or with kill -9 in the middle of writing a block. Or it is slow, so that Spark starts a speculative attempt
 beside it. All of it follows from the seed, the micro-batch, the task and the number of the attempt. Every fault is
 noted in a file.
@@ -26,19 +26,20 @@ from penstock.spark.packing import Packer
 from penstock.spark.segment_device import SegmentDevice
 from penstock.store import state as state_format
 
-POINTS: list[tuple[Any, str]] = [
-    (Packer, "pack"),
-    (LiveObjects, "take"),
-    (LiveObjects, "put"),
-    (SegmentDevice, "begin"),
-    (SegmentDevice, "write"),
-    (SegmentDevice, "sync"),
-    (state_format, "encode"),
+POINTS: list[tuple[Any, str, int]] = [
+    (LiveObjects, "take", 1),
+    (LiveObjects, "put", 1),
+    (SegmentDevice, "begin", 3),
+    (SegmentDevice, "write", 3),
+    (SegmentDevice, "sync", 6),
+    (state_format, "encode", 1),
 ]
-ENVIRONMENT = "PENSTOCK_TEST_FAULTS"
-CALLS = 3
-"""A fault comes at one of the first so many calls of its point; an attempt that makes fewer is spared."""
+"""Functions that a stateful task calls, and how often it surely does: a fault comes at one of these calls."""
 
+PACKING = "pack"
+"""The one point of a task that packs events."""
+
+ENVIRONMENT = "PENSTOCK_TEST_FAULTS"
 ATTEMPTS = 2
 """Only the first attempts of a task fail, so that it gets through at last."""
 
@@ -64,15 +65,15 @@ class Fault:
         chance = random.Random(f"{plan['seed']} {batch} {self.attempt}")
         comes = self.attempt[2] < ATTEMPTS and chance.random() < plan["share"]
         self._kind = chance.choice(plan["kinds"]) if comes else None
-        self._point = chance.choice(POINTS)[1]
-        self._calls_left = chance.randrange(CALLS)
+        _, self._point, calls = chance.choice(POINTS)
+        self._calls_left = chance.randrange(calls)
         self._seconds = chance.uniform(0.5, 4.0)
 
     def call(self, point: str, half: Callable[[], None]) -> None:
         """A point is reached; `half` does half of what would be done there."""
-        if point != self._point or self._kind is None:
+        if point not in (PACKING, self._point) or self._kind is None:
             return
-        if self._calls_left:
+        if point == self._point and self._calls_left:
             self._calls_left -= 1
             return
         kind, self._kind = self._kind, None
@@ -122,6 +123,6 @@ def write_half(name: str, arguments: tuple[Any, ...]) -> None:
 
 if __name__ == "__main__":
     faults = json.loads(os.environ[ENVIRONMENT])
-    for owner, name in POINTS:
+    for owner, name, _ in [*POINTS, (Packer, PACKING, 1)]:
         setattr(owner, name, failing(getattr(owner, name), faults))
     manager()

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark import run, session
+from penstock.spark import write as to_sinks
 from penstock.spark.session import SHORT_RUN
 
 PROGRAM = """
@@ -36,7 +37,8 @@ RETAINED_BATCHES = 3
 
 @dataclass
 class Settings:
-    """`sink` is "files" for Spark's own file sink, or "batches" for `foreachBatch`. `conf` goes to Spark."""
+    """`sink` is "files" for Spark's own file sink, "batches" for `foreachBatch`, "paths" for `penstock.spark.write`.
+    `conf` goes to Spark."""
 
     sink: str
     master: str | None = "local[2, 8]"
@@ -57,7 +59,8 @@ def main(directory: Path) -> None:
     events = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(directory / "in"))
     (directory / "ready").touch()
     write, read = SINKS[settings.sink](spark, directory / "out")
-    run(spark, {"s": events}, PROGRAM, write, str(directory / "checkpoint"), memory=MEMORY)
+    tagged = settings.sink == "paths"
+    run(spark, {"s": events}, PROGRAM, write, str(directory / "checkpoint"), memory=MEMORY, tagged=tagged)
     (directory / "named.json").write_text(json.dumps(named_segments(spark, directory / "checkpoint")))
     pq.write_table(read(), directory / "results.parquet")
     spark.stop()
@@ -97,7 +100,15 @@ def to_batches(_: SparkSession, out: Path) -> tuple[Callable[[DataFrame], Any], 
     )
 
 
-SINKS = {"files": to_files, "batches": to_batches}
+def to_paths(_: SparkSession, out: Path) -> tuple[Callable[[DataFrame], Any], Callable[[], pa.Table]]:
+    """The sink of the library: a directory per micro-batch."""
+    return (
+        lambda results: to_sinks(results, {"q1": str(out)}),
+        lambda: pa.concat_tables([pq.ParquetFile(file).read() for file in sorted(out.glob("batch=*/*.parquet"))]),
+    )
+
+
+SINKS = {"files": to_files, "batches": to_batches, "paths": to_paths}
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

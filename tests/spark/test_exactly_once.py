@@ -68,16 +68,16 @@ def test_a_killed_application_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["files", "batches"])
+@pytest.mark.parametrize("sink", ["files", "batches", "paths"])
 def test_kill_9_of_the_application(tmp_path: Path, sink: str) -> None:
     events = made_up_events(2, 96_000)
     prepare(tmp_path, Settings(sink), events, batches=12)
-    assert kill_rounds(tmp_path, kills=8, chance=random.Random(sink)) >= 4
+    assert kill_rounds(tmp_path, kills=6, chance=random.Random(sink)) >= 4
     check(tmp_path, events)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["files", "batches"])
+@pytest.mark.parametrize("sink", ["files", "paths"])
 def test_kill_9_of_python_workers(tmp_path: Path, sink: str) -> None:
     """Spark runs the task again in another worker, which has no live objects and restores the state."""
     events = made_up_events(3, 128_000)
@@ -99,18 +99,18 @@ def test_kill_9_of_python_workers(tmp_path: Path, sink: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["files", "batches"])
+@pytest.mark.parametrize("sink", ["files", "batches", "paths"])
 def test_faults_at_every_point_of_a_task(tmp_path: Path, sink: str) -> None:
-    events = made_up_events(4, 192_000)
+    events = made_up_events(4, 128_000)
     log = tmp_path / "faults"
     conf = faults.settings(log, seed=5, kinds=["error", "kill"], share=0.7)
-    prepare(tmp_path, Settings(sink, conf=conf), events, batches=24)
+    prepare(tmp_path, Settings(sink, conf=conf), events, batches=16)
     with Application(tmp_path) as application:
         application.wait(PATIENCE)
     noted = log.read_text().splitlines()
     print(*noted, sep="\n")
     points = {line.split(" at ")[1].split(" in ")[0] for line in noted}
-    assert len(noted) >= 24
+    assert len(noted) >= 16
     assert points >= {"pack", "take", "put", "write", "sync", "encode"}
     check(tmp_path, events)
     check_segments(tmp_path)

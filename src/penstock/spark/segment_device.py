@@ -64,7 +64,8 @@ class DamagedSegment(StorageError):
 
 class SegmentDevice(BlockDevice):
     """The blocks of one store. `uri` is a directory of its own, see `file_system`; its last part is the quoted name of
-    the store. `batch` is the micro-batch in which the device is made. What it does not know it takes for orphans: a state is restored before the first `begin`."""
+    the store. `batch` is the micro-batch in which the device is made. What it does not know it takes for orphans: a
+    state is restored before the first `begin`."""
 
     def __init__(self, uri: str, *, block_bytes: int = 64 << 10, retain: int = 100, batch: int = 0) -> None:
         self._files, self._directory = file_system(uri)
@@ -76,6 +77,7 @@ class SegmentDevice(BlockDevice):
         self._next = 0
         self._retired: list[tuple[str, int]] = []
         self._next_sweep = 0
+        self._has_durable_place = False
         self._open: pa.NativeFile | None = None
         self._readers: dict[int, pa.NativeFile] = {}
         self.bytes_written = 0
@@ -160,7 +162,8 @@ class SegmentDevice(BlockDevice):
         try:
             self._open.close()
             if isinstance(self._files, pafs.LocalFileSystem):
-                _flush_to_disk(path, _DEPTH)
+                _flush_to_disk(path, 1 if self._has_durable_place else _DEPTH)
+                self._has_durable_place = True
         except OSError as error:
             raise StorageError(f"segment {path} cannot be closed: {error}") from error
         finally:
