@@ -145,6 +145,25 @@ def test_many_keys_come_and_go_without_a_leak() -> None:
     assert len(interner._codes) <= 2048
 
 
+def test_a_slot_is_free_when_no_window_holds_it() -> None:
+    """Two windows over the same groups: the keys of the shorter are free only when the longer has let them go."""
+    table = GroupTable((SqlType.BIGINT,))
+    short, long = table.tally(), table.tally()
+    old = table.assign([column(list(range(40)), SqlType.BIGINT, False)], 40, None)
+    for tally in (short, long):
+        tally.rows[old] += 1
+    short.rows[old] -= 1
+    table.collect(40)
+    new = table.assign([column(list(range(40, 80)), SqlType.BIGINT, False)], 40, None)
+    assert not set(new.tolist()) & set(old.tolist())
+    assert len(short.rows) == len(long.rows) == table.capacity
+    short.rows[new] += 1
+    table.forget(long)
+    table.collect(80)
+    newest = table.assign([column(list(range(80, 120)), SqlType.BIGINT, False)], 40, None)
+    assert set(newest.tolist()) == set(old.tolist())
+
+
 def test_single_events_find_the_same_groups() -> None:
     table = GroupTable((SqlType.DOUBLE, SqlType.STRING))
     keys = [(0.0, "a"), (-0.0, "a"), (math.nan, "a"), (math.nan, "a"), (None, "a"), (None, None), (0.0, "b")]

@@ -119,6 +119,23 @@ def test_a_view_at_the_head_is_empty() -> None:
     assert cursor.view(10**9).count == 0
 
 
+def test_a_cursor_shows_the_columns_it_was_made_for(tmp_path: Path) -> None:
+    store = make_store(FileDevice(tmp_path / "blocks", 256))
+    assert not store.is_paged
+    whole, some = store.cursor(), store.cursor(columns=(2, 0))
+    assert [argument.values.dtype for argument in some.view(1).columns] == [COLUMNS[2].dtype, COLUMNS[0].dtype]
+    store.append(batch(0, 5 * store.block_rows))
+    assert store.is_paged
+    while some.position < store.head:
+        every, chosen = whole.view(store.head), some.view(store.head)
+        assert (chosen.first, chosen.count) == (every.first, every.count)
+        for mine, theirs in zip(chosen.columns, (every.columns[2], every.columns[0]), strict=True):
+            np.testing.assert_array_equal(mine.values, theirs.values)
+            assert (mine.valid is None) == (theirs.valid is None)
+        whole.advance(every.count)
+        some.advance(chosen.count)
+
+
 def test_a_column_without_nulls_has_no_validity(tmp_path: Path) -> None:
     store = make_store(FileDevice(tmp_path / "blocks", 256))
     rows = store.block_rows

@@ -114,7 +114,8 @@ class ArgumentColumns:
         """From now on the columns of these states are computed."""
         reads = reads_of(states)
         for read in reads:
-            column = self._columns.setdefault(read.name, _Column(read))
+            column = self._columns.get(read.name) or _Column(read)
+            self._columns[read.name] = column
             column.readers += 1
             if column.interner is not None:
                 self._texts[read.name] = column.interner

@@ -21,21 +21,21 @@ Called by `sliding`, whose operators are the members; made by whoever runs the q
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from penstock.aggregates.state import Argument, Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.lang.fingerprint import fingerprint
-from penstock.operators.arguments import ArgumentColumns, Computed, OwnColumns
+from penstock.operators.arguments import ArgumentColumns, Computed
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.resources import Resources
+from penstock.operators.seat import Enter, Entered, Seat
 from penstock.plan.nodes import AggregateNode, StreamNode
 from penstock.plan.reads import TEXT, GroupingKey, grouping_of, reads_of
 from penstock.store.fifo import ColumnSpec
@@ -48,77 +48,6 @@ LEAST_TURN = 1024
 
 _ACCOUNT_EVERY = 4096
 """After so many rows the budget is told what is held."""
-
-
-class Entered(NamedTuple):
-    """Rows that entered together: columns by name, slots and keys by the name of the grouping. `stream_times` are the
-    times of all rows of the stream, also of those that nobody admits."""
-
-    stream_times: Int64s
-    times: Int64s
-    first: int
-    columns: dict[str, Argument]
-    slots: dict[str, Slots]
-    keys: dict[str, list[Evaluated]]
-
-
-Enter = Callable[[Entered, int], list[Chunk]]
-"""How a member takes rows that entered, and the time that the stream has reached; answers with its results."""
-
-
-class Seat:
-    """A member's place: what it reads, how many rows each group has in its window, and how far that has come.
-
-    `has_slots`: the slot is stored, after the time; without, all rows are of one group. A landmark window has no tail.
-    `texts` says where the tail shows the strings of the whole window. What a seat reads is the window's to save and to
-    account for, except for the row counts.
-    """
-
-    def __init__(
-        self,
-        node: AggregateNode,
-        enter: Enter,
-        reject: Reject,
-        grouping: Grouping,
-        columns: OwnColumns,
-        has_slots: bool,
-        tail: WindowTail | None,
-        texts: dict[str, int],
-    ) -> None:
-        self.enter = enter
-        self.reject = reject
-        self.grouping = grouping
-        self.groups = grouping.groups
-        self.columns = columns
-        self.names = columns.names
-        self.interners = columns.interners
-        self.state_columns = columns.state_columns
-        self.no_columns = columns.nothing
-        self.has_slots = has_slots
-        self.tail = tail
-        self.texts = texts
-        self.admits_all = node.where is None or not node.filter_first
-        self.ready: deque[list[Chunk]] = deque()
-        self.tally = grouping.groups.tally()
-        self.nbytes = 0
-
-    @property
-    def counts(self) -> Int64s:
-        return self.tally.rows
-
-    @property
-    def position(self) -> int:
-        return 0 if self.tail is None else self.tail.position
-
-    def seek(self, position: int) -> None:
-        if self.tail is not None:
-            self.tail.seek(position)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"counts": self.counts}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        self.counts[: len(snapshot["counts"])] = snapshot["counts"]
 
 
 class SharedWindow:
@@ -185,7 +114,8 @@ class SharedWindow:
     def join(self, node: AggregateNode, enter: Enter, reject: Reject) -> Seat:
         """A member from the next row on: one of those that the window was made for, or one that it `takes`."""
         key = grouping_of(node)
-        grouping = self._groupings.setdefault(key.name, Grouping(key, []))
+        grouping = self._groupings.get(key.name) or Grouping(key, [])
+        self._groupings[key.name] = grouping
         grouping.rejects.append(reject)
         own = self._columns.read(node.states)
         tail, texts, has_slots = None, {}, True

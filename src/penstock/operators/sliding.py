@@ -18,7 +18,8 @@ from penstock.operators.evaluation import Arrivals, Evaluation, Results, Turn
 from penstock.operators.leaving import Leaving
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
-from penstock.operators.shared_window import Entered, SharedWindow
+from penstock.operators.seat import Entered
+from penstock.operators.shared_window import SharedWindow
 from penstock.plan.nodes import AggregateNode
 from penstock.windows.spec import TimeSlide
 from penstock.windows.steps import Steps, policy_for
