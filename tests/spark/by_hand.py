@@ -64,7 +64,9 @@ class Run:
     """A program over all buckets, one micro-batch after the other; the order of everything that Spark gives no order
     is drawn from `chance`."""
 
-    def __init__(self, program: str, chance: random.Random, segments: Path | None = None) -> None:
+    def __init__(
+        self, program: str, chance: random.Random, segments: Path | None = None, memory: int = 12_000_000
+    ) -> None:
         parsed = parse(program)
         nodes = {query.name: build(query.body) for query in parsed.queries}
         read = set().union(*map(streams, nodes.values()))
@@ -80,7 +82,7 @@ class Run:
         )
         sinks = tuple(sink.name for sink in parsed.sinks)
         self._chance = chance
-        self._recipe = Recipe(shares, sinks, (), 12_000_000, str(segments) if segments else None, retain=2)
+        self._recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
         self._packers = packers(declared, shares)
         self._merger = Merger(self._recipe)
         self._sources = {stream.name: stream.schema.arrow for stream in declared}

@@ -194,6 +194,14 @@ class Flow:
                 found[running.query.name] = others
         return found
 
+    def users_of(self, store: str) -> list[str]:
+        """The queries whose rows or states are in a store of this name."""
+        return [
+            name
+            for name, running in self.running.items()
+            if store.startswith(f"{running.pipeline.name}-") or store in (window.name for window in running.windows)
+        ]
+
     # Rows pass
 
     def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:

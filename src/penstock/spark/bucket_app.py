@@ -9,8 +9,10 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,9 +22,12 @@ from penstock.aggregates.user import UserAggregate
 from penstock.engine.clock import SystemClock
 from penstock.engine.flow import Flow
 from penstock.engine.stream_input import StreamInput
-from penstock.errors import CheckpointError
+from penstock.errors import BudgetError, CheckpointError, StorageError
+from penstock.lang.render import render_window
+from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.plan.placement import Spread
 from penstock.spark.packing import REJECTED, reject_row
+from penstock.spark.segment_device import DamagedSegment
 from penstock.spark.shares import Share
 from penstock.spark.stores import ScratchStores, SegmentStores
 from penstock.store.budget import Budget
@@ -39,7 +44,8 @@ Output = tuple[str, pa.RecordBatch]
 class Recipe:
     """Makes the apps of buckets in workers. Travels to them, so it holds no open files.
 
-    `memory` is for all buckets together. `sinks` are names that queries may insert into besides derived streams.
+    `memory` is for all buckets together. `sinks` are names that queries may insert into besides derived streams. `id`
+    is its own: what a worker made by another recipe need not fit, even where the state does.
     """
 
     shares: tuple[Share, ...]
@@ -48,6 +54,7 @@ class Recipe:
     memory: int
     segments: str | None
     retain: int
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def share_of(self, label: str) -> Share:
         return next(share for share in self.shares if label in share.labels)
@@ -55,7 +62,7 @@ class Recipe:
     def create(self, label: str, query: str, batch: int) -> BucketApp:
         """`query` is the id of the streaming query, whose blocks are its own; it is empty for static data. `batch` is
         the number of its micro-batch."""
-        budget = Budget(self.memory // sum(len(share.labels) for share in self.shares))
+        budget = Budget(self.memory // self._buckets, self._buckets)
         stores: StoreManager
         if not query:
             stores = ScratchStores(budget)
@@ -63,8 +70,32 @@ class Recipe:
             stores = StoreManager(budget, None)
         else:
             stores = SegmentStores(budget, f"{self.segments}/{query}/{label}", batch, retain=self.retain)
+        return self._app(self.share_of(label), stores)
+
+    def check_memory(self) -> None:
+        """Refuses a budget in which not even an empty bucket has room."""
+        try:
+            for share in self.shares:
+                self._app(share, StoreManager(Budget(self.memory // self._buckets), None)).start(None)
+        except BudgetError:
+            least = max(self._least(share) for share in self.shares)
+            raise BudgetError(
+                f"{self.memory:,} bytes of memory are too few for {self._buckets} buckets: each needs at least "
+                f"{least:,} to begin with, {least * self._buckets:,} in all; give more memory or take fewer buckets"
+            ) from None
+
+    @property
+    def _buckets(self) -> int:
+        return sum(len(share.labels) for share in self.shares)
+
+    def _least(self, share: Share) -> int:
+        stores = StoreManager(Budget(1 << 60), None)
+        self._app(share, stores).start(None)
+        return stores.budget.peak
+
+    def _app(self, share: Share, stores: StoreManager) -> BucketApp:
         users = {aggregate.name.upper(): aggregate for aggregate in self.aggregates}
-        return BucketApp(self.share_of(label), stores, self.sinks, users)
+        return BucketApp(share, stores, self.sinks, users)
 
 
 class BucketApp:
@@ -106,18 +137,20 @@ class BucketApp:
                 running.outlet.subscribe(partial(self._put, name))
         if snapshot is None:
             return
-        self._stores.restore(snapshot["stores"])
-        for name, stream in self._streams.items():
-            _check_types(name, snapshot["types"][name], _types(stream))
-            stream.restore(snapshot["streams"][name])
-        self._flow.restore()
+        with self._naming_the_affected():
+            self._stores.restore(snapshot["stores"])
+            for name, stream in self._streams.items():
+                _check_types(name, snapshot["types"][name], _types(stream))
+                stream.restore(snapshot["streams"][name])
+            self._flow.restore()
 
     def begin(self, batch: int) -> None:
         """A micro-batch begins, so the state of the one before is committed."""
         self._stores.commit()
         self._flow.committed()
         if isinstance(self._stores, SegmentStores):
-            self._stores.begin(batch)
+            with self._naming_the_affected():
+                self._stores.begin(batch)
 
     def input_schema(self, stream: str) -> pa.Schema:
         return self._streams[stream].ingest.schema
@@ -131,18 +164,36 @@ class BucketApp:
     def push(self, stream: str, batch: pa.RecordBatch, watermark: int) -> None:
         """Events in any order, and the time up to which no more will come."""
         source = self._streams[stream]
-        released = source.take(batch, None, watermark)
-        if released.late is not None:
-            self.late += released.late.num_rows
-            source.late.put(released.late)
-        self._flow.dispatch(stream, [released.chunk], released.watermark)
+        with self._naming_the_affected():
+            released = source.take(batch, None, watermark)
+            if released.late is not None:
+                self.late += released.late.num_rows
+                source.late.put(released.late)
+            self._flow.dispatch(stream, [released.chunk], released.watermark)
 
     def finish(self, last_times: Mapping[str, int]) -> None:
         """The streams have ended at these times: everything up to the first boundary after the last event."""
         for stream, last in last_times.items():
             self.push(stream, self.no_events(stream), last)
         whole = self._share.placement.spread is Spread.ONE_PLACE
-        self._flow.finish({} if whole else last_times)
+        with self._naming_the_affected():
+            self._flow.finish({} if whole else last_times)
+
+    @contextmanager
+    def _naming_the_affected(self) -> Iterator[None]:
+        """Says of a damaged segment whose windows it belongs to."""
+        try:
+            yield
+        except StorageError as error:
+            damaged = error if isinstance(error, DamagedSegment) else error.__cause__
+            if not isinstance(damaged, DamagedSegment):
+                raise
+            affected = self._flow.users_of(damaged.store) or list(self._flow.running)
+            hit = ", ".join(f"query {name} ({_windows_of(self._flow.running[name].node)})" for name in affected)
+            raise StorageError(
+                f"{hit}: {error}. Results from here on would be wrong. Bring the file back; or run without these "
+                "queries, the others go on from the checkpoint; or begin again with a new checkpoint directory"
+            ) from None
 
     def take_outputs(self) -> list[Output]:
         """What came out since the last call."""
@@ -175,6 +226,16 @@ class BucketApp:
 
     def close(self) -> None:
         self._stores.close()
+
+
+def _windows_of(node: Node) -> str:
+    """All windows of a query, as in its text, and what they are over."""
+
+    def windows(node: Node) -> list[str]:
+        own = [render_window(node.window)] if isinstance(node, AggregateNode | RelationNode) else []
+        return own + [window for child in children(node) for window in windows(child)]
+
+    return f"{' over '.join([*windows(node), ', '.join(sorted(streams(node)))])}"
 
 
 def _types(stream: StreamInput) -> dict[str, str]:

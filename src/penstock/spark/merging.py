@@ -18,6 +18,7 @@ from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.placement import Spread
 from penstock.spark.bucket_app import REJECTS, Recipe
+from penstock.spark.failures import plainly
 from penstock.spark.packing import REJECTED, decode, encode, reject_row
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
@@ -61,7 +62,7 @@ def merge(results: DataFrame, recipe: Recipe, parts: int) -> DataFrame:
     """The tagged rows `(name, part, rows, packed)` with partial ones merged."""
     merger = Merger(recipe)
     together = results.repartition(parts, "part").select("name", "rows", "packed")
-    return together.mapInArrow(lambda batches: merger.merge(batches), TAGGED_DDL)
+    return together.mapInArrow(lambda batches: plainly(merger.merge(batches)), TAGGED_DDL)
 
 
 def _tagged(name: str, rows: int, packed: bytes) -> pa.RecordBatch:

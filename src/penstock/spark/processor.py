@@ -5,7 +5,8 @@ What is committed with Spark's checkpoint, per bucket:
 - `state`: the clocks and the bucket's snapshot, in the one format of `store.state`.
 
 Invariants:
-1. Spark commits both or neither. A live app is used again only if its tag is the committed one (`spark.live`).
+1. Spark commits both or neither. A live app is used again only if its tag is the committed one (`spark.live`), and
+   only for the recipe that made it: a query that is started again may have other queries in it, or another budget.
 2. Every bucket that reads a stream is called in every micro-batch in which that stream has events, since every one
    gets clock rows.
 3. All events of a micro-batch enter before the watermark passes any of them.
@@ -30,6 +31,7 @@ from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
 from penstock.spark.bucket_app import BucketApp, Output, Recipe
 from penstock.spark.buckets import bucket_of
 from penstock.spark.clock import Clock
+from penstock.spark.failures import plainly
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode, encode
 from penstock.store import state as state_format
@@ -45,6 +47,7 @@ which task merges rows that are partial."""
 @dataclass
 class _Live:
     app: BucketApp
+    recipe: str
     clocks: dict[str, Clock] = field(default_factory=dict)
     ended: bool = False
 
@@ -107,6 +110,9 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
         (label,) = key
+        return plainly(self._run(label, rows))
+
+    def _run(self, label: str, rows: Iterator[Row]) -> Iterator[Row]:
         query, batch_id = _task_of_query()
         given = _Input(rows, in_order=not query)
         live, restored = self._take(label, query, batch_id)
@@ -145,7 +151,7 @@ class BucketProcessor(StatefulProcessor):
         if committed is None:
             app = self._recipe.create(label, query, batch_id)
             app.start(None)
-            return _Live(app), 0
+            return _Live(app, self._recipe.id), 0
         tag, fingerprint = committed
         if fingerprint != self._recipe.share_of(label).fingerprint:
             raise CheckpointError(
@@ -153,7 +159,7 @@ class BucketProcessor(StatefulProcessor):
                 "declare them as they were, or use a new checkpoint directory"
             )
         live = _live.take(tag)
-        if live is not None:
+        if live is not None and live.recipe == self._recipe.id:
             return live, 0
         saved_state = self._state.get()
         assert saved_state is not None, "the tag and the state are committed together"
@@ -161,7 +167,7 @@ class BucketProcessor(StatefulProcessor):
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
         clocks = {name: Clock(first, last) for name, (first, last) in saved["clocks"].items()}
-        return _Live(app, clocks, saved["ended"]), 1
+        return _Live(app, self._recipe.id, clocks, saved["ended"]), 1
 
     def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
         """Writes the state and files the live app under its tag; returns the bytes written. A query over static data

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,17 +18,22 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.plan.placement import Spread, place
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.buckets import bucket_labels
+from penstock.spark.checkpoint_files import last_begun
 from penstock.spark.dataframe import run_in_buckets
 from penstock.spark.end_mark import make_end_directory
 from penstock.spark.file_system import qualified
+from penstock.spark.left_behind import segments_directory, sweep
 from penstock.spark.packing import REJECTED, packers
-from penstock.spark.plan_file import Plan, read_plan, write_plan
+from penstock.spark.plan_file import Plan, gone_shares, read_plan, write_plan
 from penstock.spark.program import Program, frame_of, read_program
 from penstock.spark.session import REQUIRED
 from penstock.spark.shares import Share, share_out
 from penstock.spark.write import results
 from penstock.store.budget import parse_size
 from penstock.types import Field, Schema, SqlType
+
+SpreadBy = Literal["keys", "partials"]
+"""Where events go: to the bucket of their key, or anywhere, with partial aggregates that are merged."""
 
 
 def query(
@@ -37,6 +43,7 @@ def query(
     *,
     memory: str | int = "64MB",
     buckets: int | None = None,
+    spread: SpreadBy = "keys",
     event_time: str | None = None,
     lateness: str | int = 0,
     sequence: str | None = None,
@@ -50,7 +57,8 @@ def query(
     `text` is a program with CREATE STREAM, or just queries over the DataFrames as they are; then `event_time` names
     their time column (not needed if there is just one TIMESTAMP), and `lateness` ("5 SECONDS", or microseconds) and
     `sequence` are what CREATE STREAM would say. `memory` is for all buckets together; `buckets` defaults to the number
-    of shuffle partitions and belongs to the checkpoint.
+    of shuffle partitions and belongs to the checkpoint. `spread="partials"` is for keys of which a few have most of the
+    events: aggregates that can be merged are computed in parts, whatever the key of an event.
 
     One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. Several
     give a tagged one that `penstock.spark.write` splits to their sinks, with late and rejected rows under names of
@@ -64,31 +72,43 @@ def query(
     users = tuple(aggregates)
     program = read_program(text, streams, users, event_time=event_time, lateness=lateness, sequence=sequence)
     frames = {stream.name: frame_of(stream.name, streams) for stream in program.streams}
-    _check_kinds(frames)
+    _check_kinds(frames, checkpoint, bounded)
     place_of = None if checkpoint is None else qualified(spark, checkpoint).rstrip("/")
-    shares = _shares(spark, program, buckets, place_of)
+    retain = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
+    plan = Plan() if place_of is None else read_plan(place_of)
+    plan.check_streams(program.streams, program.nodes, bounded)
+    shares = _shares(spark, program, plan, buckets, place_of, spread)
     recipe = Recipe(
         shares,
         program.sinks,
         users,
         memory=parse_size(memory),
-        segments=None if place_of is None else f"{place_of}/penstock/segments",
-        retain=int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100),
+        segments=None if place_of is None else segments_directory(place_of),
+        retain=retain,
     )
+    recipe.check_memory()
+    if place_of is not None:
+        gone = sweep(place_of, gone_shares(plan, shares, last_begun(place_of)), retain)
+        write_plan(place_of, program.streams, shares, program.nodes, plan, bounded=bounded, gone=gone)
     schemas = _schemas(program)
     end_directory = make_end_directory(place_of) if bounded and place_of is not None else None
-    found = run_in_buckets(frames, packers(program.streams, shares), recipe, schemas, end_directory)
+    # Spark keeps the positions of sources by their number, which must not depend on how a text is arranged.
+    by_name = tuple(sorted(program.streams, key=lambda stream: stream.name))
+    found = run_in_buckets(frames, packers(by_name, shares), recipe, schemas, end_directory)
     if tagged is None:
         tagged = len(schemas) > 2
     return found if tagged else results(found, next(iter(schemas)))
 
 
-def _shares(spark: SparkSession, program: Program, buckets: int | None, checkpoint: str | None) -> tuple[Share, ...]:
+def _shares(
+    spark: SparkSession, program: Program, plan: Plan, buckets: int | None, checkpoint: str | None, spread: SpreadBy
+) -> tuple[Share, ...]:
     """The shares with their buckets; with a checkpoint directory those of the last run, as far as they can be."""
     if buckets is not None and buckets < 1:
         raise InputError(f"buckets must be at least 1, not {buckets}")
-    plan = Plan() if checkpoint is None else read_plan(checkpoint)
-    placements = place(program.queries, program.nodes, plan.spreads(program.nodes))
+    if spread not in get_args(SpreadBy):
+        raise InputError(f"spread must be one of {', '.join(map(repr, get_args(SpreadBy)))}, not {spread!r}")
+    placements = place(program.queries, program.nodes, plan.spreads(program.nodes), in_parts=spread == "partials")
     default = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     shares = []
     for number, share in enumerate(share_out(program.streams, program.queries, program.nodes, placements)):
@@ -102,7 +122,6 @@ def _shares(spark: SparkSession, program: Program, buckets: int | None, checkpoi
         everything = fingerprint(tuple((name, fingerprint(node)) for name, node in program.nodes.items()))
         return tuple(replace(share, belongs_to=everything) for share in shares)
     plan.check(program.queries, program.nodes, shares)
-    write_plan(checkpoint, shares, program.nodes, plan)
     return tuple(shares)
 
 
@@ -126,11 +145,16 @@ def _check_settings(spark: SparkSession) -> None:
             )
 
 
-def _check_kinds(frames: Mapping[str, DataFrame]) -> None:
+def _check_kinds(frames: Mapping[str, DataFrame], checkpoint: str | None, bounded: bool) -> None:
     streaming = {name for name, frame in frames.items() if frame.isStreaming}
     if streaming and streaming != set(frames):
         static = ", ".join(sorted(set(frames) - streaming))
         raise InputError(
             f"{', '.join(sorted(streaming))} is streaming and {static} is not; read all streams with spark.readStream, "
             "or all with spark.read for a backfill"
+        )
+    if not streaming and (checkpoint is not None or bounded):
+        raise InputError(
+            f"{', '.join(sorted(frames))} is static, and only a stream has a checkpoint or an end to wait for; read it "
+            "with spark.readStream, or leave checkpoint and bounded out for a backfill"
         )

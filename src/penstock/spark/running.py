@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
+import fcntl
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import pyarrow.fs as pafs
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from penstock import errors
+from penstock.errors import CheckpointError
+from penstock.spark.failures import as_ours
+from penstock.spark.file_system import file_system
 
 Watch = Callable[[StreamingQuery], None]
 """Called a few times per second. What it raises stops the query, whose next run goes on from the checkpoint."""
@@ -20,24 +25,37 @@ _POLL_SECONDS = 0.2
 
 def run_to_end(writer: DataStreamWriter, checkpoint: str, watch: Watch) -> None:
     """Starts the query and waits until it has ended, as its trigger has it."""
-    running = writer.option("checkpointLocation", checkpoint).start()
-    try:
-        while running.isActive:
+    with _alone(checkpoint):
+        running = writer.option("checkpointLocation", checkpoint).start()
+        try:
+            while running.isActive:
+                watch(running)
+                time.sleep(_POLL_SECONDS)
             watch(running)
-            time.sleep(_POLL_SECONDS)
-        watch(running)
-        running.awaitTermination()
-    except StreamingQueryException as error:
-        raise as_ours(error) from error
+            running.awaitTermination()
+        except StreamingQueryException as error:
+            raise as_ours(error) from error
+        finally:
+            running.stop()
+
+
+@contextlib.contextmanager
+def _alone(checkpoint: str) -> Iterator[None]:
+    """Only one run at a time uses a checkpoint. Where the file system has no locks, Spark notices it later: one of the
+    two runs fails when both want to commit the same micro-batch."""
+    files, path = file_system(f"{checkpoint}/penstock")
+    if not isinstance(files, pafs.LocalFileSystem):
+        yield
+        return
+    files.create_dir(path, recursive=True)
+    lock = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"{checkpoint} is in use by another run; stop that one or choose another checkpoint directory"
+            ) from None
+        yield
     finally:
-        running.stop()
-
-
-def as_ours(error: Exception) -> Exception:
-    """The error that one of our workers raised, out of the report that Spark makes of it; else Spark's own."""
-    found = re.search(r"penstock\.errors\.(\w+): (.*?)(?:\n *SQLSTATE|\n *at |\n\n|$)", str(error), re.DOTALL)
-    kind = getattr(errors, found.group(1), None) if found else None
-    if found is None or kind is None or not issubclass(kind, errors.PenstockError):
-        return error
-    ours: Exception = kind(found.group(2).strip())
-    return ours
+        os.close(lock)

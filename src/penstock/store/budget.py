@@ -92,10 +92,12 @@ class Account:
 
 
 class Budget:
-    """`total` bytes for all accounts together; `peak` is the most that was ever in use."""
+    """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
+    `parts` of what the user gave, for as many buckets."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int, parts: int = 1) -> None:
         self.total = total_bytes
+        self._parts = parts
         self.used = 0
         self.peak = 0
         self._accounts: list[Account] = []
@@ -121,10 +123,12 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
+        least = self.used - account.nbytes + nbytes
+        split = f": {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
             f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
             f"but only {self.free:,} of the {self.total:,} in the budget are free\n"
             f"  in use: {others}\n"
-            f"  hint: the least memory budget that would have worked is {self.used - account.nbytes + nbytes:,} bytes"
+            f"  hint: the least memory budget that would have worked is {least * self._parts:,} bytes{split}"
         )
