@@ -1,4 +1,5 @@
-"""EXPLAIN: the plan of each query as a tree, with what it stores, how much that is and what I/O it will cause."""
+"""EXPLAIN: the plan of each query as a tree, with what it stores, how much that is, what I/O it will cause, and where
+it would run on Spark."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from penstock.plan.nodes import (
     children,
 )
 from penstock.plan.nullability import can_be_null
+from penstock.plan.placement import Placement, follows_the_wall_clock, place
 from penstock.plan.sharing import sharers
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Range, TimeSlide
@@ -39,7 +41,9 @@ def explain(
 
     `sharing` names for each query those that share its stored rows; by default as if all were started together.
     """
+    queries = tuple(queries)
     sharing = sharers(nodes) if sharing is None else sharing
+    placements = place(queries, nodes)
     assumed = workload or cost.Workload()
     lines = [
         f"estimates for {assumed.rate:,.0f} events/s, {assumed.groups_in_slide:,} groups per slide, "
@@ -50,8 +54,13 @@ def explain(
         lines.append(f"\n{query.name}{target}")
         if sharing.get(query.name):
             lines.append(f"shares its stored rows with {', '.join(sharing[query.name])}")
+        lines.append(f"on Spark, {_on_spark(nodes[query.name], placements[query.name])}")
         lines += _tree(nodes[query.name], "", assumed, block_size)
     return "\n".join(lines)
+
+
+def _on_spark(node: Node, placement: Placement) -> str:
+    return "refused: windows ON WALL CLOCK cannot be repeated there" if follows_the_wall_clock(node) else str(placement)
 
 
 def _tree(node: Node, indent: str, workload: cost.Workload, block_size: int) -> list[str]:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render
-from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, streams
+from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, children, streams
 from penstock.plan.partials import mergeable
 from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
 
@@ -125,6 +125,12 @@ def order_matters(node: Node) -> bool:
         and isinstance(node.window.slide, TimeSlide)
         and all(state.kind in _ORDER_FREE for state in node.states)
     )
+
+
+def follows_the_wall_clock(node: Node) -> bool:
+    """Whether some window slides by the local clock, whose ticks a micro-batch that is run again could not repeat."""
+    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
+    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(follows_the_wall_clock, children(node)))
 
 
 def _one_place(reason: str) -> Placement:

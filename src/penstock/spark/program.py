@@ -17,11 +17,11 @@ from penstock.lang import parse
 from penstock.lang.durations import UNITS, scale, singular
 from penstock.lang.query import Query, StreamDef
 from penstock.plan.build import build
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, children
+from penstock.plan.nodes import Node
 from penstock.plan.nodes import streams as streams_of
+from penstock.plan.placement import follows_the_wall_clock
 from penstock.spark.schema import schema_of
 from penstock.types import Schema, SqlType
-from penstock.windows.spec import TimeSlide
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def frame_of(stream: str, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]) -> None:
     embedded = "run it embedded: penstock run --engine embedded"
-    if any(map(_follows_the_wall_clock, nodes.values())):
+    if any(map(follows_the_wall_clock, nodes.values())):
         raise QueryError(
             "windows ON WALL CLOCK do not run on Spark: a micro-batch that is run again could not repeat its ticks",
             text,
@@ -84,11 +84,6 @@ def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]
             text,
             hint=f"leave IDLE AFTER out, or {embedded}",
         )
-
-
-def _follows_the_wall_clock(node: Node) -> bool:
-    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
-    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(_follows_the_wall_clock, children(node)))
 
 
 def _time_column(stream: str, schema: Schema, event_time: str | None) -> str:
