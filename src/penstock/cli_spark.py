@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from penstock.lang import parse
 from penstock.lang.query import Program, StreamDef
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
+from penstock.spark.file_system import qualified
 from penstock.spark.progress import ProgressDisplay
 from penstock.spark.running import Watch, run_to_end
 from penstock.spark.sources import open_stream
@@ -136,7 +138,7 @@ class _Run:
         self._frames = frames
         self._text = text
         self._sinks = sinks
-        self._checkpoint = checkpoint
+        self._checkpoint = qualified(spark, checkpoint)
         self._options = options
 
     def go(self, way: Way, watch: Watch) -> None:
@@ -227,8 +229,7 @@ def _log_file() -> Iterator[str]:
         yield log
     except (PySparkException, Py4JError) as error:
         explains = True
-        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise PenstockError(f"Spark: {message.strip()}; its log is {log}") from error
+        raise PenstockError(f"Spark: {_cause(str(error)) or type(error).__name__}; its log is {log}") from error
     finally:
         if not explains:
             os.unlink(log)
@@ -244,3 +245,16 @@ def _notes(console: Console) -> Iterator[None]:
             f"note: {message}", style="yellow", markup=False, soft_wrap=True
         )
         yield
+
+
+def _cause(report: str) -> str:
+    """What went wrong, in one line, out of the many that Spark writes.
+
+    >>> _cause("[STREAM_FAILED] Query failed: Traceback (most recent call last):\\n  ...\\nKeyError: 'k'\\n\\tat org.x")
+    "KeyError: 'k'"
+    >>> _cause("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\\n=== Streaming Query ===")
+    '[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03'
+    """
+    lines = [line.strip() for line in report.splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"(?!org\.|java\.|pyspark\.|py4j\.)[\w.]*(Error|Exception): ", line)]
+    return raised[-1] if raised else next(iter(lines), "")
