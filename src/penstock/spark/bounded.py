@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from penstock.aggregates.user import UserAggregate
 from penstock.spark.end_mark import mark_end
 from penstock.spark.file_system import qualified
-from penstock.spark.query import query
+from penstock.spark.query import SpreadBy, query
 from penstock.spark.running import Watch, run_to_end
 
 Write = Callable[[DataFrame], DataStreamWriter]
@@ -29,6 +29,7 @@ def run(
     *,
     memory: str | int = "64MB",
     buckets: int | None = None,
+    spread: SpreadBy = "keys",
     event_time: str | None = None,
     lateness: str | int = 0,
     sequence: str | None = None,
@@ -49,6 +50,7 @@ def run(
         text,
         memory=memory,
         buckets=buckets,
+        spread=spread,
         event_time=event_time,
         lateness=lateness,
         sequence=sequence,

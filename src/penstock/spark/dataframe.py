@@ -10,7 +10,7 @@ the schema of each name in its metadata, so that `spark.write` can take the Data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from penstock.spark.bucket_app import Recipe
 from penstock.spark.merging import merge
 from penstock.spark.packing import PACKED_DDL, REJECT_REASON, REJECT_ROW, Packer, end_rows
 from penstock.spark.processor import OUTPUT_DDL, BucketProcessor
-from penstock.spark.pushdown import common_comparisons, pushed_down, reads_files
+from penstock.spark.pushdown import common_comparisons, is_one_source, pushed_down, reads_columnar_files
 from penstock.spark.schema import conform, ddl
 from penstock.types import Schema
 
@@ -74,13 +74,23 @@ def _packed(events: DataFrame, packer: Packer) -> DataFrame:
     """The packed rows of a stream; with comparisons that the source can take, its clock is read by itself."""
     stream = packer.stream
     chosen = conform(events, stream.name, stream.schema, (REJECT_REASON, REJECT_ROW))
-    comparisons = common_comparisons(stream, [node for share in packer.shares for node in share.nodes])
-    if not comparisons or not reads_files(events):
-        return chosen.mapInArrow(lambda batches: packer.pack(batches), PACKED_DDL)
-    times = conform(events, stream.name, Schema(tuple(f for f in stream.schema if f.name == stream.event_time)))
-    matching = pushed_down(chosen, stream, comparisons)
-    packed = matching.mapInArrow(lambda batches: packer.pack(batches, tell_time=False), PACKED_DDL)
-    return packed.unionByName(times.mapInArrow(lambda batches: packer.tell_time(batches), PACKED_DDL))
+    comparisons = common_comparisons(stream, packer.shares)
+    # A row that the source rejects must not move the clock.
+    if comparisons and REJECT_REASON not in events.columns and reads_columnar_files(events):
+        times = conform(events, stream.name, Schema(tuple(f for f in stream.schema if f.name == stream.event_time)))
+        matching = pushed_down(chosen, stream, comparisons)
+        packed = _mapped(matching, lambda batches: packer.pack(batches, tell_time=False))
+        both = packed.unionByName(_mapped(times, packer.tell_time))
+        if is_one_source(both):
+            return both
+    return _mapped(chosen, packer.pack)
+
+
+def _mapped(frame: DataFrame, pack: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
+    """The packed rows of a frame. `mapInArrow` takes no names with dots or backticks, so columns are numbered."""
+    names = frame.columns
+    numbered = frame.toDF(*(f"c{index}" for index in range(len(names))))
+    return numbered.mapInArrow(lambda batches: pack(batch.rename_columns(names) for batch in batches), PACKED_DDL)
 
 
 def _end_of(events: DataFrame, directory: str | None) -> DataFrame | None:

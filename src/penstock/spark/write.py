@@ -114,12 +114,13 @@ def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
     functions = {name: sink for name, sink in chosen.items() if not isinstance(sink, Files)}
     for sink in paths.values():
         _check_directory(sink)
+    metadata = tagged.schema["packed"].metadata
 
     def write_batch(batch: DataFrame, number: int) -> None:
         for sink in paths.values():
             _clear(sink.path, number)
         # The metadata is lost on the way into `foreachBatch`.
-        again = batch.withMetadata("packed", tagged.schema["packed"].metadata)
+        again = batch.withMetadata("packed", metadata)
         if functions:
             again = again.persist()
         try:
