@@ -21,6 +21,11 @@ NAMES = {
     "peers": "per-event SUM, MAX and MEDIAN against polars and DuckDB on the same data",
     "latency": "single events at a fixed rate: how late is each result",
     "tuples": "what an event costs in memory and time as a dict, a list, an object, columns, and in our store",
+    "blowup": "an average per key on Spark against Spark's own window() while RANGE/SLIDE grows",
+    "spark-throughput": "call-centre KPIs per service on Spark, from Parquet, beside the embedded engine",
+    "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",
+    "spark-latency": "few events on Spark: how late is a result, and what does a micro-batch cost",
+    "recovery": "a query on Spark killed with a large window, and started again",
 }
 """The benches, with what each measures."""
 
