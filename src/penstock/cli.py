@@ -31,13 +31,13 @@ EXAMPLES = """
 [bold]Examples[/bold]
 
   [cyan]penstock run examples/callcentre.sql --memory 16MB[/cyan]
-      24-hour windows over generated events, on Spark's local mode; results in out/callcentre.csv
+      24-hour windows on Spark's local mode; results in out/callcentre.csv
 
   [cyan]penstock run app.sql --checkpoint state --follow[/cyan]
-      waits for more; can be killed at any time, the same command goes on, no result lost or repeated
+      can be killed at any time: the same command goes on, nothing is lost
 
   [cyan]tail -F calls.jsonl | penstock run live.sql --engine embedded[/cyan]
-      in this process: starts at once, and a stream declared FROM '-' reads standard input
+      in this process, where a stream FROM '-' reads standard input
 
   [cyan]penstock explain app.sql[/cyan]
       the plan, with the space and the input/output it will need
@@ -90,29 +90,31 @@ def run(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark: the master; by default local[*].", rich_help_panel=_SPARK)
+        str | None, typer.Option(metavar="URL", help="The master; by default local[*].", rich_help_panel=_SPARK)
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Spark: a setting; may be repeated.", rich_help_panel=_SPARK),
+        typer.Option(metavar="KEY=VALUE", help="A setting of Spark's; may be repeated.", rich_help_panel=_SPARK),
     ] = None,
     available_now: Annotated[
         bool,
         typer.Option(
             "--available-now",
-            help="Spark: process what is there, stop, and leave the windows open for the next run.",
+            help="Process what is there, stop, and leave the windows open for the next run.",
             rich_help_panel=_SPARK,
         ),
     ] = False,
     trigger: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help='Spark: go on, a micro-batch every so often: "10 seconds".', rich_help_panel=_SPARK
+            metavar="TIME",
+            help='Go on until Ctrl-C, with a micro-batch every so often: "10 seconds".',
+            rich_help_panel=_SPARK,
         ),
     ] = None,
     buckets: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Spark: the shares that a stream is split into.", rich_help_panel=_SPARK),
+        typer.Option(metavar="N", min=1, help="The shares that a stream is split into.", rich_help_panel=_SPARK),
     ] = None,
     every: Annotated[
         float | None,

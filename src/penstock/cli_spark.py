@@ -67,6 +67,10 @@ class SparkOptions:
     quiet: bool
 
 
+_CONF = {"spark.sql.streaming.pollingDelay": "100ms"}
+"""Files are looked for so often while there is nothing to do; Spark's own default keeps a core busy with it."""
+
+
 class _Stopped(Exception):
     """Ctrl-C was pressed; never leaves this file."""
 
@@ -81,7 +85,7 @@ def run_on_spark(text: str, options: SparkOptions) -> bool:
     console = Console(stderr=True, quiet=options.quiet, highlight=False)
     with Interrupt() as interrupt, _log_file() as log, tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         with console.status("starting Spark"):
-            spark = penstock.spark.session("penstock", options.master, options.conf, log_file=log)
+            spark = penstock.spark.session("penstock", options.master, {**_CONF, **options.conf}, log_file=log)
         try:
             with _notes(console):
                 frames = _frames(spark, program, way)

@@ -69,8 +69,7 @@ class FileStretches:
 
     def advance(self, start: Position, most: int) -> Position:
         """The position after at most `most` bytes more, rounded up to whole records; `start` if there are none."""
-        sizes = self._sizes if self._sizes is not None else {path: _size(path) for path in self._files.list()}
-        listing = sorted(sizes)
+        listing = self._files.list() if self._sizes is None else sorted(self._sizes)
         at = Path(start["file"]) if start else None
         strays = self._strays(listing, at)
         taken: list[list[str | int | None]] = []
@@ -81,10 +80,11 @@ class FileStretches:
             if most <= 0 or len(taken) == MOST_FILES:
                 break
             begin = int(start["offset"]) if path == at else 0
-            stop, done = self._reach(path, begin, most, sizes[path], complete=self._final or path != listing[-1])
+            size = _size(path) if self._sizes is None else self._sizes[path]
+            stop, done = self._reach(path, begin, most, size, complete=self._final or path != listing[-1])
             if stop != begin:
                 taken.append([str(path), begin, stop])
-            most -= (sizes[path] if stop is None else stop) - begin
+            most -= (size if stop is None else stop) - begin
             end = {"file": str(path), "offset": stop or 0, "done": done}
             if not done:
                 break
