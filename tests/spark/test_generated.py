@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,3 +39,20 @@ def test_every_row_comes_once_and_batches_are_bounded(spark: SparkSession, tmp_p
     writer.trigger(availableNow=True).start().awaitTermination()
     assert [len(batch) for batch in batches] == [300, 300, 300, 100]
     assert sorted(row for batch in batches for row in batch) == [(n, f"row {n}") for n in range(1000)]
+
+
+def test_without_an_end_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    batches: dict[int, list[int]] = {}
+
+    def collect(frame: DataFrame, batch: int) -> None:
+        batches[batch] = sorted(row.n for row in frame.collect())
+
+    frame = generated_stream(spark, numbers(), SCHEMA, rows=None, rows_per_batch=10, tasks=2)
+    running = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path)).start()
+    try:
+        while len(batches) < 3:
+            assert running.isActive, running.exception()
+            time.sleep(0.05)
+    finally:
+        running.stop()
+    assert [batches[batch] for batch in range(3)] == [list(range(10 * i, 10 * i + 10)) for i in range(3)]
