@@ -62,7 +62,7 @@ _PLANS = {
 
 def measure(size: Size, report: Report) -> dict[str, Any]:
     rates = []
-    with spark_place(report) as (spark, place):
+    with spark_place(size, report) as (spark, place):
         for step in _PLANS[size]:
             report.step(f"RANGE/SLIDE {step.ratio:,}: ours, and then Spark's own")
             rates.append(_compare(spark, place / str(step.ratio), step))

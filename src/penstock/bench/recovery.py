@@ -76,7 +76,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         _forget(place / "query/checkpoint")
         report.step(f"killed with {window_bytes:,} bytes of window; starting again")
         began = time.perf_counter()
-        with spark_place(report, place / "restarted") as (spark, _):
+        with spark_place(size, report, place / "restarted") as (spark, _):
             with_spark, read_before = time.perf_counter(), _read_from_disk()
             restarted = plan.query(spark, place)
             batch = restarted.feed(next_slide)
@@ -116,7 +116,7 @@ def _fill_and_kill(place: Path, size: Size) -> None:
 def fill(place: Path, size: Size) -> None:
     """Fills the window, says so, and waits to be killed."""
     plan = _PLANS[size]
-    with spark_place(Report("filling", quiet=True), place / "filling") as (spark, _):
+    with spark_place(size, Report("filling", quiet=True), place / "filling") as (spark, _):
         fed = plan.query(spark, place)
         for share in plan.stream(place / "made", plan.batch_events, 0).shares(plan.window_events):
             fed.feed(share)

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.bench.report import Report
+from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing
 from penstock.spark import query, session
 from penstock.spark.session import SHORT_RUN
@@ -50,7 +51,7 @@ Plan = Callable[[DataFrame, str], DataFrame]
 
 
 @contextmanager
-def spark_place(report: Report, place: Path | None = None) -> Iterator[tuple[SparkSession, Path]]:
+def spark_place(size: Size, report: Report, place: Path | None = None) -> Iterator[tuple[SparkSession, Path]]:
     """A session on `CORES` cores, the one that runs already if there is one, and a directory for the bench's files.
 
     With a `place` that is the directory; else there is one that goes with the session.
@@ -62,7 +63,7 @@ def spark_place(report: Report, place: Path | None = None) -> Iterator[tuple[Spa
             yield session("penstock bench", f"local[{CORES}]", SETTINGS), directory
             return
         report.step("starting Spark")
-        settings = {**SHORT_RUN, **SETTINGS, "spark.local.dir": str(directory)}
+        settings = {**SETTINGS, **({} if size is Size.FULL else SHORT_RUN), "spark.local.dir": str(directory)}
         spark = session("penstock bench", f"local[{CORES}]", settings, log_file=str(directory / "spark.log"))
         try:
             yield spark, directory

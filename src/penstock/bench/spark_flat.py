@@ -42,7 +42,7 @@ _PLANS = {
 
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
-    with spark_place(report) as (spark, place):
+    with spark_place(size, report) as (spark, place):
         stream = CallCentre(place / "made", KPI_COLUMNS, evenly(1_000_000 // plan.per_second), plan.batch_events)
         report.step("making the events")
         filling = stream.shares(plan.per_second * max(plan.windows))

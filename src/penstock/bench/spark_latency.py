@@ -55,7 +55,7 @@ _PLANS = {
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
     ours, empty = _Observed(), _Observed()
-    with spark_place(report) as (spark, place):
+    with spark_place(size, report) as (spark, place):
         variants = {"ours": (_ours(spark), ours), "empty": (_nothing, empty)}
         for number in range(plan.rounds):
             order = list(variants) if number % 2 == 0 else list(variants)[::-1]

@@ -44,7 +44,7 @@ _PLANS = {
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
     text = kpis(f"RANGE {plan.window_seconds} SECONDS SLIDE {_SLIDE_SECONDS} SECONDS")
-    with spark_place(report) as (spark, place):
+    with spark_place(size, report) as (spark, place):
         stream = CallCentre(place / "made", KPI_COLUMNS, evenly(1_000_000 // plan.per_second), plan.batch_events)
         with App(stream.create_stream + text, memory=_MEMORY) as app:
             embedded = _Embedded(app)
