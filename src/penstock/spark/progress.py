@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -102,9 +102,13 @@ class ProgressDisplay:
         self.figures = Figures()
         self._console = console
         self._doing = "starting"
-        shown = [MofNCompleteColumn()] if total_events is not None else [TextColumn("{task.completed:,}")]
+        done = "{task.completed:,}" if total_events is None else "{task.completed:,} of {task.total:,}"
         self._bar = Progress(
-            TextColumn("[bold]events"), BarColumn(pulse_style="cyan"), *shown, TimeElapsedColumn(), console=console
+            TextColumn("[bold]events"),
+            BarColumn(pulse_style="cyan"),
+            TextColumn(done),
+            TimeElapsedColumn(),
+            console=console,
         )
         self._task = self._bar.add_task("events", total=total_events)
         self._line_seconds = None if console.is_terminal else line_seconds
