@@ -65,8 +65,12 @@ class Application:
     ) -> None:
         self.kill()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether Spark is up and the query begins."""
+        return self._ready.exists()
+
     def wait_until_ready(self) -> None:
-        """Spark is up and the query begins."""
         self.wait_for(self._ready)
 
     def wait_for(self, file: Path) -> None:

@@ -28,6 +28,8 @@ MEMORY = "4MB"
 CONF = {
     "spark.sql.streaming.minBatchesToRetain": "5",
     "spark.sql.shuffle.partitions": "2",
+    # Spark deletes what it no longer needs so often.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
     # With a small heap a leak shows within minutes.
     "spark.driver.memory": "512m",
 }

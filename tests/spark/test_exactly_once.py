@@ -33,11 +33,12 @@ def kill_rounds(directory: Path, kills: int, chance: random.Random) -> int:
     done = 0
     for number in range(kills):
         with Application(directory) as application:
-            further, pause = chance.randrange(3), chance.uniform(0, 1)
-            target = beginning_of(directory, last_batch(directory) + further)
-            while application.is_running and not target.exists():
+            # Mostly while some later micro-batch runs; now and then while the last one is run again.
+            ahead, pause = chance.choice([0, 1, 1, 2]), chance.uniform(0, 1)
+            target = beginning_of(directory, max(0, last_batch(directory) + ahead))
+            while application.is_running and not (target.exists() and application.is_ready):
                 time.sleep(0.01)
-            time.sleep(pause)
+            time.sleep(pause if ahead else 3 * pause)
             if not application.is_running:
                 break
             # The driver's Python, its JVM or a worker dies a moment before the rest.
@@ -51,9 +52,9 @@ def kill_rounds(directory: Path, kills: int, chance: random.Random) -> int:
 
 
 def last_batch(directory: Path) -> int:
-    """The last micro-batch that was begun; 0 if there is none."""
+    """The last micro-batch that was begun; -1 if there is none."""
     begun = beginning_of(directory, 0).parent
-    return max((int(file.name) for file in begun.glob("[0-9]*")), default=0)
+    return max((int(file.name) for file in begun.glob("[0-9]*")), default=-1)
 
 
 def test_a_killed_application_goes_on(tmp_path: Path) -> None:
