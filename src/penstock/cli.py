@@ -1,4 +1,4 @@
-"""The command `penstock`: run an application, explain its plan, measure.
+"""The command `penstock`: run an application, explain its plan, look into its state, measure.
 
 Results are the only thing on standard output; progress, summaries and errors go to standard error.
 Exit codes: 0 done, 2 an error that was told, 130 stopped by Ctrl-C (at a checkpoint, if there is one).
@@ -238,6 +238,19 @@ def explain(
 
     with App(_read(file), memory=memory) as planned:
         typer.echo(planned.explain())
+
+
+@app.command()
+def state(
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="The checkpoint directory of a run, on Spark or not.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
+    """Look into a checkpoint: windows, groups, blocks, bytes, watermarks, files. Nothing is changed."""
+    from penstock.cli_state import show_state
+
+    show_state(directory, as_json=as_json)
 
 
 @app.command()

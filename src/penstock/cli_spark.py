@@ -83,7 +83,7 @@ def run_on_spark(text: str, options: SparkOptions) -> bool:
     reader = Reader()
     sinks = sinks_of(program, options.rejects, reader)
     console = Console(stderr=True, quiet=options.quiet, highlight=False)
-    with Interrupt() as interrupt, _log_file() as log, tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+    with Interrupt() as interrupt, log_file() as log, tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         with console.status("starting Spark"):
             spark = penstock.spark.session("penstock", options.master, {**_CONF, **options.conf}, log_file=log)
         try:
@@ -224,7 +224,7 @@ def _check_checkpoint(checkpoint: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _log_file() -> Iterator[str]:
+def log_file() -> Iterator[str]:
     """Where Spark's own messages go. An error of Spark's is told in one line, and the log stays to explain it."""
     descriptor, log = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
     os.close(descriptor)

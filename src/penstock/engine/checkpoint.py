@@ -47,16 +47,10 @@ class CheckpointDirectory:
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
         """The last checkpoint and its extra, or None where there is none."""
-        file = self._path / "state"
-        if not file.exists():
+        data = read_state(self._path)
+        if data is None:
             return None
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise StorageError(f"{file} cannot be read: {error.strerror}") from None
-        whole = state_format.decode(data)
-        if whole.get("kind") != _KIND:
-            raise CheckpointError(f"{file} is not a checkpoint of an app; choose another directory")
+        whole = decode_state(self._path, data)
         self._epoch = whole["epoch"]
         return whole["state"], json.loads(whole["extra"])
 
@@ -73,3 +67,21 @@ class CheckpointDirectory:
                 f"the checkpoint in {self._path} belongs to another app, with the streams {', '.join(saved)}; "
                 "start with a new directory"
             )
+
+
+def read_state(directory: Path) -> bytes | None:
+    """The last checkpoint as it is in its file; None where there is none."""
+    file = directory / "state"
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def decode_state(directory: Path, data: bytes) -> dict[str, Any]:
+    whole = state_format.decode(data)
+    if whole.get("kind") != _KIND:
+        raise CheckpointError(f"{directory / 'state'} is not a checkpoint of an app; choose another directory")
+    return whole

@@ -171,7 +171,7 @@ class StoreManager:
         assert name not in self._devices
         if self._directory is None:
             return MemoryDevice(self._block_size)
-        return FileDevice(self._directory / _file_name(name), self._block_size, self._compression)
+        return FileDevice(self._directory / block_file(name), self._block_size, self._compression)
 
     def _discard(self, device: BlockDevice) -> None:
         device.close()
@@ -182,14 +182,15 @@ class StoreManager:
         """Removes block files that belong to no store, except those of the names to keep."""
         if self._directory is None:
             return
-        known = {_file_name(name) for name in (*self._devices, *keep)}
+        known = {block_file(name) for name in (*self._devices, *keep)}
         for path in self._directory.glob(f"*{_SUFFIX}"):
             if path.name not in known:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
 
-def _file_name(name: str) -> str:
+def block_file(name: str) -> str:
+    """The name of a store's file."""
     return quote(name, safe=" ()[],=") + _SUFFIX
 
 

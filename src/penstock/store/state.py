@@ -74,6 +74,12 @@ def decode(data: bytes | memoryview) -> dict[str, Any]:
     return root
 
 
+def version_of(data: bytes | memoryview) -> int:
+    """The format version of bytes that `decode` has accepted."""
+    version: int = _HEADER.unpack_from(data)[1]
+    return version
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
     """Afterwards `path` durably holds `data`, or, after a crash or an error, what it held before."""
     target = Path(path)

@@ -1,0 +1,82 @@
+"""What a checkpoint directory holds, and that of an embedded app in particular; nothing in it is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.engine.checkpoint import decode_state, read_state
+from penstock.engine.saved_state import SavedState, read_saved
+from penstock.errors import CheckpointError
+from penstock.store.manager import block_file
+from penstock.store.state import version_of
+
+
+@dataclass(frozen=True)
+class Files:
+    number: int = 0
+    nbytes: int = 0
+
+
+@dataclass(frozen=True)
+class SavedShare:
+    """Queries that run together in the same buckets of Spark."""
+
+    name: str
+    spread: str
+    buckets: int
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointState:
+    """`number` is that of the checkpoint, or of Spark's micro-batch. Files are `in_use`; `retired`, which are kept as
+    long as Spark may go back to them; `orphans`, which no state names; or `gone`, of shares that are there no more.
+    `missing` are files that the state needs and that are not there. `texts` are those of the queries, where known."""
+
+    engine: str
+    directory: str
+    number: int
+    format_version: int
+    ended: bool
+    saved: SavedState
+    state_bytes: int
+    in_use: Files
+    orphans: Files
+    retired: Files = Files()
+    gone: Files = Files()
+    missing: tuple[str, ...] = ()
+    shares: tuple[SavedShare, ...] = ()
+    texts: dict[str, str] | None = None
+
+
+def inspect_app(directory: Path) -> CheckpointState:
+    """The last checkpoint of an embedded app."""
+    data = read_state(directory)
+    if data is None:
+        raise CheckpointError(f"{directory} has no checkpoint yet; its app was started and has not saved anything")
+    whole = decode_state(directory, data)
+    state: dict[str, Any] = whole["state"]
+    saved = read_saved(state)
+    named = {block_file(name) for name in state["stores"]}
+    files = {path.name: path.stat().st_size for path in (directory / "blocks").glob("*.blocks")}
+    return CheckpointState(
+        engine="embedded",
+        directory=str(directory),
+        number=whole["epoch"],
+        format_version=version_of(data),
+        ended=state["finished"],
+        saved=saved,
+        state_bytes=len(data),
+        in_use=_sum(files, named),
+        orphans=_sum(files, files.keys() - named),
+        missing=tuple(
+            sorted(block_file(n) for n, s in saved.stores.items() if s.blocks and block_file(n) not in files)
+        ),
+    )
+
+
+def _sum(files: dict[str, int], names: set[str]) -> Files:
+    chosen = [size for name, size in files.items() if name in names]
+    return Files(len(chosen), sum(chosen))
