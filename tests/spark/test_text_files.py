@@ -14,6 +14,7 @@ from penstock.connect.opening import reading_of
 from penstock.errors import InputError
 from penstock.lang.query import StreamDef
 from penstock.spark.packing import REJECT_REASON, REJECT_ROW
+from penstock.spark.running import run_to_end
 from penstock.spark.text_files import text_stream
 from penstock.types import Field, Schema, SqlType
 
@@ -108,3 +109,23 @@ def test_bad_input_is_refused_before_the_start(spark: SparkSession, tmp_path: Pa
     (tmp_path / "a.csv").write_text("t,name\n")
     with pytest.raises(InputError, match="column 'n' is missing"):
         start(stream(tmp_path / "a.csv"))
+
+
+def test_bad_input_in_the_middle_of_a_run_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
+    """By a worker, for a file that lacks a column, and by the planner, for a file that has become shorter."""
+    files = tmp_path / "in"
+    files.mkdir()
+    (files / "1.csv").write_text("t,name,n,x\n2024-01-01T00:00:00Z,a,1,0\n")
+
+    def run(checkpoint: str) -> None:
+        frame = text_stream(spark, reading_of(stream(files)), follow=True, tasks=2)
+        writer = frame.writeStream.foreachBatch(lambda batch, _: batch.collect()).trigger(availableNow=True)
+        run_to_end(writer, str(tmp_path / checkpoint), lambda query: None)
+
+    run("first")
+    (files / "1.csv").write_text("t,name,n,x\n")
+    with pytest.raises(InputError, match=r"1.csv: is shorter than at the checkpoint"):
+        run("first")
+    (files / "2.csv").write_text("t,name,x\n2024-01-01T00:00:00Z,a,0\n")
+    with pytest.raises(InputError, match=r"2.csv: column 'n' is missing"):
+        run("second")
