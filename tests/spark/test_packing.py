@@ -121,3 +121,18 @@ def test_columns_are_pruned_and_brought_to_the_declared_types() -> None:
     wide = wide.set_column(2, "t", wide.column("t").cast(pa.timestamp("us", tz="UTC")))
     (row, *_) = packed_rows(Packer(STREAM, (by_key(STREAM, LABELS),)), wide.to_batches())
     assert decode(row["payload"], SCHEMA).schema == SCHEMA
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=5))
+def test_where_it_does_not_matter_every_bucket_gets_a_piece(sizes: list[int]) -> None:
+    """In one stretch nobody has more than one event more than another; single events do not all go to one bucket."""
+    share = Share("p", Placement(Spread.PARTIALS), (), (), (StreamPart(STREAM, True, False),), LABELS)
+    batches = [pa.RecordBatch.from_pylist([{"t": t, "k": "hot"} for t in range(size)], SCHEMA) for size in sizes]
+    rows = [row for row in packed_rows(Packer(STREAM, (share,)), batches) if row["kind"] == EVENTS]
+    counts = {row["bucket"]: decode(row["payload"], SCHEMA).num_rows for row in rows}
+    assert sum(counts.values()) == sum(sizes)
+    assert max(counts.values()) - min(counts.get(label, 0) for label in LABELS) <= 1
+    single = [pa.RecordBatch.from_pylist([{"t": t, "k": "hot"}], SCHEMA) for t in range(30)]
+    assert {row["bucket"] for batch in single for row in packed_rows(Packer(STREAM, (share,)), [batch])[:1]} == {
+        *LABELS
+    }

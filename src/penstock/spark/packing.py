@@ -143,21 +143,32 @@ class _Route:
         self._keys = [compile_expression(key) for key in share.placement.keys]
 
     def pack(self, events: pa.RecordBatch, times: Int64s) -> pa.RecordBatch:
-        count = len(self._labels)
         own = events.select(self._columns)
-        if count == 1:
-            return _packed([self._row(0, own, times)])
-        keys = [key(events).values for key in self._keys] if self._by_key else [pa.array(times)]
+        if self._by_key and len(self._labels) > 1:
+            return self._dealt(own, times, [key(events).values for key in self._keys])
+        return self._cut(own, times)
+
+    def _dealt(self, events: pa.RecordBatch, times: Int64s, keys: list[pa.Array]) -> pa.RecordBatch:
+        """Each event to the bucket of its key."""
+        count = len(self._labels)
         buckets = bucket_of(keys, len(times), count)
         # A stable sort keeps the order of arrival within a bucket.
         order = np.argsort(buckets, kind="stable")
-        own, times = own.take(pa.array(order)), times[order]
         ends = np.cumsum(np.bincount(buckets, minlength=count)).tolist()
-        starts = [0, *ends[:-1]]
+        return self._rows(events.take(pa.array(order)), times[order], ends, 0)
+
+    def _cut(self, events: pa.RecordBatch, times: Int64s) -> pa.RecordBatch:
+        """To each bucket a piece, where it does not matter which. The first piece goes to any bucket, so that small
+        stretches do not all go to the same."""
+        count = len(self._labels)
+        ends = [len(times) * (index + 1) // count for index in range(count)]
+        return self._rows(events, times, ends, int(bucket_of([pa.array(times[:1])], 1, count)[0]))
+
+    def _rows(self, events: pa.RecordBatch, times: Int64s, ends: list[int], first: int) -> pa.RecordBatch:
         return _packed(
             [
-                self._row(index, own.slice(start, end - start), times[start:end])
-                for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+                self._row((first + index) % len(ends), events.slice(start, end - start), times[start:end])
+                for index, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
                 if end > start
             ]
         )
