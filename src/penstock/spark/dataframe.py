@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from penstock.plan.placement import Spread
 from penstock.spark.bucket_app import Recipe
+from penstock.spark.failures import plainly
 from penstock.spark.merging import merge
 from penstock.spark.packing import PACKED_DDL, REJECT_REASON, REJECT_ROW, Packer, end_rows
 from penstock.spark.processor import OUTPUT_DDL, BucketProcessor
@@ -90,7 +91,11 @@ def _mapped(frame: DataFrame, pack: Callable[[Iterator[pa.RecordBatch]], Iterato
     """The packed rows of a frame. `mapInArrow` takes no names with dots or backticks, so columns are numbered."""
     names = frame.columns
     numbered = frame.toDF(*(f"c{index}" for index in range(len(names))))
-    return numbered.mapInArrow(lambda batches: pack(batch.rename_columns(names) for batch in batches), PACKED_DDL)
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return plainly(pack(batch.rename_columns(names) for batch in batches))
+
+    return numbered.mapInArrow(packed, PACKED_DDL)
 
 
 def _end_of(events: DataFrame, directory: str | None) -> DataFrame | None:

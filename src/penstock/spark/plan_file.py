@@ -30,7 +30,7 @@ from penstock.plan.nodes import Node
 from penstock.plan.placement import Spread
 from penstock.spark.checkpoint_files import last_begun
 from penstock.spark.file_system import file_system
-from penstock.spark.shares import Share
+from penstock.spark.shares import Columns, Share
 
 VERSION = 1
 
@@ -38,20 +38,31 @@ VERSION = 1
 @dataclass(frozen=True)
 class Plan:
     """`queries` has text, fingerprint, spread and share of each query of the last start; `shares` has the number of
-    buckets and the generation of all shares that there ever were. `streams` has the declarations of the streams, with
-    the types of the columns that were read; `bounded` is whether there is an end mark among the sources. `gone` says
-    since which micro-batch shares are gone whose segments are still there, see `left_behind`."""
+    buckets, the generation and the columns of all shares that there ever were. `streams` has the declarations of the
+    streams, with the types of the columns that were read; `bounded` is whether there is an end mark among the sources.
+    `gone` says since which micro-batch shares are gone whose segments are still there, see `left_behind`."""
 
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     bounded: bool = False
-    shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     gone: Mapping[str, int] = field(default_factory=dict)
 
     def spreads(self, nodes: Mapping[str, Node]) -> dict[str, Spread]:
         """How the queries were placed that are as they were."""
+        return {name: Spread(before["spread"]) for name, before in self._unchanged(nodes).items()}
+
+    def kept(self, nodes: Mapping[str, Node]) -> dict[str, str]:
+        """The shares of the queries that are as they were."""
+        return {name: before["share"] for name, before in self._unchanged(nodes).items()}
+
+    def held(self) -> dict[str, Columns]:
+        """The columns that the shares of the last start take in."""
+        return {share_id: saved["columns"] for share_id, saved in self.shares.items() if self._is_current(share_id)}
+
+    def _unchanged(self, nodes: Mapping[str, Node]) -> dict[str, Mapping[str, str]]:
         return {
-            name: Spread(before["spread"])
+            name: before
             for name, before in self.queries.items()
             if name in nodes and before["fingerprint"] == fingerprint(nodes[name])
         }
@@ -60,7 +71,7 @@ class Plan:
         """The number of buckets that a share has; it belongs to the checkpoint."""
         if not self._is_current(share.id):
             return asked or default
-        before = self.shares[share.id]["buckets"]
+        before: int = self.shares[share.id]["buckets"]
         if asked is not None and asked != before:
             raise InputError(
                 f"the checkpoint was made with {before} buckets and cannot go on with {asked}; "
@@ -71,7 +82,7 @@ class Plan:
     def generation(self, share: Share) -> int:
         if share.id not in self.shares:
             return 0
-        return self.shares[share.id]["generation"] + (not self._is_current(share.id))
+        return int(self.shares[share.id]["generation"]) + (not self._is_current(share.id))
 
     def _is_current(self, share_id: str) -> bool:
         return any(query["share"] == share_id for query in self.queries.values())
@@ -158,7 +169,14 @@ def write_plan(
     bounded: bool,
     gone: Mapping[str, int],
 ) -> None:
-    now = {share.id: {"buckets": len(share.labels), "generation": before.generation(share)} for share in shares}
+    now = {
+        share.id: {
+            "buckets": len(share.labels),
+            "generation": before.generation(share),
+            "columns": {part.stream.name: list(part.stream.schema.names) for part in share.parts},
+        }
+        for share in shares
+    }
     declared = {stream.name: _declared(stream, nodes) for stream in streams}
     for name in declared.keys() & before.streams.keys():
         declared[name]["columns"] = {**before.streams[name]["columns"], **declared[name]["columns"]}

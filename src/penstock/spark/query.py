@@ -111,7 +111,8 @@ def _shares(
     placements = place(program.queries, program.nodes, plan.spreads(program.nodes), in_parts=spread == "partials")
     default = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     shares = []
-    for number, share in enumerate(share_out(program.streams, program.queries, program.nodes, placements)):
+    given = (program.streams, program.queries, program.nodes, placements)
+    for number, share in enumerate(share_out(*given, plan.kept(program.nodes), plan.held())):
         count = 1 if share.placement.spread is Spread.ONE_PLACE else plan.buckets(share, buckets, default)
         if share.placement.spread is Spread.ONE_PLACE and (buckets or default) > 1:
             names = ", ".join(query.name for query in share.queries)

@@ -9,6 +9,7 @@ Every event goes to one bucket of each share that reads its stream, with the col
 Invariants:
 1. The id of a share depends on its way of spreading and on the streams it reads, not on which queries are in it, nor on
    what other shares there are: queries come and go, and the state of the others is found again.
+   A query that comes later and reads columns which the share's state does not have gets a share of its own.
 2. Of the shares that read a stream one *reports*: it counts its events, gives out the late ones and the rejects.
 """
 
@@ -23,6 +24,9 @@ from penstock.plan.columns import needed_columns
 from penstock.plan.nodes import Node, streams
 from penstock.plan.placement import Placement, order_matters
 from penstock.types import Schema
+
+Columns = Mapping[str, Sequence[str]]
+"""Names of columns, by their streams."""
 
 
 @dataclass(frozen=True)
@@ -63,28 +67,52 @@ def share_out(
     queries: Sequence[Query],
     nodes: Mapping[str, Node],
     placements: Mapping[str, Placement],
+    kept: Mapping[str, str] | None = None,
+    held: Mapping[str, Columns] | None = None,
 ) -> list[Share]:
-    """The shares of a program, in the order of their first queries."""
+    """The shares of a program, in the order of their first queries. `kept` says in which shares queries are that have
+    state, and `held` which columns the shares take in that have some."""
     together: dict[str, list[Query]] = {}
     for names in _components(queries, nodes):
         members = [query for query in queries if query.name in names]
-        placement = placements[members[0].name]
-        read = {s.name for s in declared} & set().union(*(streams(nodes[name]) for name in names))
-        together.setdefault(_share_id(placement, read), []).extend(members)
+        homes = {(kept or {}).get(name) for name in names}
+        needs = _needs(declared, [nodes[name] for name in names])
+        home = homes.pop() if len(homes) == 1 else None
+        share_id = home or _free_share(placements[members[0].name], needs, held or {})
+        together.setdefault(share_id, []).extend(members)
+    read = {share_id: set().union(*(streams(nodes[q.name]) for q in members)) for share_id, members in together.items()}
+    reporters = {s.name: _reporter(s, [i for i in together if s.name in read[i]], held or {}) for s in declared}
     shares: list[Share] = []
-    reported: set[str] = set()
     for share_id, unordered in together.items():
         members = [query for query in queries if query in unordered]
         own = tuple(nodes[query.name] for query in members)
-        read = set().union(*map(streams, own))
-        parts = tuple(_part(s, own, s.name not in reported) for s in declared if s.name in read)
-        reported |= read
+        parts = tuple(_part(s, own, reporters[s.name] == share_id) for s in declared if s.name in read[share_id])
         shares.append(Share(share_id, placements[members[0].name], tuple(members), own, parts))
     return shares
 
 
-def _share_id(placement: Placement, read: set[str]) -> str:
-    return fingerprint((placement.spread, placement.keys, tuple(sorted(read))))[:8]
+def _reporter(stream: StreamDef, readers: Sequence[str], held: Mapping[str, Columns]) -> str | None:
+    """The share that reports on a stream: the first. Late events have all columns, so then it must not be one whose
+    state has only some of them, if there is another."""
+    able = (i for i in readers if i not in held or not set(stream.schema.names) - set(held[i].get(stream.name, ())))
+    first = next(iter(readers), None)
+    return first if stream.late_into is None else next(able, first)
+
+
+def _needs(declared: Sequence[StreamDef], nodes: Sequence[Node]) -> Columns:
+    """The columns that some plans read, by their streams; not those that late events have."""
+    read = set().union(*map(streams, nodes))
+    return {s.name: needed_columns(replace(s, late_into=None), nodes) for s in declared if s.name in read}
+
+
+def _free_share(placement: Placement, needs: Columns, held: Mapping[str, Columns]) -> str:
+    """The share of a query without state: the one that all such queries have, or another if that has state without some
+    of its columns."""
+    what = (placement.spread, placement.keys, tuple(sorted(needs)))
+    share_id = fingerprint(what)[:8]
+    while share_id in held and any(set(needs[name]) - set(held[share_id].get(name, ())) for name in needs):
+        share_id = fingerprint((share_id, tuple(sorted((name, tuple(sorted(c))) for name, c in needs.items()))))[:8]
+    return share_id
 
 
 def _part(stream: StreamDef, nodes: tuple[Node, ...], reports: bool) -> StreamPart:
