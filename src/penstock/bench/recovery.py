@@ -2,9 +2,9 @@
 
 Another process fills the window and is killed with all that it started, by a signal that cannot be caught. This one
 then starts Spark and the same query with the same checkpoint, and gives it one more slide of events. The clock runs
-from the start of Spark to the commit of the first results. The files of the checkpoint are taken out of the system's
-cache before, and `bytes_read` is what the new processes read from the disk until then, as Linux counts it: the state,
-and those parts of segments whose rows leave.
+from the start of Spark to the commit of the first results. `bytes_read` is what the buckets read of their state and of
+segments until then. The files of the checkpoint are taken out of the system's cache before, and `disk_bytes_read` is
+what the new processes read from the disk as Linux counts it, which reads ahead.
 """
 
 from __future__ import annotations
@@ -84,14 +84,15 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
             ended = time.perf_counter()
             figures = Figures()
             figures.read(restarted.running)
-            bytes_read = _read_from_disk() - read_before
+            disk_bytes_read = _read_from_disk() - read_before
             restarted.stop()
     rows = {
         "seconds": ended - began,
-        "bytes_read": bytes_read,
+        "bytes_read": figures.bytes_read,
         "window_bytes": window_bytes,
         "seconds_without_starting_spark": ended - with_spark,
         "first_batch_seconds": batch.wall,
+        "disk_bytes_read": disk_bytes_read,
         "state_bytes": figures.state_bytes,
         "next_slide_bytes": window_bytes * plan.slide_events // plan.window_events,
         "results": figures.results,

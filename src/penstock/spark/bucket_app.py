@@ -195,6 +195,11 @@ class BucketApp:
                 "queries, the others go on from the checkpoint; or begin again with a new checkpoint directory"
             ) from None
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of segment files read since the app was made."""
+        return self._stores.bytes_read if isinstance(self._stores, SegmentStores) else 0
+
     def take_outputs(self) -> list[Output]:
         """What came out since the last call."""
         outputs, self._outputs = self._outputs, []

@@ -38,7 +38,7 @@ from penstock.store import state as state_format
 
 OUTPUT_DDL = (
     "name string, part int, rows bigint, packed binary, results bigint, events bigint, late bigint, rejected bigint, "
-    "state_bytes bigint, last_time bigint, restored int"
+    "state_bytes bigint, bytes_read bigint, last_time bigint, restored int"
 )
 """Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
 which task merges rows that are partial."""
@@ -115,7 +115,8 @@ class BucketProcessor(StatefulProcessor):
     def _run(self, label: str, rows: Iterator[Row]) -> Iterator[Row]:
         query, batch_id = _task_of_query()
         given = _Input(rows, in_order=not query)
-        live, restored = self._take(label, query, batch_id)
+        live, state_read = self._take(label, query, batch_id)
+        read_before = live.app.bytes_read if state_read is None else -state_read
         if live.ended and given.has_events:
             raise CheckpointError(
                 "these streams were ended: their windows are closed and cannot take more events; "
@@ -140,18 +141,19 @@ class BucketProcessor(StatefulProcessor):
             events=events,
             late=app.late - late,
             rejected=app.rejected - rejected + unread,
+            bytes_read=app.bytes_read - read_before,
             state_bytes=self._keep(live, label, query, batch_id),
             last_time=max(times, default=None),
-            restored=restored,
+            restored=int(state_read is not None),
         )
 
-    def _take(self, label: str, query: str, batch_id: int) -> tuple[_Live, int]:
-        """The bucket's live app, and 1 if it had to be restored from its state."""
+    def _take(self, label: str, query: str, batch_id: int) -> tuple[_Live, int | None]:
+        """The bucket's live app and, if it had to be restored, how many bytes of state were read."""
         committed = self._tag.get()
         if committed is None:
             app = self._recipe.create(label, query, batch_id)
             app.start(None)
-            return _Live(app, self._recipe.id), 0
+            return _Live(app, self._recipe.id), None
         tag, fingerprint = committed
         if fingerprint != self._recipe.share_of(label).fingerprint:
             raise CheckpointError(
@@ -160,14 +162,14 @@ class BucketProcessor(StatefulProcessor):
             )
         live = _live.take(tag)
         if live is not None and live.recipe == self._recipe.id:
-            return live, 0
+            return live, None
         saved_state = self._state.get()
         assert saved_state is not None, "the tag and the state are committed together"
         saved = state_format.decode(bytes(saved_state[0]))
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
         clocks = {name: Clock(first, last) for name, (first, last) in saved["clocks"].items()}
-        return _Live(app, self._recipe.id, clocks, saved["ended"]), 1
+        return _Live(app, self._recipe.id, clocks, saved["ended"]), len(saved_state[0])
 
     def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
         """Writes the state and files the live app under its tag; returns the bytes written. A query over static data
@@ -255,6 +257,7 @@ def _figures(
     late: int = 0,
     rejected: int = 0,
     state_bytes: int = 0,
+    bytes_read: int = 0,
     last_time: int | None = None,
     restored: int = 0,
 ) -> Row:
@@ -268,6 +271,7 @@ def _figures(
         late=late,
         rejected=rejected,
         state_bytes=state_bytes,
+        bytes_read=bytes_read,
         last_time=last_time,
         restored=restored,
     )

@@ -32,6 +32,7 @@ class Figures:
     late: int = 0
     rejected: int = 0
     state_bytes: int = 0
+    bytes_read: int = 0
     last_time: int | None = None
     busy_seconds: float = 0.0
     last_seconds: float = 0.0
@@ -58,6 +59,7 @@ class Figures:
         self.late += metrics["late"]
         self.rejected += metrics["rejected"]
         self.state_bytes = metrics["state_bytes"]
+        self.bytes_read += metrics["bytes_read"]
         self.last_time = metrics["last_time"]
         self.busy_seconds += seconds
         self.slowest_seconds = max(self.slowest_seconds, seconds)

@@ -80,7 +80,7 @@ class SegmentDevice(BlockDevice):
         self._has_durable_place = False
         self._open: pa.NativeFile | None = None
         self._readers: dict[int, pa.NativeFile] = {}
-        self.bytes_written = 0
+        self.bytes_written = self.bytes_read = 0
 
     @property
     def capacity(self) -> int:
@@ -139,6 +139,7 @@ class SegmentDevice(BlockDevice):
             data = memoryview(reader.read_at(_HEADER.size + self._capacity, offset))
         except OSError as error:
             raise self._damaged(f"segment {path} cannot be read: {error}") from error
+        self.bytes_read += len(data)
         if len(data) < _HEADER.size:
             raise self._damaged(f"segment {path} is truncated at {offset}")
         length, checksum = _HEADER.unpack_from(data)

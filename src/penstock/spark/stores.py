@@ -39,6 +39,11 @@ class SegmentStores(StoreManager):
                 device.begin(batch)
         self._gone = {name: device for name, device in self._gone.items() if device.has_files}
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of segments read since the bucket came to this worker."""
+        return sum(device.bytes_read for device in self._devices.values() if isinstance(device, SegmentDevice))
+
     def snapshot(self) -> dict[str, Any]:
         gone = {name: {"device": device.snapshot()} for name, device in self._gone.items()}
         return {**gone, **super().snapshot()}
