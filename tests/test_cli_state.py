@@ -15,6 +15,7 @@ from penstock.cli import main
 from penstock.cli_state import as_dict, show_state
 from penstock.engine.inspect import CheckpointState, Files, SavedShare
 from penstock.engine.saved_state import SavedQuery, SavedState, SavedStore, SavedStream
+from penstock.store.state import VERSION
 
 SECOND = 1_000_000
 PROGRAM = """
@@ -54,7 +55,7 @@ def test_a_checkpoint_of_an_app_as_json(penstock: Any, checkpoint: Path) -> None
     assert code == 0
     assert {path: path.stat().st_mtime_ns for path in checkpoint.rglob("*")} == before
     found = json.loads(out)
-    assert (found["engine"], found["number"], found["format_version"], found["ended"]) == ("embedded", 1, 1, False)
+    assert (found["engine"], found["number"], found["format_version"], found["ended"]) == ("embedded", 1, VERSION, False)
     last = EVENTS[-1]["t"]
     (stream,) = found["streams"]
     assert (stream["events"], stream["last_time"], stream["watermark"]) == (15_000, last, last - 2 * SECOND)

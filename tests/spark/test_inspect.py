@@ -12,6 +12,7 @@ from penstock import spark as on_spark
 from penstock.engine.inspect import Files
 from penstock.errors import CheckpointError
 from penstock.spark.inspect import inspect_checkpoint
+from penstock.store.state import VERSION
 
 from .runs import Collected, read_batches, write_batches
 
@@ -50,7 +51,7 @@ def test_the_figures_are_those_of_the_events(spark: SparkSession, checkpoint: Pa
     before = everything(checkpoint)
     state = inspect_checkpoint(spark, str(checkpoint))
     assert everything(checkpoint) == before
-    assert (state.engine, state.number, state.ended, state.format_version) == ("Spark", 1, False, 1)
+    assert (state.engine, state.number, state.ended, state.format_version) == ("Spark", 1, False, VERSION)
     stream = state.saved.streams["s"]
     assert (stream.events, stream.last_time, stream.watermark) == (12_000, EVENTS[-1]["t"], WATERMARK)
     in_order = [event for event in EVENTS if event["t"] <= WATERMARK]

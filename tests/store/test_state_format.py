@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from penstock.errors import CheckpointError, StorageError
-from penstock.store.state import decode, encode, write_atomically
+from penstock.store.state import VERSION, decode, encode, write_atomically
 
 DTYPES = st.one_of(
     hnp.scalar_dtypes().filter(lambda dtype: dtype.itemsize > 0),
@@ -119,12 +119,13 @@ def test_any_truncation_is_noticed() -> None:
         decode(data + b"\0")
 
 
-def test_a_newer_version_is_told_from_damage() -> None:
+@pytest.mark.parametrize(("version", "says"), [(VERSION + 1, "reads up to"), (VERSION - 1, "no longer reads")])
+def test_another_version_is_told_from_damage(version: int, says: str) -> None:
     data = bytearray(encode({"a": 1}))
-    data[8:12] = struct.pack("<I", 2)
+    data[8:12] = struct.pack("<I", version)
     checksum = xxhash.xxh3_64(bytes(data[:32]) + bytes(data[40:]))
     data[32:40] = struct.pack("<Q", checksum.intdigest())
-    with pytest.raises(CheckpointError, match="format version 2"):
+    with pytest.raises(CheckpointError, match=f"format version {version}, .*{says}"):
         decode(bytes(data))
 
 

@@ -26,7 +26,8 @@ import xxhash
 from penstock.errors import CheckpointError, StorageError
 
 MAGIC = b"PENSTOCK"
-VERSION = 1
+VERSION = 2
+"""Changes with the layout below and with what operators save in it, so that no state is taken for what it is not."""
 _HEADER = struct.Struct("<8sIIQQQ")  # magic, version, reserved, total length, manifest length, checksum
 _CHECKED = _HEADER.size - 8
 _ALIGNMENT = 64
@@ -66,6 +67,11 @@ def decode(data: bytes | memoryview) -> dict[str, Any]:
         raise CheckpointError(
             f"saved state has format version {version}, this Penstock reads up to {VERSION}; "
             "use the version of Penstock that wrote it or a later one"
+        )
+    if version < VERSION:
+        raise CheckpointError(
+            f"saved state has format version {version}, which this Penstock (version {VERSION}) no longer reads; "
+            "go on with the version of Penstock that wrote it, or start with a new checkpoint directory"
         )
     manifest = bytes(view[_HEADER.size : _HEADER.size + manifest_length])
     start = _aligned(_HEADER.size + manifest_length)
