@@ -55,7 +55,8 @@ def test_a_checkpoint_of_an_app_as_json(penstock: Any, checkpoint: Path) -> None
     assert code == 0
     assert {path: path.stat().st_mtime_ns for path in checkpoint.rglob("*")} == before
     found = json.loads(out)
-    assert (found["engine"], found["number"], found["format_version"], found["ended"]) == ("embedded", 1, VERSION, False)
+    assert (found["engine"], found["number"], found["ended"]) == ("embedded", 1, False)
+    assert found["format_version"] == VERSION
     last = EVENTS[-1]["t"]
     (stream,) = found["streams"]
     assert (stream["events"], stream["last_time"], stream["watermark"]) == (15_000, last, last - 2 * SECOND)
