@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pyarrow.fs as pafs
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -26,7 +27,10 @@ _POLL_SECONDS = 0.2
 def run_to_end(writer: DataStreamWriter, checkpoint: str, watch: Watch) -> None:
     """Starts the query and waits until it has ended, as its trigger has it."""
     with _alone(checkpoint):
-        running = writer.option("checkpointLocation", checkpoint).start()
+        try:
+            running = writer.option("checkpointLocation", checkpoint).start()
+        except Py4JJavaError as error:
+            raise as_ours(error) from error
         try:
             while running.isActive:
                 watch(running)
@@ -41,8 +45,8 @@ def run_to_end(writer: DataStreamWriter, checkpoint: str, watch: Watch) -> None:
 
 @contextlib.contextmanager
 def _alone(checkpoint: str) -> Iterator[None]:
-    """Only one run at a time uses a checkpoint. Where the file system has no locks, Spark notices it later: one of the
-    two runs fails when both want to commit the same micro-batch."""
+    """Only one run at a time uses a checkpoint. Where the file system has no locks, Spark notices it: one of the two
+    runs fails when both want to write the same file of the checkpoint's log."""
     files, path = file_system(f"{checkpoint}/penstock")
     if not isinstance(files, pafs.LocalFileSystem):
         yield
