@@ -112,7 +112,7 @@ class Run:
             for bucket in self.buckets:
                 own = [row for row in rows if row.bucket == bucket.label]
                 if own:
-                    operator = BucketProcessor(self._recipe, PARTS)
+                    operator = BucketProcessor(self._recipe, PARTS, streaming=True)
                     operator.init(bucket)
                     outputs += [row for row in operator.handleInputRows((bucket.label,), iter(own), None) if row.packed]
         self._chance.shuffle(outputs)

@@ -53,7 +53,8 @@ def run_in_buckets(
     if not rows.isStreaming:
         # A bucket then reads its packs as it goes and need not hold them all.
         rows = rows.repartition(parts, "bucket").sortWithinPartitions("bucket", "kind", "t_min", "t_max", "payload")
-    output = rows.groupBy("bucket").transformWithState(BucketProcessor(recipe, parts), OUTPUT_DDL, "Append", "None")
+    processor = BucketProcessor(recipe, parts, streaming=rows.isStreaming)
+    output = rows.groupBy("bucket").transformWithState(processor, OUTPUT_DDL, "Append", "None")
     observed = output.observe(
         METRICS,
         F.sum("results").alias("results"),

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, InputError
 from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
 from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
@@ -98,11 +98,12 @@ class _Input:
 
 
 class BucketProcessor(StatefulProcessor):
-    """`parts` is the number of tasks that merge partial rows."""
+    """`parts` is the number of tasks that merge partial rows; `streaming` is whether there are micro-batches."""
 
-    def __init__(self, recipe: Recipe, parts: int) -> None:
+    def __init__(self, recipe: Recipe, parts: int, *, streaming: bool) -> None:
         self._recipe = recipe
         self._parts = parts
+        self._streaming = streaming
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._tag = handle.getValueState("tag", "tag string, fingerprint string")
@@ -113,7 +114,8 @@ class BucketProcessor(StatefulProcessor):
         return plainly(self._run(label, rows))
 
     def _run(self, label: str, rows: Iterator[Row]) -> Iterator[Row]:
-        query, batch_id = _task_of_query()
+        # Static data may be read inside of a streaming query, by its `foreachBatch`.
+        query, batch_id = _task_of_query() if self._streaming else ("", 0)
         given = _Input(rows, in_order=not query)
         live, state_read = self._take(label, query, batch_id)
         read_before = live.app.bytes_read if state_read is None else -state_read
@@ -278,8 +280,14 @@ def _figures(
 
 
 def _task_of_query() -> tuple[str, int]:
-    """The id of the streaming query and of its micro-batch; a batch query has neither."""
+    """The id of the streaming query and the number of its micro-batch, which state and segments belong to."""
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context else None
     batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-    return query or "", int(batch or 0)
+    if not query or batch is None:
+        raise InputError(
+            "this micro-batch is computed where Spark does not tell which one it is: in a thread of your own inside of "
+            "foreachBatch, or in foreachBatch over Spark Connect; compute it in foreachBatch's own thread, for example "
+            "with persist() and count(), or write to one of Spark's sinks"
+        )
+    return query, int(batch)

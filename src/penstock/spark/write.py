@@ -102,6 +102,11 @@ def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
     """
     if not tagged.isStreaming:
         raise InputError("these are results over static DataFrames; take each name with penstock.spark.results")
+    if getattr(tagged, "_jdf", None) is None:
+        raise InputError(
+            "over Spark Connect micro-batches cannot be handed on to several sinks: Spark computes them apart from "
+            "their streaming query; write penstock.spark.results(df, name) with writeStream to one of Spark's sinks"
+        )
     schemas = names(tagged)
     chosen = {name: Files.at(sink) if isinstance(sink, str) else sink for name, sink in sinks.items()}
     for name in chosen:
