@@ -21,6 +21,8 @@ from penstock.bench.sizes import Size
 from penstock.bench.spark_feed import FedQuery, penstock_plan
 from penstock.spark.progress import Figures
 
+pytestmark = pytest.mark.slow
+
 FIGURES = {
     "blowup": ("ratio_2", "ratio_3"),
     "spark-throughput": ("events_per_second", "to_embedded"),

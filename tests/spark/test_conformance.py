@@ -14,7 +14,7 @@ from conformance.runtimes import Run, run_spark
 ANSWERED = [case for case in load() if case.expect]
 CASES = [case for case in ANSWERED if not case.embedded_only]
 DIFFERENT = [case for case in ANSWERED if case.embedded_only]
-STREAMED = CASES[::12]
+STREAMED = CASES[::24]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* runs in one bucket")
 
@@ -34,6 +34,12 @@ def test_static(case: Case, spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("case", STREAMED, ids=str)
 def test_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> None:
+    check(case, run_spark(case, spark, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES[12::24], ids=str)
+def test_more_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark(case, spark, tmp_path))
 
 

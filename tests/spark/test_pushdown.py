@@ -100,7 +100,7 @@ LITERALS = {
     "d": st.integers(1, 9).map(lambda day: f"DATE '2024-02-0{day}'"),
     "b": st.sampled_from(["true", "false"]),
     "t": TIMES,
-    QUOTED: st.sampled_from(["'" + text.replace("'", "''") + "'" for text in ODD]),
+    QUOTED: st.sampled_from(["'" + text.replace("\\", "\\\\").replace("'", "''") + "'" for text in ODD]),
 }
 
 

@@ -1,7 +1,7 @@
 """The DataFrame of a program: pack, shuffle to buckets, run the buckets, merge what is partial.
 
     stream a ─ prune ─ pack ─┐
-    stream b ─ prune ─ pack ─┼─ union ─ groupBy(bucket).transformWithState ─ observe ─ [merge] ─ tagged results
+    stream b ─ prune ─ pack ─┼─ union ─ groupBy(bucket).transformWithState ─ observe ─ [merge] ─ observe ─ tagged rows
     end of the streams ──────┘
 
 A tagged row is `(name, rows, packed)`: some result rows of the query `name`, as one Arrow record batch. `packed` has
@@ -30,6 +30,9 @@ from penstock.types import Schema
 METRICS = "penstock"
 """The name under which a query's figures are in `StreamingQueryProgress.observedMetrics`."""
 
+RESULTS = "penstock results"
+"""The same for the number of results, which is known after merging."""
+
 SCHEMAS = "penstock"
 """The key under which the schemas of all names are in the metadata of column `packed`, each as Spark's DDL."""
 
@@ -57,7 +60,6 @@ def run_in_buckets(
     output = rows.groupBy("bucket").transformWithState(processor, OUTPUT_DDL, "Append", "None")
     observed = output.observe(
         METRICS,
-        F.sum("results").alias("results"),
         F.sum("events").alias("events"),
         F.sum("late").alias("late"),
         F.sum("rejected").alias("rejected"),
@@ -70,7 +72,9 @@ def run_in_buckets(
     if any(share.placement.spread is Spread.PARTIALS for share in recipe.shares):
         results = merge(results, recipe, parts)
     told = {SCHEMAS: {name: ddl(schema) for name, schema in schemas.items()}}
-    return results.select("name", "rows", F.col("packed").alias("packed", metadata=told))
+    queries = [query.name for share in recipe.shares for query in share.queries]
+    counted = results.observe(RESULTS, F.sum(F.when(F.col("name").isin(queries), F.col("rows"))).alias("results"))
+    return counted.select("name", "rows", F.col("packed").alias("packed", metadata=told))
 
 
 def _packed(events: DataFrame, packer: Packer) -> DataFrame:

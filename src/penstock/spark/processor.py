@@ -37,7 +37,7 @@ from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode
 from penstock.store import state as state_format
 
 OUTPUT_DDL = (
-    "name string, part int, rows bigint, packed binary, results bigint, events bigint, late bigint, rejected bigint, "
+    "name string, part int, rows bigint, packed binary, events bigint, late bigint, rejected bigint, "
     "state_bytes bigint, bytes_read bigint, last_time bigint, restored int"
 )
 """Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
@@ -207,7 +207,6 @@ class BucketProcessor(StatefulProcessor):
                     part=zlib.crc32(label.encode()) % self._parts,
                     rows=batch.num_rows,
                     packed=encode(batch),
-                    results=batch.num_rows if name in queries else 0,
                 )
 
     def _partials(self, name: str, batch: pa.RecordBatch) -> Iterator[Row]:
@@ -254,7 +253,6 @@ def _figures(
     part: int = 0,
     rows: int = 0,
     packed: bytes | None = None,
-    results: int = 0,
     events: int = 0,
     late: int = 0,
     rejected: int = 0,
@@ -268,7 +266,6 @@ def _figures(
         part=part,
         rows=rows,
         packed=packed,
-        results=results,
         events=events,
         late=late,
         rejected=rejected,

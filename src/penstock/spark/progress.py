@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from penstock.spark.dataframe import METRICS
+from penstock.spark.dataframe import METRICS, RESULTS
 
 _BATCHES_DRAWN = 16
 
@@ -45,17 +45,20 @@ class Figures:
         """Takes in the micro-batches that ended since the last call."""
         for progress in query.recentProgress:
             key = (str(progress["runId"]), int(progress["batchId"]))
-            metrics = progress["observedMetrics"].get(METRICS)
+            observed = progress["observedMetrics"]
+            metrics = observed.get(METRICS)
             if key in self._seen or metrics is None or metrics["events"] is None:
                 continue
             self._seen.add(key)
-            self.add(metrics.asDict(), progress["durationMs"]["triggerExecution"] / 1000)
+            self.add(
+                {**metrics.asDict(), **observed[RESULTS].asDict()}, progress["durationMs"]["triggerExecution"] / 1000
+            )
 
     def add(self, metrics: dict[str, Any], seconds: float) -> None:
         """Takes in one micro-batch."""
         self.batches += 1
         self.events += metrics["events"]
-        self.results += metrics["results"]
+        self.results += metrics["results"] or 0
         self.late += metrics["late"]
         self.rejected += metrics["rejected"]
         self.state_bytes = metrics["state_bytes"]
