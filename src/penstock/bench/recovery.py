@@ -60,7 +60,7 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan(60, 60_000),
-    Size.QUICK: _Plan(4000, 2_000_000),
+    Size.QUICK: _Plan(3000, 1_500_000),
     Size.FULL: _Plan(64_000, 4_000_000),
 }
 

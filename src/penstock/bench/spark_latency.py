@@ -47,7 +47,7 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan(100, 3, 1, 1),
-    Size.QUICK: _Plan(100, 20, 4, 2),
+    Size.QUICK: _Plan(100, 8, 2, 2),
     Size.FULL: _Plan(100, 150, 10, 4),
 }
 
