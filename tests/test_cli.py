@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import main
 from penstock.errors import PenstockError
 
 APP = """
@@ -36,21 +35,6 @@ def app_file(tmp_path: Path) -> Path:
     file = tmp_path / "app.sql"
     file.write_text(APP.format(source=tmp_path / "in.csv"))
     return file
-
-
-@pytest.fixture
-def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    """Runs the command in this process; gives the exit code and what it wrote to the two streams."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["penstock", *map(str, args)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return run
 
 
 def test_run_prints_results_and_nothing_else(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]

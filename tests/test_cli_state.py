@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from penstock import App
-from penstock.cli import main
 from penstock.cli_state import as_dict, show_state
 from penstock.engine.inspect import CheckpointState, Files, SavedShare
 from penstock.engine.saved_state import SavedQuery, SavedState, SavedStore, SavedStream
@@ -35,18 +33,6 @@ def checkpoint(tmp_path: Path) -> Path:
         app.push("s", pa.RecordBatch.from_pylist(EVENTS, schema=pa.schema(app._stream("s").ingest.schema)))
         app.checkpoint()
     return directory
-
-
-@pytest.fixture
-def penstock(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["penstock", *map(str, args)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfd.readouterr()
-        return int(left.value.code or 0), out, err
-
-    return run
 
 
 def test_a_checkpoint_of_an_app_as_json(penstock: Any, checkpoint: Path) -> None:

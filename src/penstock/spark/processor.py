@@ -34,6 +34,7 @@ from penstock.spark.clock import Clock
 from penstock.spark.failures import plainly
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode, encode
+from penstock.spark.shares import Share
 from penstock.store import state as state_format
 
 OUTPUT_DDL = (
@@ -128,16 +129,17 @@ class BucketProcessor(StatefulProcessor):
         app.begin(batch_id)
         late, rejected = app.late, app.rejected
         events = unread = sum(batch.num_rows for batch in given.rejects)
-        yield from self._results(label, [(REJECTS_NAME, batch) for batch in given.rejects])
-        reported = {part.stream.name for part in self._recipe.share_of(label).parts if part.reports}
+        share = self._recipe.share_of(label)
+        yield from self._results(label, share, [(REJECTS_NAME, batch) for batch in given.rejects])
+        reported = {part.stream.name for part in share.parts if part.reports}
         for stream, batch, watermark in _steps(given, live):
             events += batch.num_rows if stream in reported else 0
             app.push(stream, batch, watermark)
-            yield from self._results(label, app.take_outputs())
+            yield from self._results(label, share, app.take_outputs())
         if given.ended and not live.ended:
             live.ended = True
             app.finish({name: clock.last for name, clock in live.clocks.items() if clock.last is not None})
-            yield from self._results(label, app.take_outputs())
+            yield from self._results(label, share, app.take_outputs())
         times = [clock.last for clock in live.clocks.values() if clock.last is not None]
         yield _figures(
             events=events,
@@ -192,14 +194,12 @@ class BucketProcessor(StatefulProcessor):
         _live.put(tag, query=query, batch=batch_id, live=live)
         return len(payload)
 
-    def _results(self, label: str, outputs: list[Output]) -> Iterator[Row]:
-        share = self._recipe.share_of(label)
-        queries = {query.name for query in share.queries}
+    def _results(self, label: str, share: Share, outputs: list[Output]) -> Iterator[Row]:
         partial = share.placement.spread is Spread.PARTIALS
         for name, batch in outputs:
             if batch.num_rows == 0:
                 continue
-            if partial and name in queries:
+            if partial and any(query.name == name for query in share.queries):
                 yield from self._partials(name, batch)
             else:
                 yield _figures(

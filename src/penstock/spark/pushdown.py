@@ -29,6 +29,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from penstock.engine.builder import quoted
 from penstock.expressions import tree
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Call, Expression, Literal
@@ -92,7 +93,7 @@ def pushed_down(frame: DataFrame, stream: StreamDef, comparisons: tuple[Expressi
         condition = condition & _column(comparison)
     for field in stream.schema:
         if not field.nullable or field.name == stream.event_time:
-            condition = condition | F.col(_quoted(field.name)).isNull()
+            condition = condition | F.col(quoted(field.name)).isNull()
     return frame.where(condition)
 
 
@@ -142,7 +143,7 @@ def _column(expression: Expression) -> Column:
     assert isinstance(expression, Call)
     column, *values = expression.args
     assert isinstance(column, tree.Column)
-    subject = F.col(_quoted(column.name))
+    subject = F.col(quoted(column.name))
     literals = [_literal(value) for value in values]
     if expression.function == "in":
         return subject.isin(*literals)
@@ -157,7 +158,3 @@ def _literal(expression: Expression) -> Column:
     if expression.type is SqlType.DATE:
         return F.date_from_unix_date(F.lit(expression.value))
     return F.lit(expression.value).cast(str(expression.type))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.engine.builder import quoted
 from penstock.errors import InputError
 from penstock.types import Field, Schema, SqlType
 
@@ -54,7 +55,7 @@ def schema_of(struct: StructType) -> Schema:
 
 def ddl(schema: Schema) -> str:
     """The schema as Spark reads it."""
-    return ", ".join(f"`{field.name.replace('`', '``')}` {field.type}" for field in schema)
+    return ", ".join(f"{quoted(field.name)} {field.type}" for field in schema)
 
 
 def conform(events: DataFrame, stream: str, schema: Schema, others: Sequence[str] = ()) -> DataFrame:
@@ -72,7 +73,7 @@ def _column(events: DataFrame, stream: str, field: Field) -> Column:
             f"stream '{stream}' needs the column '{field.name}' ({field.type}), which its DataFrame does not have; "
             f"it has {', '.join(events.columns)}"
         )
-    column = F.col(f"`{found.name.replace('`', '``')}`")
+    column = F.col(quoted(found.name))
     kind = _FROM_SPARK.get(type(found.dataType))
     if kind is field.type:
         return column.alias(field.name)

@@ -24,6 +24,7 @@ from penstock.connect.files import FileSet, format_by_name, local_path
 from penstock.connect.generate import Generator, make_generator
 from penstock.connect.opening import reading_of
 from penstock.connect.source import Reading
+from penstock.engine.builder import quoted
 from penstock.errors import InputError
 from penstock.lang.query import StreamDef
 from penstock.spark.generated import generated_stream
@@ -66,7 +67,7 @@ def reject_ahead(frame: DataFrame, stream: StreamDef, seconds: float) -> DataFra
 
     The clock is that of the micro-batch, which Spark keeps with it: a batch that is run again rejects the same.
     """
-    time = F.col(_quoted(stream.event_time))
+    time = F.col(quoted(stream.event_time))
     field = stream.schema.find(stream.event_time)
     if field is not None and field.type is SqlType.TIMESTAMP:
         time = F.unix_micros(time)
@@ -75,7 +76,7 @@ def reject_ahead(frame: DataFrame, stream: StreamDef, seconds: float) -> DataFra
     columns = [name for name in frame.columns if name not in (REJECT_REASON, REJECT_ROW)]
     has_rejects = REJECT_REASON in frame.columns
     reason, row = (F.col(name) if has_rejects else F.lit(None) for name in (REJECT_REASON, REJECT_ROW))
-    told = F.to_json(F.struct(*map(_quoted, columns)))
+    told = F.to_json(F.struct(*map(quoted, columns)))
     return frame.withColumns(
         {
             REJECT_REASON: F.when(bad, f"stream {stream.name}: event time is too far ahead of the clock").otherwise(
@@ -101,10 +102,6 @@ class _Generated:
         names = [self._generator.schema.names[self._places[name]] for name in columns]
         made = self._generator.batch(start, count, names)
         return pa.record_batch([made.column(i).cast(f.type) for i, f in enumerate(schema)], schema=schema)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _format(reading: Reading) -> str:
@@ -148,7 +145,7 @@ def _parquet_stream(spark: SparkSession, reading: Reading, follow: bool) -> Data
     elif "format" not in reading.options and not glob.has_magic(str(path)):
         # Other names are files in the making.
         reader = reader.option("pathGlobFilter", "*.parquet")
-    return reader.parquet(str(path)).select([_quoted(name) for name in reading.fields.names])
+    return reader.parquet(str(path)).select([quoted(name) for name in reading.fields.names])
 
 
 def _check_parquet(file: Path, reading: Reading) -> None:
