@@ -12,12 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, plain
+from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.rounding import U0, U1
 from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.wide import Words
 from penstock.jit import kernel
 
+_ONE_WORD = np.ones(1, dtype=np.int64)
 
-class CountState(MergeableState):
+
+class CountState(MergeableState, PanedState):
     """COUNT(*) or COUNT(x) per slot."""
 
     def __init__(self) -> None:
@@ -54,6 +58,26 @@ class CountState(MergeableState):
 
     def absorb(self, slots: Slots, partials: pa.Array) -> None:
         np.add.at(self._counts, slots, partials.to_numpy())
+
+    @property
+    def pane_words(self) -> int:
+        return 1
+
+    def take_units(self, panes: CountState) -> None:
+        """A count is a count."""
+
+    def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
+        words[:, at] = self._counts[slots].view(np.uint64)
+        return NO_EXTRAS
+
+    def enter(self, rows: PaneRows, groups: Slots, windows: int) -> None:
+        enter_words(self._counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, groups, windows)
+
+    def leave(self, rows: PaneRows, slots: Slots) -> None:
+        leave_words(self._counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, slots)
+
+    def rearrange(self, kept: Slots) -> None:
+        self._counts = self._counts[kept]
 
     @property
     def nbytes(self) -> int:

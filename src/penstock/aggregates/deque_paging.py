@@ -121,6 +121,11 @@ class DequePager:
             for address, _ in self._stretches.pop(slot, ()):
                 self._device.free(address)
 
+    def rearrange(self, kept: Slots) -> None:
+        """From now on slot i is what was slot kept[i]."""
+        moved = {before: now for now, before in enumerate(kept.tolist())} if self._stretches else {}
+        self._stretches = {moved[slot]: blocks for slot, blocks in self._stretches.items()}
+
     def snapshot(self) -> Snapshot:
         """The blocks by address: the device keeps them until the checkpoint after the next one."""
         rows = [(slot, *block) for slot, blocks in self._stretches.items() for block in blocks]

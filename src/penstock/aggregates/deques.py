@@ -6,7 +6,7 @@ word), its key and its payload. A row that enters first drives out, at the back,
 wins, and the next takes over when it leaves.
 
 Invariants:
-1. From front to back positions rise and keys do not fall (as `_beats` compares them).
+1. From front to back positions rise and keys do not fall (as `beats` compares them).
 2. A deque is a chain of chunks; all but the first and the last are full. An empty deque has no chunk.
 3. A link of SPILLED stands for a stretch of full chunks that is not in the pool: between the *front segment* and the
    *back segment* of a deque there is at most one such stretch. The first and the last chunk are always in the pool.
@@ -86,7 +86,7 @@ def free_chunk(pool: Int64s, control: Int64s, chunk: Word) -> None:
 
 
 @inline
-def _beats(key: Word, other: Word, ranked: bool, flip: int, ranks: Int64s) -> bool | np.bool_:
+def beats(key: Word, other: Word, ranked: bool, flip: int, ranks: Int64s) -> bool | np.bool_:
     """Whether an entry that enters with `key` makes an older one with the key `other` pointless."""
     return ranks[other] ^ flip > ranks[key] ^ flip if ranked else other > key
 
@@ -137,10 +137,10 @@ def play(
                     key = np.int64(0)
                 else:
                     key = -positions[row]
-                need = _drive_out(pool, directory, control, ranks, ranked, flip, slot, key)
+                need = drive_out(pool, directory, control, ranks, ranked, flip, slot, key)
                 if need == DONE:
                     valid = not (payloads_nullable and not payloads_valid[row])
-                    need = _push(pool, directory, control, slot, positions[row] * 2 + valid, key, payloads[row])
+                    need = push(pool, directory, control, slot, positions[row] * 2 + valid, key, payloads[row])
                 if need != DONE:
                     break
             row += 1
@@ -149,7 +149,7 @@ def play(
         while left < remove_upto[step]:
             slot = leaving_slots[left]
             if slot >= 0:
-                need = _leave(pool, directory, control, slot, leaving_positions[left])
+                need = leave(pool, directory, control, slot, leaving_positions[left])
                 if need != DONE:
                     break
             left += 1
@@ -172,13 +172,13 @@ def play(
 
 
 @inline
-def _drive_out(
+def drive_out(
     pool: Int64s, directory: Int64s, control: Int64s, ranks: Int64s, ranked: bool, flip: int, slot: Word, key: Word
 ) -> int:
     """Pops, at the back, the entries that a new one with this key beats."""
     need = DONE
     back = directory[slot, BACK]
-    if back != NONE and _beats(key, pool[back + 1], ranked, flip, ranks):
+    if back != NONE and beats(key, pool[back + 1], ranked, flip, ranks):
         front = directory[slot, FRONT]
         while True:
             if back == front:
@@ -198,14 +198,14 @@ def _drive_out(
                 free_chunk(pool, control, chunk)
                 pool[previous + NEXT] = NONE
                 back = previous + LAST_ENTRY
-            if not _beats(key, pool[back + 1], ranked, flip, ranks):
+            if not beats(key, pool[back + 1], ranked, flip, ranks):
                 break
         directory[slot, BACK] = back
     return need
 
 
 @inline
-def _push(pool: Int64s, directory: Int64s, control: Int64s, slot: Word, mark: Word, key: Word, payload: Word) -> int:
+def push(pool: Int64s, directory: Int64s, control: Int64s, slot: Word, mark: Word, key: Word, payload: Word) -> int:
     """Puts an entry at the back."""
     need = DONE
     back = directory[slot, BACK]
@@ -233,7 +233,7 @@ def _push(pool: Int64s, directory: Int64s, control: Int64s, slot: Word, mark: Wo
 
 
 @inline
-def _leave(pool: Int64s, directory: Int64s, control: Int64s, slot: Word, position: Word) -> int:
+def leave(pool: Int64s, directory: Int64s, control: Int64s, slot: Word, position: Word) -> int:
     """Pops the front if it is the row at this position; a row that was driven out before is not there any more."""
     need = DONE
     front = directory[slot, FRONT]

@@ -30,6 +30,9 @@ Floats = NDArray[np.float64]
 ONE_ARGUMENT_WORDS, COVARIANCE_WORDS, CORRELATION_WORDS = 12, 15, 27
 ROWS_AT, SPECIAL_AT, WIDE_AT, X_AT, XY_AT, Y_AT, XX_AT, YY_AT = 0, 1, 2, 3, 6, 12, 15, 21
 
+INTEGERS = np.array([1, 1, 1, 3, 6, 3, 6, 6])
+"""The lengths of the integers that follow each other in the words of a slot."""
+
 DONE, ADDED_WIDE, REMOVED_WIDE, EMIT_WIDE = 0, 1, 2, 3
 """Why a call returned. After a wide row the cursor stands behind it; at a wide evaluation it stands on it."""
 

@@ -30,6 +30,7 @@ from penstock.aggregates.exact_merge import BASES_WORDS, absorb_moments, common_
 from penstock.aggregates.exact_moments import Floats, play_moments
 from penstock.aggregates.exact_product import PRODUCT_WORDS, SCRATCH_WORDS, SUM_WORDS
 from penstock.aggregates.exact_sum import LEAST_BASE, choose_base
+from penstock.aggregates.panes import Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot, Want
 from penstock.aggregates.wide import Words
@@ -76,7 +77,7 @@ class _Results:
             self.correlation[index] = quotient
 
 
-class _SecondOrder(MergeableState):
+class _SecondOrder(MergeableState, PanedState):
     """What one and two arguments have in common; one argument stands for both x and y."""
 
     def __init__(self, wants: Sequence[Want], arguments: int) -> None:
@@ -91,6 +92,7 @@ class _SecondOrder(MergeableState):
             self._width = layout.ONE_ARGUMENT_WORDS
         else:
             self._width = layout.CORRELATION_WORDS if "CORR" in self._functions else layout.COVARIANCE_WORDS
+        self._lengths = layout.INTEGERS[np.cumsum(layout.INTEGERS) <= self._width]
         self._slots = 0
         self._words: Words = np.zeros(0, dtype=np.uint64)
         self._x_base = 0
@@ -202,6 +204,40 @@ class _SecondOrder(MergeableState):
     def reset(self, slots: Slots) -> None:
         self._words.reshape(-1, self._width)[slots] = 0
         self._wide.forget(slots)
+
+    @property
+    def pane_words(self) -> int:
+        return self._width
+
+    def take_units(self, panes: _SecondOrder) -> None:
+        self._x_base, self._y_base = panes._x_base, panes._y_base
+
+    def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
+        words[:, at : at + self._width] = self._words.reshape(-1, self._width)[slots]
+        which = np.flatnonzero(words[:, at + layout.WIDE_AT])
+        stored = (np.frombuffer(to_bytes(self._wide.sums(slot)), np.uint64) for slot in slots[which].tolist())
+        return dict(zip(which.tolist(), stored, strict=True))
+
+    def enter(self, rows: PaneRows, groups: Slots, windows: int) -> None:
+        enter_words(self._words, self._width, self._lengths, rows.words, rows.at, groups, windows)
+        for row, extra in rows.extras.items():
+            sums = from_bytes(extra.tobytes())
+            first = int(groups[row]) * windows
+            for slot in range(first, first + windows):
+                self._wide.add(slot, sums)
+
+    def leave(self, rows: PaneRows, slots: Slots) -> None:
+        leave_words(self._words, self._width, self._lengths, rows.words, rows.at, slots)
+        for row, extra in rows.extras.items():
+            self._wide.add(int(slots[row]), [-total for total in from_bytes(extra.tobytes())])
+        if rows.extras:
+            left = slots[list(rows.extras)]
+            self._wide.forget(left[self._words.reshape(-1, self._width)[left, layout.WIDE_AT] == 0])
+
+    def rearrange(self, kept: Slots) -> None:
+        self._words = self._words.reshape(-1, self._width)[kept].reshape(-1)
+        self._slots = len(kept)
+        self._wide.rearrange(kept)
 
     @property
     def nbytes(self) -> int:

@@ -25,7 +25,10 @@ from penstock.aggregates import deques
 from penstock.aggregates.columns import ALL_VALID, BOOL, NO_INTEGERS, plain
 from penstock.aggregates.deque_paging import DequePager
 from penstock.aggregates.images import from_images, images
-from penstock.aggregates.state import AggregateState, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.pane_fronts import FRONT_WORDS, enter_fronts, leave_fronts, write_fronts
+from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows
+from penstock.aggregates.state import Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.wide import Words
 from penstock.errors import BudgetError, PenstockError
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
@@ -34,7 +37,7 @@ from penstock.types import SqlType
 _FIRST_CHUNKS = 32
 
 
-class SelectiveState(AggregateState):
+class SelectiveState(PanedState):
     """One of the six functions, for every slot.
 
     `types` are the argument types. Where the key is a STRING, `ranks()` gives the rank in string order of every
@@ -110,21 +113,21 @@ class SelectiveState(AggregateState):
             )
             if need == deques.DONE:
                 return (Emitted(from_images(out, self._storage), out_valid),)
-            try:
-                self._supply(need)
-            except PenstockError:
-                self._control[deques.STEP :] = 0
-                raise
+            self._supply(need)
 
     def _supply(self, need: int) -> None:
-        """Gives the stopped kernel what it needs."""
-        if need == deques.NEEDS_CHUNK:
-            self._make_room(1)
-            return
-        assert self._pager is not None, "only a pager spills"
-        slot, at_front = int(self._control[deques.STUCK_SLOT]), need == deques.NEEDS_FRONT
-        self._make_room(self._pager.next_size(slot, at_front))
-        self._pager.load(slot, at_front, self._chains)
+        """Gives the stopped kernel what it needs; if that fails, the schedule ends here."""
+        try:
+            if need == deques.NEEDS_CHUNK:
+                self._make_room(1)
+                return
+            assert self._pager is not None, "only a pager spills"
+            slot, at_front = int(self._control[deques.STUCK_SLOT]), need == deques.NEEDS_FRONT
+            self._make_room(self._pager.next_size(slot, at_front))
+            self._pager.load(slot, at_front, self._chains)
+        except PenstockError:
+            self._control[deques.STEP :] = 0
+            raise
 
     def _make_room(self, chunks: int) -> None:
         """At least so many free chunks: by growing, or else by spilling."""
@@ -164,6 +167,32 @@ class SelectiveState(AggregateState):
         deques.clear(self._pool, self._directory, self._control, slots)
         if self._pager is not None:
             self._pager.forget(slots)
+
+    @property
+    def pane_words(self) -> int:
+        return FRONT_WORDS
+
+    def take_units(self, panes: SelectiveState) -> None:
+        """A value has no units."""
+
+    def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
+        write_fronts(self._pool, self._directory, slots, words.view(np.int64), at)
+        return NO_EXTRAS
+
+    def enter(self, rows: PaneRows, groups: Slots, windows: int) -> None:
+        self._play_panes(enter_fronts, rows.positions, rows.words.view(np.int64), rows.at, groups, windows, self._rule)
+
+    def leave(self, rows: PaneRows, slots: Slots) -> None:
+        self._play_panes(leave_fronts, rows.positions, slots)
+
+    def _play_panes(self, play: Callable[..., int], *rows: object) -> None:
+        while (need := play(self._pool, self._directory, self._control, *rows)) != deques.DONE:
+            self._supply(need)
+
+    def rearrange(self, kept: Slots) -> None:
+        self._directory = self._directory[kept]
+        if self._pager is not None:
+            self._pager.rearrange(kept)
 
     @property
     def nbytes(self) -> int:

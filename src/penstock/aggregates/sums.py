@@ -25,15 +25,18 @@ import pyarrow as pa
 from penstock.aggregates.columns import FLOAT64, INT32, INT64, NO_FLOATS, NO_INTEGERS, column, plain
 from penstock.aggregates.exact_merge import FLOAT_PARTIAL_WORDS, absorb_floats, absorb_integers, common_base
 from penstock.aggregates.exact_sum import FAILURES, LEAST_BASE, NO_ROOM, NULLS, choose_base, play_floats, play_integers
+from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Bools, Emitted, MergeableState, Rows, Schedule, Slots, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
 
 _FLOAT_WORDS = 4
 _INTEGER_WORDS = 3
+_FLOAT_INTEGERS, _INTEGER_INTEGERS = np.array([1, 3]), np.array([1, 2])
+"""The lengths of the integers in the words of a slot."""
 
 
-class SumState(MergeableState):
+class SumState(MergeableState, PanedState):
     """Serves any of SUM, AVG and COUNT of one argument, in the order wanted.
 
     >>> from penstock.aggregates.state import Argument
@@ -53,6 +56,7 @@ class SumState(MergeableState):
         self._wants_average = "AVG" in self._functions
         self._wants_count = "COUNT" in self._functions
         self._width = _INTEGER_WORDS if integer else _FLOAT_WORDS
+        self._lengths = _INTEGER_INTEGERS if integer else _FLOAT_INTEGERS
         self._slots = 0
         self._words: Words = np.zeros(0, dtype=np.uint64)
         self._base = 0
@@ -187,6 +191,34 @@ class SumState(MergeableState):
             )
             if done < len(slots):
                 self._wide.add_rows()
+
+    @property
+    def pane_words(self) -> int:
+        return self._width
+
+    def take_units(self, panes: SumState) -> None:
+        self._base = panes._base
+
+    def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
+        words[:, at : at + self._width] = self._words.reshape(-1, self._width)[slots]
+        return self._wide.rows(slots) if self._wide.in_use else NO_EXTRAS
+
+    def enter(self, rows: PaneRows, groups: Slots, windows: int) -> None:
+        enter_words(self._words, self._width, self._lengths, rows.words, rows.at, groups, windows)
+        for row, extra in rows.extras.items():
+            first = int(groups[row]) * windows
+            self._wide.enter(extra, np.arange(first, first + windows, dtype=np.int32))
+
+    def leave(self, rows: PaneRows, slots: Slots) -> None:
+        leave_words(self._words, self._width, self._lengths, rows.words, rows.at, slots)
+        for row, extra in rows.extras.items():
+            self._wide.leave(extra, int(slots[row]))
+
+    def rearrange(self, kept: Slots) -> None:
+        self._words = self._words.reshape(-1, self._width)[kept].reshape(-1)
+        self._slots = len(kept)
+        if not self._integer:
+            self._wide.rearrange(kept)
 
     @property
     def nbytes(self) -> int:

@@ -70,6 +70,28 @@ class WideSums:
         for slot in slots[self.row_of[slots] > 0]:
             release(self.table, self.row_of, self.links, int(slot))
 
+    def rows(self, slots: Slots) -> dict[int, Words]:
+        """The rows of those of the slots that have one, by place."""
+        owned = self.row_of[slots]
+        return {int(place): self.table[owned[place] - 1].copy() for place in np.flatnonzero(owned)}
+
+    def enter(self, row: Words, slots: Slots) -> None:
+        """The rows of all these slots take in another."""
+        done = 0
+        while done < len(slots):
+            done = _add_rows(self.table, self.row_of, self.links, slots, row, done)
+            if done < len(slots):
+                self.add_rows()
+
+    def leave(self, row: Words, slot: int) -> None:
+        """The inverse of `enter`, for one slot."""
+        _subtract_row(self.table, self.row_of, self.links, slot, row)
+        self.trim()
+
+    def rearrange(self, kept: Slots) -> None:
+        """From now on slot i is what was slot kept[i]."""
+        self.row_of = self.row_of[kept]
+
     def trim(self) -> None:
         """Gives the memory back once no slot needs a row."""
         if self.links[USED] == 0 and len(self.table):
@@ -205,6 +227,32 @@ def add_row(words: Words, other: Words) -> None:
         carry = overflow | np.uint64(words[at] < carry)
     for at in range(_LIMBS, ROW_WORDS):
         words[at] += other[at]
+
+
+@kernel
+def _add_rows(table: Words, row_of: Slots, links: Int64s, slots: Slots, other: Words, first: int) -> int:
+    """From slot number `first` on; returns how many are done. When that is not all, there is no free row."""
+    for number in range(first, len(slots)):
+        if not take_row(table, row_of, links, int(slots[number])):
+            return number
+        add_row(table[row_of[slots[number]] - 1], other)
+    return len(slots)
+
+
+@kernel
+def _subtract_row(table: Words, row_of: Slots, links: Int64s, slot: int, other: Words) -> None:
+    """Takes back what `add_row` added, and frees the row when no value is left in it."""
+    words = table[row_of[slot] - 1]
+    borrow = U0
+    for at in range(_LIMBS):
+        before = words[at]
+        part = before - other[at]
+        words[at] = part - borrow
+        borrow = np.uint64(before < other[at]) | np.uint64(part < borrow)
+    for at in range(_LIMBS, ROW_WORDS):
+        words[at] -= other[at]
+    if words[FINITE] | words[_NAN] | words[_PLUS_INFINITY] | words[_MINUS_INFINITY] == U0:
+        release(table, row_of, links, slot)
 
 
 @kernel

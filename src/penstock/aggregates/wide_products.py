@@ -47,6 +47,11 @@ class WideProducts:
         for slot in slots.tolist():
             self._sums.pop(slot, None)
 
+    def rearrange(self, kept: Slots) -> None:
+        """From now on slot i is what was slot kept[i]."""
+        moved = {before: now for now, before in enumerate(kept.tolist())} if self._sums else {}
+        self._sums = {moved[slot]: sums for slot, sums in self._sums.items()}
+
     def sums(self, slot: int) -> Sums:
         return self._sums.get(slot, [0] * 5)
 
