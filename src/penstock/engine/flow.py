@@ -23,6 +23,7 @@ from typing import Any
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.clock import Clock
 from penstock.engine.outlet import Outlet
+from penstock.engine.ticking import Ticking
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Query
 from penstock.operators.chunk import Chunk
@@ -76,7 +77,7 @@ class Flow:
         self._used_names: set[str] = set()
         self.running: dict[str, Running] = {}
         self.passed: dict[str, int] = {}
-        self.next_tick: int | None = None
+        self._ticking = Ticking(clock.now())
 
     # Queries come and go
 
@@ -150,6 +151,7 @@ class Flow:
         outlet = Outlet(query.name, pipeline.schema, keep)
         self.running[query.name] = Running(query, node, print_of, pipeline, tuple(windows), outlet, feeds)
         self._used_names.add(name)
+        self._ticking.add(query.name, node, pipeline)
         self._note_changes()
 
     def _resources(self) -> Resources:
@@ -169,6 +171,7 @@ class Flow:
 
     def drop(self, name: str) -> None:
         self.running.pop(name).pipeline.close()
+        self._ticking.drop(name)
         self._note_changes()
 
     def readers(self, stream: str) -> list[str]:
@@ -178,7 +181,6 @@ class Flow:
         everyone = tuple(self.running.values())
         streams = set().union(*(running.pipeline.streams for running in everyone))
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
-        self._note_ticks()
 
     @property
     def _windows(self) -> dict[str, SharedWindow]:
@@ -220,17 +222,16 @@ class Flow:
 
     def tick(self, now: int) -> None:
         """Lets the windows slide that follow the local clock."""
-        for running in tuple(self.running.values()):
-            due = running.pipeline.next_tick
-            if due is not None and due <= now:
-                progress = running.pipeline.tick(now)
-                if progress is not None:
-                    self._deliver(running, progress.chunks, progress.watermark)
-        self._note_ticks()
+        for name in self._ticking.due(now):
+            running = self.running[name]
+            progress = running.pipeline.tick(now)
+            if progress is not None:
+                self._deliver(running, progress.chunks, progress.watermark)
 
-    def _note_ticks(self) -> None:
-        ticks = (running.pipeline.next_tick for running in self.running.values())
-        self.next_tick = min((tick for tick in ticks if tick is not None), default=None)
+    @property
+    def next_tick(self) -> int | None:
+        """When the local clock may next make a window slide; None if it never does."""
+        return self._ticking.next_tick
 
     def finish(self, last_times: Mapping[str, int] | None = None) -> None:
         """Ends a bounded run. What derives from results ends later in the same loop (invariant 1). `last_times` says
@@ -275,4 +276,4 @@ class Flow:
         for window in resumed:
             window.settle()
         self._saved, self._saved_windows = {}, {}
-        self._note_ticks()
+        self._ticking.restored()
