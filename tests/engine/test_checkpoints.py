@@ -102,8 +102,8 @@ def test_unchanged_queries_resume_and_others_begin_afresh(tmp_path: Path) -> Non
         assert "gone" not in app.queries
         app.checkpoint()
         names = sorted(path.name.split("-")[0] for path in tmp_path.rglob("*.blocks"))
-        # The window of sums and one for those that began afresh; MIN of slides pages by itself.
-        assert names == ["s", "slides", "window", "window"]
+        # The window of sums and one for those that began afresh; MIN of slides pages by itself, in its aggregation.
+        assert names == ["aggregate", "s", "window", "window"]
 
 
 def test_a_query_dropped_and_added_again_does_not_touch_the_checkpoint(tmp_path: Path) -> None:

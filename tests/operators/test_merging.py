@@ -27,9 +27,11 @@ from penstock.operators import merging, partial_rows
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.merging import Merge
 from penstock.operators.partial_rows import partial_schema
-from penstock.operators.parts import make_part
+from penstock.operators.parts import PartialEvaluation, make_part
 from penstock.operators.resources import Resources
+from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
+from penstock.plan.aggregations import AggregationKey, key_of
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.partials import mergeable
@@ -58,8 +60,16 @@ class Part:
         self._stores = StoreManager(Budget(1 << 24), None, self._block_size)
         storing = [n for n in self._nodes if isinstance(n.window.extent, spec.Range) and not closes_as_a_whole(n)]
         self._window = SharedWindow("w", storing, self._resources()) if len(storing) > 1 else None
+        self._shared: dict[AggregationKey, SharedAggregation] = {}
+        for node in storing if self._window is not None else ():
+            key, number = key_of(node), len(self._shared)
+            if key not in self._shared:
+                alike = [other for other in storing if key_of(other) == key]
+                self._shared[key] = SharedAggregation(
+                    f"a{number}", alike, self._resources(), PartialEvaluation, self._window
+                )
         self.operators = [
-            make_part(f"q{i}", node, self._resources(), self._window if node in storing else None)
+            make_part(f"q{i}", node, self._resources(), self._shared.get(key_of(node)))
             for i, node in enumerate(self._nodes)
         ]
 
@@ -69,6 +79,7 @@ class Part:
     def restart(self) -> None:
         saved = {
             "window": None if self._window is None else self._window.snapshot(),
+            "shared": [shared.snapshot() for shared in self._shared.values()],
             "operators": [operator.snapshot() for operator in self.operators],
             "stores": self._stores.snapshot(),
         }
@@ -77,6 +88,8 @@ class Part:
         self._stores.restore(saved["stores"])
         if self._window is not None:
             self._window.restore(saved["window"])
+        for shared, own in zip(self._shared.values(), saved["shared"], strict=True):
+            shared.restore(own)
         for operator, own in zip(self.operators, saved["operators"], strict=True):
             operator.restore(own)
         if self._window is not None:

@@ -7,11 +7,12 @@
 Invariants:
 1. Queries run in the order in which they were started, and a query reads only streams that were there before it.
 2. `passed` counts the rows of each stream since its first, whichever queries there were.
-3. The names of pipelines and shared windows are unique among those running and those of the last checkpoint, whose
-   block files must stay as they are until the next one.
-4. Queries that are started together and keep rows of the same stream share a window (`plan.sharing`); one that is
-   started later joins it if all that it reads is there. After a restart those that are as they were share as before,
-   and the others begin afresh in windows of their own.
+3. The names of pipelines, aggregations and shared windows are unique among those running and those of the last
+   checkpoint, whose block files must stay as they are until the next one.
+4. Queries that are started together and keep rows of the same stream share a window (`plan.sharing`), and those of
+   them that add up the same rows in the same groups an aggregation (`plan.aggregations`). One that is started later
+   joins the window if all that it reads is there, with an aggregation of its own. After a restart those that are as
+   they were share as before, and the others begin afresh in windows of their own.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Query
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
+from penstock.operators.parts import PartialEvaluation
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.resources import Resources
+from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
+from penstock.operators.sliding import make_results
+from penstock.plan.aggregations import AggregationKey, Aggregations, aggregate_nodes, key_of
 from penstock.plan.nodes import AggregateNode, Node
-from penstock.plan.sharing import shareable, stream_of
+from penstock.plan.sharing import may_share, shareable, stream_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
@@ -41,15 +46,32 @@ DERIVED_KEPT = 65_536
 
 @dataclass(frozen=True)
 class Running:
-    """`feeds` is the derived stream that the query's rows go on to; `windows` are those that it may share."""
+    """`feeds` is the derived stream that the query's rows go on to; `shared` are the aggregations that it may have with
+    others."""
 
     query: Query
     node: Node
     fingerprint: str
     pipeline: Pipeline
-    windows: tuple[SharedWindow, ...]
+    shared: tuple[SharedAggregation, ...]
     outlet: Outlet
     feeds: str | None
+
+    @property
+    def windows(self) -> tuple[SharedWindow, ...]:
+        return tuple(aggregation.window for aggregation in self.shared)
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Windows of queries that are one aggregation: the name of the saved one that it goes on from, if any."""
+
+    saved: str
+    nodes: list[AggregateNode]
+
+    def with_one_more(self, node: AggregateNode) -> _Together:
+        self.nodes.append(node)
+        return self
 
 
 class Flow:
@@ -73,6 +95,7 @@ class Flow:
         self._in_parts = in_parts
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._saved: dict[str, Any] = {}
+        self._saved_aggregations: dict[str, Any] = {}
         self._saved_windows: dict[str, Any] = {}
         self._used_names: set[str] = set()
         self.running: dict[str, Running] = {}
@@ -84,41 +107,72 @@ class Flow:
     def expect(self, snapshot: dict[str, Any]) -> None:
         """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
         self._saved, self._saved_windows = snapshot["queries"], snapshot["windows"]
-        self._used_names = {saved["pipeline"] for saved in self._saved.values()} | set(self._saved_windows)
+        self._saved_aggregations = snapshot["aggregations"]
+        self._used_names = {saved["pipeline"] for saved in self._saved.values()}
+        self._used_names |= set(self._saved_windows) | set(self._saved_aggregations)
         self.passed = dict(snapshot["passed"])
 
     def start(self, queries: Sequence[tuple[Query, Node]]) -> None:
         """Starts queries together, from here on; if that fails, nothing of them stays."""
-        windows: dict[str, list[SharedWindow]] = {}
+        made: list[SharedWindow | SharedAggregation] = []
         try:
-            self._make_windows(queries, windows)
+            shared = self._share(queries, made)
             for query, node in queries:
-                self._start(query, node, windows[query.name])
+                self._start(query, node, shared[query.name])
         except BaseException:
             for query, _ in reversed(queries):
                 if query.name in self.running:
                     self.drop(query.name)
-            for window in {window for own in windows.values() for window in own}:
-                if not window.has_members:
-                    window.close()
+            for one in reversed(made):
+                if not one.is_used:
+                    one.close()
             raise
 
-    def _make_windows(self, queries: Sequence[tuple[Query, Node]], made: dict[str, list[SharedWindow]]) -> None:
-        """The windows of each query: the one it had, one that is there and has all it reads, or one for all that begin
-        on the same stream."""
-        members: dict[tuple[str, str], list[tuple[str, AggregateNode]]] = {}
+    def _share(
+        self, queries: Sequence[tuple[Query, Node]], made: list[SharedWindow | SharedAggregation]
+    ) -> dict[str, list[SharedAggregation]]:
+        """The aggregations of each query, and their windows; what had to be `made` for them is noted."""
+        found: dict[str, list[_Together]] = {}
+        groups: dict[tuple[str, AggregationKey], _Together] = {}
         for query, node in queries:
-            made[query.name] = []
             saved = self._saved_state(query, node)
-            for number, window in enumerate(shareable(node)):
-                joins = self._window_for(window) if saved is None else None
-                if joins is not None:
-                    made[query.name].append(joins)
-                    continue
-                known = "" if saved is None else saved["windows"][number]
-                members.setdefault((known, stream_of(window)), []).append((query.name, window))
-        for (known, stream), sharing in members.items():
-            nodes = [node for _, node in sharing]
+            names = [""] * len(shareable(node)) if saved is None else saved["aggregations"]
+            found[query.name] = [
+                groups.setdefault((name, key_of(window)), _Together(name, [])).with_one_more(window)
+                for name, window in zip(names, shareable(node), strict=True)
+            ]
+        windows = self._make_windows(list(groups.values()), made)
+        aggregations: dict[_Together, SharedAggregation] = {}
+        for (saved_name, key), group in groups.items():
+            name = saved_name or self._free_name(f"aggregate-{stream_of(group.nodes[0])}-{fingerprint(key)[:12]}")
+            make_evaluation = PartialEvaluation if self._in_parts else make_results
+            resources = self._resources()
+            try:
+                shared = SharedAggregation(name, group.nodes, resources, make_evaluation, windows[group])
+            except BaseException:
+                resources.close()
+                raise
+            self._used_names.add(name)
+            made.append(shared)
+            aggregations[group] = shared
+        return {query: [aggregations[group] for group in own] for query, own in found.items()}
+
+    def _make_windows(
+        self, groups: Sequence[_Together], made: list[SharedWindow | SharedAggregation]
+    ) -> dict[_Together, SharedWindow]:
+        """The window of each aggregation: the one it had, one that is there and has all it reads, or one for all that
+        begin on the same stream."""
+        found: dict[_Together, SharedWindow] = {}
+        together: dict[tuple[str, str], list[_Together]] = {}
+        for group in groups:
+            joins = None if group.saved else self._window_for(group.nodes)
+            if joins is not None:
+                found[group] = joins
+                continue
+            known = self._saved_aggregations[group.saved]["window"] if group.saved else ""
+            together.setdefault((known, stream_of(group.nodes[0])), []).append(group)
+        for (known, stream), sharing in together.items():
+            nodes = [node for group in sharing for node in group.nodes]
             name = known or self._free_name(f"window-{stream}-{fingerprint(tuple(nodes))[:12]}")
             resources = self._resources()
             try:
@@ -127,29 +181,31 @@ class Flow:
                 resources.close()
                 raise
             self._used_names.add(name)
-            for query_name, _ in sharing:
-                made[query_name].append(shared)
+            made.append(shared)
+            found |= dict.fromkeys(sharing, shared)
+        return found
 
-    def _window_for(self, node: AggregateNode) -> SharedWindow | None:
-        """A window at work that a query can join from here on."""
-        readers = self._readers.get(stream_of(node), ())
-        windows = (window for running in readers for window in running.windows if stream_of(node) == window.stream)
-        return next((window for window in windows if window.takes(node)), None)
+    def _window_for(self, nodes: Sequence[AggregateNode]) -> SharedWindow | None:
+        """A window at work that queries can join from here on."""
+        stream = stream_of(nodes[0])
+        readers = self._readers.get(stream, ())
+        windows = (window for running in readers for window in running.windows if stream == window.stream)
+        return next((window for window in windows if all(map(window.takes, nodes))), None)
 
-    def _start(self, query: Query, node: Node, windows: list[SharedWindow]) -> None:
+    def _start(self, query: Query, node: Node, shared: list[SharedAggregation]) -> None:
         print_of = fingerprint(node)
         saved = self._saved_state(query, node)
         name = self._free_name(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
         resources = self._resources()
         try:
-            pipeline = Pipeline(name, node, resources, windows, in_parts=self._in_parts)
+            pipeline = Pipeline(name, node, resources, shared, in_parts=self._in_parts)
         except BaseException:
             resources.close()
             raise
         feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
         outlet = Outlet(query.name, pipeline.schema, keep)
-        self.running[query.name] = Running(query, node, print_of, pipeline, tuple(windows), outlet, feeds)
+        self.running[query.name] = Running(query, node, print_of, pipeline, tuple(shared), outlet, feeds)
         self._used_names.add(name)
         self._ticking.add(query.name, node, pipeline)
         self._note_changes()
@@ -186,6 +242,20 @@ class Flow:
     def _windows(self) -> dict[str, SharedWindow]:
         return {window.name: window for running in self.running.values() for window in running.windows}
 
+    @property
+    def _aggregations(self) -> dict[str, SharedAggregation]:
+        return {shared.name: shared for running in self.running.values() for shared in running.shared}
+
+    def aggregations(self) -> Aggregations:
+        """The aggregations at work, each with its queries."""
+        found: dict[Any, list[tuple[str, AggregateNode]]] = {}
+        for name, running in self.running.items():
+            shared = iter(running.shared)
+            for number, node in enumerate(aggregate_nodes(running.node)):
+                key: Any = next(shared) if may_share(node) else (name, number)
+                found.setdefault(key, []).append((name, node))
+        return list(found.values())
+
     def sharers(self) -> dict[str, list[str]]:
         """For each query that shares a window the others that do."""
         found: dict[str, list[str]] = {}
@@ -198,11 +268,14 @@ class Flow:
 
     def users_of(self, store: str) -> list[str]:
         """The queries whose rows or states are in a store of this name."""
-        return [
-            name
-            for name, running in self.running.items()
-            if store.startswith(f"{running.pipeline.name}-") or store in (window.name for window in running.windows)
-        ]
+        found = []
+        for name, running in self.running.items():
+            owners = (running.pipeline.name, *(aggregation.name for aggregation in running.shared))
+            if store in (window.name for window in running.windows) or store.startswith(
+                tuple(f"{owner}-" for owner in owners)
+            ):
+                found.append(name)
+        return found
 
     # Rows pass
 
@@ -250,24 +323,29 @@ class Flow:
             name: {
                 "pipeline": running.pipeline.name,
                 "fingerprint": running.fingerprint,
-                "windows": [window.name for window in running.windows],
+                "aggregations": [aggregation.name for aggregation in running.shared],
                 "operators": running.pipeline.snapshot(),
                 "outlet": running.outlet.snapshot(),
             }
             for name, running in self.running.items()
         }
+        aggregations = {name: aggregation.snapshot() for name, aggregation in self._aggregations.items()}
         windows = {name: window.snapshot() for name, window in self._windows.items()}
-        return {"queries": queries, "windows": windows, "passed": self.passed}
+        return {"queries": queries, "aggregations": aggregations, "windows": windows, "passed": self.passed}
 
     def committed(self) -> None:
         """The last snapshot is durable: block files that only earlier ones name are gone."""
-        self._used_names = {running.pipeline.name for running in self.running.values()} | set(self._windows)
+        self._used_names = {running.pipeline.name for running in self.running.values()}
+        self._used_names |= set(self._aggregations) | set(self._windows)
 
     def restore(self) -> None:
         """What was expected is there: queries that are the same go on, the others have begun afresh."""
         resumed = [window for name, window in self._windows.items() if name in self._saved_windows]
         for window in resumed:
             window.restore(self._saved_windows[window.name])
+        for name, aggregation in self._aggregations.items():
+            if name in self._saved_aggregations:
+                aggregation.restore(self._saved_aggregations[name])
         for name, running in self.running.items():
             saved = self._saved.get(name)
             if saved is not None and saved["pipeline"] == running.pipeline.name:
@@ -275,5 +353,5 @@ class Flow:
                 running.outlet.restore(saved["outlet"])
         for window in resumed:
             window.settle()
-        self._saved, self._saved_windows = {}, {}
+        self._saved, self._saved_aggregations, self._saved_windows = {}, {}, {}
         self._ticking.restored()

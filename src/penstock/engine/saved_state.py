@@ -63,7 +63,7 @@ def read_saved(state: dict[str, Any]) -> SavedState:
     """The figures of one app's or bucket's state."""
     stores = {name: _store(saved) for name, saved in state["stores"].items()}
     streams = {name: _stream(name, saved, stores) for name, saved in state["streams"].items()}
-    queries = {name: _query(name, saved, state["stores"], stores) for name, saved in state["flow"]["queries"].items()}
+    queries = {name: _query(name, saved, state, stores) for name, saved in state["flow"]["queries"].items()}
     return SavedState(streams, queries, stores)
 
 
@@ -147,20 +147,20 @@ def _rows_of_run(run: dict[str, Any]) -> int:
         return sum(int(batch.num_rows) for batch in stream)
 
 
-def _query(
-    name: str, saved: dict[str, Any], raw: dict[str, dict[str, Any]], stores: dict[str, SavedStore]
-) -> SavedQuery:
-    own = [store for store in stores if store.startswith(f"{saved['pipeline']}-")]
+def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict[str, SavedStore]) -> SavedQuery:
+    shared = {own: state["flow"]["aggregations"][own] for own in saved["aggregations"]}
+    owners = (saved["pipeline"], *shared)
+    own = [store for store in stores if store.startswith(tuple(f"{owner}-" for owner in owners))]
     rows = sum(stores[store].rows for store in own)
-    shared = [part for part in _parts(saved["operators"]) if "position" in part and part["window"] is None]
-    for window, part in zip(saved["windows"], shared, strict=True):
-        rows += raw[window]["head"] - part["position"] if window in raw else 0
-    counted = [part for part in _parts(saved["operators"]) if "intake" in part]
+    windows = dict.fromkeys(aggregation["window"] for aggregation in shared.values())
+    for aggregation in shared.values():
+        rows += state["stores"][aggregation["window"]]["head"] - aggregation["position"]
+    parts = [part for tree in (saved["operators"], list(shared.values())) for part in _parts(tree)]
+    counted = [part for part in parts if "intake" in part]
     groups = sum(_groups(part["intake"]) for part in counted)
     if not counted:
-        tables = [part["table"] for part in _parts(saved["operators"]) if "table" in part]
-        groups = sum(int(table["alive"].sum()) for table in tables)
-    return SavedQuery(name, saved["outlet"]["count"], groups, rows, (*saved["windows"], *own))
+        groups = sum(int(part["table"]["alive"].sum()) for part in parts if "table" in part)
+    return SavedQuery(name, saved["outlet"]["count"], groups, rows, (*windows, *own))
 
 
 def _groups(intake: dict[str, Any]) -> int:

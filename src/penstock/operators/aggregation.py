@@ -14,14 +14,26 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
-from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots
+from penstock.aggregates.state import (
+    AggregateState,
+    Argument,
+    Bools,
+    Emitted,
+    Int64s,
+    MergeableState,
+    Rows,
+    Schedule,
+    Slots,
+)
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Vector
 from penstock.jit import kernel
+from penstock.lang.fingerprint import fingerprint
 from penstock.operators.arguments import Reading
 from penstock.operators.columns import to_data
 from penstock.operators.interner import Interner
 from penstock.operators.resources import Resources
+from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import Answer, StateSpec
 from penstock.types import SqlType
 
@@ -140,13 +152,49 @@ class Run(NamedTuple):
         return Run(self.first + start, self.slots[start:stop], columns, positions)
 
 
-class Played(NamedTuple):
-    """The evaluations of a schedule: their rows' slots, aggregate columns by number, and rows that overflowed."""
+class Played:
+    """The evaluations of a schedule: evaluation k has the rows [upto[k-1], upto[k]), and row i the group `slots[i]`.
 
-    slots: Slots
-    upto: Int64s
-    columns: dict[int, Data]
-    failed: Bools | None
+    `counts` are the numbers of rows of the groups shown, `emitted` what the states answered, `interners` those of the
+    states' first arguments. A column that several queries ask for is made once.
+    """
+
+    def __init__(
+        self,
+        slots: Slots,
+        upto: Int64s,
+        counts: Int64s,
+        emitted: Sequence[tuple[Emitted, ...]],
+        interners: Sequence[Interner | None],
+    ) -> None:
+        self.slots = slots
+        self.upto = upto
+        self._counts = counts
+        self._emitted = emitted
+        self._interners = interners
+        self._columns: dict[Answer, Data] = {}
+
+    def column(self, answer: Answer) -> Data:
+        column = self._columns.get(answer)
+        if column is None:
+            column = self._columns[answer] = self._made(answer)
+        return column
+
+    def _made(self, answer: Answer) -> Data:
+        if answer.state < 0:
+            return Vector(self._counts, None)
+        result = self._emitted[answer.state][answer.want]
+        interner = self._interners[answer.state] if answer.type is SqlType.STRING else None
+        return to_data(result.values, result.valid, answer.type, interner)
+
+    def failed(self, answers: tuple[Answer, ...]) -> Bools | None:
+        """The rows on which one of these overflowed; None for none."""
+        failed: Bools | None = None
+        for answer in answers:
+            own = self._emitted[answer.state][answer.want].failed if answer.state >= 0 else None
+            if own is not None:
+                failed = own if failed is None else failed | own
+        return failed
 
 
 class Aggregation:
@@ -155,26 +203,25 @@ class Aggregation:
         name: str,
         intake: Reading,
         states: tuple[StateSpec, ...],
-        answers: tuple[Answer, ...],
         resources: Resources,
     ) -> None:
         self.intake = intake
         self.groups = intake.groups
         self.one_group = False
         """Set by who knows that every row played is of the one group there is."""
-        self._answers = answers
         self._account = resources.account(f"{name}: groups and accumulators")
+        self._keys = [fingerprint(state_key(spec)) for spec in states]
         self._states = [
             create_state(
                 spec.kind,
                 tuple(arg.type for arg in spec.args),
                 spec.wants,
                 account=resources.account(f"{name}: {spec.kind} state {i}"),
-                device=resources.device(f"{name}-state{i}") if spec.kind in _PAGED_KINDS else None,
+                device=resources.device(f"{name}-{key[:12]}") if spec.kind in _PAGED_KINDS else None,
                 ranks=_ranks(intake, i),
                 user=None if spec.user is None else resources.user_aggregates[spec.user],
             )
-            for i, spec in enumerate(states)
+            for i, (spec, key) in enumerate(zip(states, self._keys, strict=True))
         ]
         self._unaccounting = [
             state for spec, state in zip(states, self._states, strict=True) if spec.kind not in SELF_ACCOUNTING
@@ -182,7 +229,6 @@ class Aggregation:
         self._driven = list(zip(self._states, intake.state_columns, strict=True))
         self._positioned = any(spec.kind in _POSITIONED_KINDS for spec in states)
         self._capacity = 0
-        self._shows_counts = any(answer.state < 0 for answer in answers)
         self._unaccounted = 0
         self.first_interners = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
@@ -193,6 +239,10 @@ class Aggregation:
     def counts(self) -> Int64s:
         """How many rows each group has in the window."""
         return self.intake.counts
+
+    @property
+    def states(self) -> Sequence[AggregateState]:
+        return self._states
 
     def play(
         self,
@@ -214,9 +264,7 @@ class Aggregation:
             if self.one_group and evaluates.all():
                 # One event enters at each step, unless it did at the end of the turn before.
                 slots, upto = events, add_upto if add_upto[-1] == done else np.arange(1, done + 1)
-                counts = upto
-                if self._shows_counts:
-                    counts = self.counts[0] + add_upto - remove_upto
+                counts = self.counts[0] + add_upto - remove_upto
                 self.counts[0] += add_upto[-1] - remove_upto[-1]
             else:
                 slots, upto, counts = _count_events(
@@ -244,7 +292,7 @@ class Aggregation:
         if self._unaccounted > 4096:
             self.account()
         if events is None and not evaluates.any():
-            return done, Played(slots, upto, {}, None)
+            return done, Played(slots, upto, counts, (), ())
         return done, self._played(schedule, counts, emitted)
 
     def add(self, added: Run) -> None:
@@ -279,7 +327,7 @@ class Aggregation:
         ]
 
     def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> Played:
-        return answered(self._answers, self.first_interners, schedule, counts, emitted)
+        return Played(schedule.emit_slots, schedule.emit_upto, counts, emitted, self.first_interners)
 
     def export(self, slots: Slots) -> list[pa.Array]:
         """What these groups hold, as one column of partials per state (see `aggregates.partials`)."""
@@ -301,38 +349,17 @@ class Aggregation:
         self._account.resize(self.intake.nbytes + sum(s.nbytes for s in self._unaccounting))
 
     def snapshot(self) -> dict[str, Any]:
-        return {"intake": self.intake.snapshot(), "states": [s.snapshot() for s in self._states]}
+        """States go by the names of what they compute: who goes on may be without some of them."""
+        states = {key: state.snapshot() for key, state in zip(self._keys, self._states, strict=True)}
+        return {"intake": self.intake.snapshot(), "states": states}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.intake.restore(snapshot["intake"])
-        for state, saved in zip(self._states, snapshot["states"], strict=True):
-            state.restore(saved)
+        for key, state in zip(self._keys, self._states, strict=True):
+            state.restore(snapshot["states"][key])
             state.ensure(self.groups.capacity)
         self._capacity = self.groups.capacity
         self.account()
-
-
-def answered(
-    answers: tuple[Answer, ...],
-    interners: Sequence[Interner | None],
-    schedule: Schedule,
-    counts: Int64s,
-    emitted: list[tuple[Emitted, ...]],
-) -> Played:
-    """What states answered to a schedule; `interners` are those of the states' first arguments, `counts` the numbers
-    of rows of the groups shown."""
-    columns: dict[int, Data] = {}
-    failed: Bools | None = None
-    for number, answer in enumerate(answers):
-        if answer.state < 0:
-            columns[number] = Vector(counts, None)
-            continue
-        result = emitted[answer.state][answer.want]
-        interner = interners[answer.state] if answer.type is SqlType.STRING else None
-        columns[number] = to_data(result.values, result.valid, answer.type, interner)
-        if result.failed is not None:
-            failed = result.failed if failed is None else failed | result.failed
-    return Played(schedule.emit_slots, schedule.emit_upto, columns, failed)
 
 
 def _rows(run: Run, columns: Any, positions: Int64s) -> Rows:

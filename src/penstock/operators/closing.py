@@ -212,7 +212,7 @@ class ClosingAggregate(Operator):
         self._intake = Intake(
             node.where, node.group_by, node.states, node.input.schema, resources.reject, with_instances=True
         )
-        self._aggregation = Aggregation(name, self._intake, node.states, node.answers, resources)
+        self._aggregation = Aggregation(name, self._intake, node.states, resources)
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._shown = Shown(node)
         self._windows: Windows
@@ -267,9 +267,8 @@ class ClosingAggregate(Operator):
         """What comes out of windows that close: window k has the groups slots[upto[k-1]:upto[k]]."""
         played = self._aggregation.evaluate(slots, upto)
         batch = self._shown.rows(self._intake.groups.keys(slots)[1:], played)
-        chunk = self._emitter.emit(
-            Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed=played.failed)
-        )
+        failed = played.failed(self._shown.answers)
+        chunk = self._emitter.emit(Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed))
         return [chunk] if chunk.rows else []
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:

@@ -19,7 +19,7 @@ from penstock.aggregates.state import Argument, Emitted, Int64s, Rows, Schedule,
 from penstock.errors import BudgetError
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.jit import kernel
-from penstock.operators.aggregation import answered
+from penstock.operators.aggregation import Played
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument
 from penstock.operators.emitter import Emitter, Evaluations
@@ -119,11 +119,11 @@ class Merge:
         nothing = np.zeros(len(ends), np.int64)
         schedule = Schedule(nothing, nothing, upto, np.arange(len(places), dtype=np.int32))
         interners, emitted = self._absorb(batch, slots, schedule)
-        played = answered(self._node.answers, interners, schedule, counts, emitted)
+        played = Played(schedule.emit_slots, schedule.emit_upto, counts, emitted, interners)
         shown = self._shown.rows(keys.keys(order[places]), played)
         starts = _micros(batch, 0)[first]
         self._account.resize(0)
-        return self._emitter.emit(Evaluations(shown, upto, starts, ends, failed=played.failed))
+        return self._emitter.emit(Evaluations(shown, upto, starts, ends, failed=played.failed(self._node.answers)))
 
     def _absorb(
         self, batch: pa.RecordBatch, slots: Slots, schedule: Schedule

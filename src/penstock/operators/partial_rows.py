@@ -8,6 +8,7 @@ A part writes them (`operators.parts`), `operators.merging` reads them. What a p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,35 +64,35 @@ class _Look(NamedTuple):
 
 
 class PartialRows:
-    """Collects the partial rows of consecutive evaluations of one aggregation. Between the first `look` and `chunks` no
-    slot may be given to another group."""
+    """Collects the partial rows of consecutive evaluations for one query, whose states are those of the aggregation
+    that `states` names. Between a `look` and the next `flush` no slot may be given to another group."""
 
-    def __init__(self, node: AggregateNode, aggregation: Aggregation) -> None:
+    def __init__(self, node: AggregateNode, aggregation: Aggregation, states: Sequence[int]) -> None:
         self._aggregation = aggregation
+        self._states = states
         self._schema = partial_schema(node)
         self._kinds = {f"#{i}": key.type for i, key in enumerate(node.group_by)}
         self._looks: list[_Look] = []
         self._pending = 0
         self._chunks: list[Chunk] = []
 
-    def look(self, slots: Slots, starts: Int64s, ends: Int64s) -> None:
-        """Groups as they are now; the row of slots[i] is of the window [starts[i], ends[i])."""
-        for begin in range(0, len(slots), EMITTED_AT_ONCE):
-            own = slice(begin, begin + EMITTED_AT_ONCE)
-            counts = self._aggregation.counts[slots[own]]
-            partials = self._aggregation.export(slots[own])
-            self._looks.append(_Look(slots[own], starts[own], ends[own], counts, partials))
-            self._pending += len(counts)
-            if self._pending >= EMITTED_AT_ONCE:
-                self._flush()
+    def look(self, slots: Slots, starts: Int64s, ends: Int64s, partials: Sequence[pa.Array]) -> None:
+        """Groups as they are now, with the partials of all states; the row of slots[i] is of the window [starts[i],
+        ends[i])."""
+        own = [partials[state] for state in self._states]
+        self._looks.append(_Look(slots, starts, ends, self._aggregation.counts[slots], own))
+        self._pending += len(slots)
+        if self._pending >= EMITTED_AT_ONCE:
+            self.flush()
 
     def chunks(self) -> list[Chunk]:
         """Everything looked at since the last call."""
-        self._flush()
+        self.flush()
         chunks, self._chunks = self._chunks, []
         return chunks
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """From here on slots may change hands."""
         looks, self._looks, self._pending = self._looks, [], 0
         if not looks:
             return
@@ -108,7 +109,7 @@ class PartialRows:
         self._chunks.append(Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, schema=self._schema)))
 
     def _travelling(self, state: int, partials: pa.Array) -> pa.Array:
-        interner = self._aggregation.first_interners[state]
+        interner = self._aggregation.first_interners[self._states[state]]
         if interner is None or self._schema.field(f"${state}").type != pa.string():
             return partials
         codes = partials.fill_null(0).to_numpy(zero_copy_only=False)

@@ -49,7 +49,7 @@ class PartitionedAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         keys = node.partition_by + node.group_by
         self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject)
-        self._aggregation = Aggregation(name, self._intake, node.states, node.answers, resources)
+        self._aggregation = Aggregation(name, self._intake, node.states, resources)
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node)
@@ -140,7 +140,8 @@ class PartitionedAggregate(Operator):
     ) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
         rows = self._shown.rows(keys[self._partition_keys :], played)
-        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, played.failed))
+        failed = played.failed(self._shown.answers)
+        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed))
         if chunk.rows:
             results.append(chunk)
 

@@ -11,28 +11,48 @@ from typing import Any
 import numpy as np
 
 from penstock.aggregates.state import Int64s, Slots
-from penstock.operators.aggregation import Aggregation
+from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
 from penstock.operators.closing import Closed, ClosingAggregate
-from penstock.operators.evaluation import Arrivals, Turn
+from penstock.operators.emitter import Reject
+from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.operator import Operator
 from penstock.operators.partial_rows import PartialRows
 from penstock.operators.resources import Resources
-from penstock.operators.shared_window import SharedWindow
+from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.sliding import SlidingAggregate
-from penstock.plan.nodes import AggregateNode
+from penstock.plan.aggregations import state_key
+from penstock.plan.nodes import AggregateNode, Answer
 from penstock.plan.strategy import closes_as_a_whole
 
 _SILENT = np.zeros(1, np.bool_)
 
 
-def make_part(name: str, node: AggregateNode, resources: Resources, window: SharedWindow | None = None) -> Operator:
+def make_part(
+    name: str, node: AggregateNode, resources: Resources, shared: SharedAggregation | None = None
+) -> Operator:
     """The operator of one part of an aggregation that is `plan.partials.mergeable`. Sliding windows may share one
-    stored window with others; windows that close as a whole store no rows."""
+    aggregation with others; windows that close as a whole store no rows."""
     if closes_as_a_whole(node):
         return ClosingPart(name, node, resources)
-    return SlidingAggregate(name, node, resources, window, PartialEvaluation)
+    return SlidingAggregate(name, node, resources, shared, PartialEvaluation)
+
+
+class PartialShow:
+    """The partial rows of one query: of the states that it reads."""
+
+    def __init__(self, node: AggregateNode, aggregation: Aggregation, states: list[int]) -> None:
+        self.rows = PartialRows(node, aggregation, states)
+
+    def take(self) -> list[Chunk]:
+        return self.rows.chunks()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        pass
 
 
 class PartialEvaluation:
@@ -44,11 +64,21 @@ class PartialEvaluation:
     def __init__(
         self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
     ) -> None:
-        self._aggregation = Aggregation(name, reading, node.states, node.answers, resources)
+        self._aggregation = Aggregation(name, reading, node.states, resources)
         self._aggregation.one_group = one_group
-        self._partial_rows = PartialRows(node, self._aggregation)
+        self._places = {state_key(state): place for place, state in enumerate(node.states)}
+        self._shows: list[PartialShow] = []
 
-    def play(self, turn: Turn, arrivals: Arrivals | None) -> list[Chunk]:
+    def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
+        show = PartialShow(node, self._aggregation, [self._places[state_key(state)] for state in node.states])
+        self._shows.append(show)
+        return show
+
+    def drop(self, show: Show) -> None:
+        assert isinstance(show, PartialShow)
+        self._shows.remove(show)
+
+    def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
         looks = np.flatnonzero(turn.evaluates)
         last = len(turn.evaluates) - 1
         stops = looks if turn.evaluates[-1] else np.append(looks, last)
@@ -59,10 +89,17 @@ class PartialEvaluation:
             self._aggregation.play(added, removed, adds - entered, leaves - gone, _SILENT)
             entered, gone = int(adds[0]), int(leaves[0])
             if turn.evaluates[stop]:
-                slots = np.flatnonzero(self._aggregation.counts).astype(np.int32)
-                rows = len(slots)
-                self._partial_rows.look(slots, np.full(rows, turn.starts[stop]), np.full(rows, turn.ends[stop]))
-        return self._partial_rows.chunks()
+                self._look(int(turn.starts[stop]), int(turn.ends[stop]))
+        for show in self._shows:
+            show.rows.flush()
+
+    def _look(self, start: int, end: int) -> None:
+        slots = np.flatnonzero(self._aggregation.counts).astype(np.int32)
+        for begin in range(0, len(slots), EMITTED_AT_ONCE):
+            own = slots[begin : begin + EMITTED_AT_ONCE]
+            partials = self._aggregation.export(own)
+            for show in self._shows:
+                show.rows.look(own, np.full(len(own), start), np.full(len(own), end), partials)
 
     def snapshot(self) -> dict[str, Any]:
         return {"aggregation": self._aggregation.snapshot()}
@@ -74,9 +111,12 @@ class PartialEvaluation:
 class ClosingPart(ClosingAggregate):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         super().__init__(name, node, resources)
-        self._partial_rows = PartialRows(node, self._aggregation)
+        self._partial_rows = PartialRows(node, self._aggregation, range(len(node.states)))
 
     def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
         window = np.searchsorted(upto, np.arange(len(slots)), "right")
-        self._partial_rows.look(slots, closed.starts[window], closed.ends[window])
+        for begin in range(0, len(slots), EMITTED_AT_ONCE):
+            own = slice(begin, begin + EMITTED_AT_ONCE)
+            partials = self._aggregation.export(slots[own])
+            self._partial_rows.look(slots[own], closed.starts[window[own]], closed.ends[window[own]], partials)
         return self._partial_rows.chunks()

@@ -22,7 +22,7 @@ from penstock.operators.parts import make_part
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
-from penstock.operators.shared_window import SharedWindow
+from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.sliding import SlidingAggregate
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
@@ -42,22 +42,22 @@ class _Stage:
 
 
 class Pipeline:
-    """Made with resources of its own, which `close` gives back. `windows` are those that it shares with others, one for
-    each of the plan's windows that may be shared; without them it has its own. With `in_parts` it sees a part of the
-    events of an aggregation and gives partial rows."""
+    """Made with resources of its own, which `close` gives back. `shared` are the aggregations that it has with others,
+    one for each of the plan's windows that may be shared; without them it has its own. With `in_parts` it sees a part
+    of the events of an aggregation and gives partial rows."""
 
     def __init__(
         self,
         name: str,
         node: Node,
         resources: Resources,
-        windows: Iterable[SharedWindow] = (),
+        shared: Iterable[SharedAggregation] = (),
         *,
         in_parts: bool = False,
     ) -> None:
         self.name = name
         self._in_parts = in_parts
-        self._windows = iter(windows)
+        self._shared = iter(shared)
         self._resources = resources
         self.schema = partial_schema(node) if in_parts and isinstance(node, AggregateNode) else node.schema.arrow
         self.streams = streams(node)
@@ -69,11 +69,11 @@ class Pipeline:
         if isinstance(node, StreamNode):
             return _Stage(None, node.name)
         name = f"{self.name}-{len(self._operators)}"
-        window = next(self._windows, None) if may_share(node) else None
+        shared = next(self._shared, None) if may_share(node) else None
         if self._in_parts and isinstance(node, AggregateNode):
-            operator = make_part(name, node, resources, window)
+            operator = make_part(name, node, resources, shared)
         else:
-            operator = make_operator(name, node, resources, window)
+            operator = make_operator(name, node, resources, shared)
         if isinstance(node, AggregateNode | RelationNode):
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:
@@ -159,7 +159,7 @@ def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
     return Progress(results + last.chunks, last.watermark)
 
 
-def make_operator(name: str, node: Node, resources: Resources, window: SharedWindow | None = None) -> Operator:
+def make_operator(name: str, node: Node, resources: Resources, shared: SharedAggregation | None = None) -> Operator:
     if isinstance(node, UnionNode):
         return Union(name, node, resources)
     if isinstance(node, ProjectNode):
@@ -173,4 +173,4 @@ def make_operator(name: str, node: Node, resources: Resources, window: SharedWin
         return ClosingAggregate(name, node, resources)
     if node.partition_by:
         return PartitionedAggregate(name, node, resources)
-    return SlidingAggregate(name, node, resources, window)
+    return SlidingAggregate(name, node, resources, shared)

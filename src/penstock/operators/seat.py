@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.aggregates.state import Argument, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import OwnColumns
-from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import WindowTail
 from penstock.plan.nodes import AggregateNode
@@ -28,12 +25,13 @@ class Entered(NamedTuple):
     keys: dict[str, list[Evaluated]]
 
 
-Enter = Callable[[Entered, int], list[Chunk]]
-"""How a member takes rows that entered, and the time that the stream has reached; answers with its results."""
+Enter = Callable[[Entered, int], None]
+"""How a member takes rows that entered, and the time that the stream has reached."""
 
 
 class Seat:
-    """A member's place: what it reads, how many rows each group has in its window, and how far that has come.
+    """A member's place: what it is told (`enter`, and `hand_over` when a call is done), what it reads, how many rows
+    each group has in its window, and how far that has come.
 
     `has_slots`: the slot is stored, after the time; without, all rows are of one group. A landmark window has no tail.
     `texts` says where the tail shows the strings of the whole window. What a seat reads is the window's to save and to
@@ -44,7 +42,7 @@ class Seat:
         self,
         node: AggregateNode,
         enter: Enter,
-        reject: Reject,
+        hand_over: Callable[[], None],
         grouping: Grouping,
         columns: OwnColumns,
         has_slots: bool,
@@ -52,7 +50,7 @@ class Seat:
         texts: dict[str, int],
     ) -> None:
         self.enter = enter
-        self.reject = reject
+        self.hand_over = hand_over
         self.grouping = grouping
         self.groups = grouping.groups
         self.columns = columns
@@ -64,7 +62,6 @@ class Seat:
         self.tail = tail
         self.texts = texts
         self.admits_all = node.where is None or not node.filter_first
-        self.ready: deque[list[Chunk]] = deque()
         self.tally = grouping.groups.tally()
         self.nbytes = 0
 

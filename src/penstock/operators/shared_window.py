@@ -1,27 +1,28 @@
 """A stored window that one query has or several share: each row is stored once, however many windows it is in.
 
-    rows ─▶ columns, groups ─▶ store ─┬▶ query 1: its own policy, tail and aggregates
-                                      ├▶ query 2: ...
+    rows ─▶ columns, groups ─▶ store ─┬▶ aggregation 1: its own policy, tail and states
+                                      ├▶ aggregation 2: ...
                                       └▶ ...
 
 A row has a time, a slot for each distinct grouping (WHERE and keys) and each distinct argument and FILTER that some
 query reads. The windows of the queries are tails of different length of the same rows, as in Shared SlideM.
 
 Invariants:
-1. The members of a window are fed the same calls in the same order. The first member that asks for its results drives
-   the window for all; the results of the others wait until they ask.
+1. The queries of a window are fed the same calls in the same order. The first that asks for its results drives the
+   window for all members, which hand over what came of it when the call is done.
 2. A row that some member admits is stored; members for which it fails WHERE see it with slot -1. A grouping has no
    slot column if every row stored is in its one group.
 3. A row stays until every member's window has passed it: rows before `_floor()` are released, and so are the strings
    of rows before `_released`.
 4. What is in the store is fixed when it is made. A column whose last reader has left is written as zeros.
 
-Called by `sliding`, whose operators are the members; made by whoever runs the queries together.
+The members are aggregations (`shared_aggregation`), each for one query or several; a window is made by whoever runs
+the queries together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from penstock.expressions.vector import Evaluated
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.arguments import ArgumentColumns, Computed
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.resources import Resources
@@ -77,7 +77,7 @@ class SharedWindow:
         extent = nodes[0].window.extent
         self._since = extent.time if isinstance(extent, Since) else None
         self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
-        self._store = None if self._since is not None else resources.fifo(name, self._layout, len(nodes))
+        self._store = None if self._since is not None else resources.fifo(name, self._layout)
 
     def _planned(self, nodes: Sequence[AggregateNode]) -> list[ColumnSpec]:
         specs = {_TIME: ColumnSpec(_TIME, np.dtype(np.int64), False)}
@@ -92,7 +92,7 @@ class SharedWindow:
     # Members come and go
 
     @property
-    def has_members(self) -> bool:
+    def is_used(self) -> bool:
         return bool(self._seats)
 
     def takes(self, node: AggregateNode) -> bool:
@@ -111,12 +111,11 @@ class SharedWindow:
             return False
         return all(_is_whole(g.key, (node,)) for g in self._groupings.values() if g.key.name not in names)
 
-    def join(self, node: AggregateNode, enter: Enter, reject: Reject) -> Seat:
+    def join(self, node: AggregateNode, enter: Enter, hand_over: Callable[[], None]) -> Seat:
         """A member from the next row on: one of those that the window was made for, or one that it `takes`."""
         key = grouping_of(node)
         grouping = self._groupings.get(key.name) or Grouping(key, [])
         self._groupings[key.name] = grouping
-        grouping.rejects.append(reject)
         own = self._columns.read(node.states)
         tail, texts, has_slots = None, {}, True
         if self._store is not None:
@@ -130,7 +129,7 @@ class SharedWindow:
             tail = WindowTail(self._store, columns, self._release, by_position=by_position)
         else:
             has_slots = not _is_whole(key, (node,))
-        seat = Seat(node, enter, reject, grouping, own, has_slots, tail, texts)
+        seat = Seat(node, enter, hand_over, grouping, own, has_slots, tail, texts)
         self._seats.append(seat)
         self._note_members()
         return seat
@@ -140,8 +139,7 @@ class SharedWindow:
         self._seats.remove(seat)
         self._columns.forget(seat.columns)
         seat.groups.forget(seat.tally)
-        seat.grouping.rejects.remove(seat.reject)
-        if not seat.grouping.rejects:
+        if all(other.grouping is not seat.grouping for other in self._seats):
             del self._groupings[seat.grouping.key.name]
         if self._seats:
             self._note_members()
@@ -160,21 +158,15 @@ class SharedWindow:
 
     # Rows pass
 
-    def process(self, seat: Seat, chunk: Chunk, watermark: int) -> list[Chunk]:
-        """The member's results of a call that every member is given."""
-        if not seat.ready:
-            self._process(chunk, watermark)
-        return seat.ready.popleft()
-
-    def _process(self, chunk: Chunk, watermark: int) -> None:
-        results: list[list[Chunk]] = [[] for _ in self._seats]
+    def process(self, chunk: Chunk, watermark: int) -> None:
+        """A call that every query of every member is given: made once."""
         for part, reached in chunk.parts(watermark, self._rows_at_once()):
             entered = self._enter(part)
-            for own, seat in zip(results, self._seats, strict=True):
-                own += seat.enter(entered, reached)
+            for seat in self._seats:
+                seat.enter(entered, reached)
             self._collect(part.rows)
-        for own, seat in zip(results, self._seats, strict=True):
-            seat.ready.append(own)
+        for seat in self._seats:
+            seat.hand_over()
 
     def _rows_at_once(self) -> int:
         """Several windows over blocks on disk take turns block by block: a block that one of them has read is then
@@ -183,11 +175,11 @@ class SharedWindow:
             return min(CHUNK_ROWS, max(LEAST_TURN, self._store.block_rows))
         return CHUNK_ROWS
 
-    def pass_time(self, seat: Seat, watermark: int) -> list[Chunk]:
+    def pass_time(self, seat: Seat, watermark: int) -> None:
         """Time passes for one member alone: the end of a bounded run is not the same for all."""
-        results = seat.enter(self._enter(Chunk(np.empty(0, np.int64), NO_ROWS)), watermark)
+        seat.enter(self._enter(Chunk(np.empty(0, np.int64), NO_ROWS)), watermark)
         self._collect(0)
-        return results
+        seat.hand_over()
 
     def _enter(self, chunk: Chunk) -> Entered:
         """Computes what the members read of the rows, and stores it."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from penstock.expressions import tree
 from penstock.expressions.batch import Batch, Data
 from penstock.operators.aggregation import Played
-from penstock.plan.nodes import AggregateNode
+from penstock.plan.nodes import AggregateNode, Answer
 from penstock.types import SqlType
 
 
 class Shown:
     """Group keys are columns named `#0`, `#1`, ... and aggregates `$0`, `$1`, ...; those that nobody reads are left
-    out."""
+    out. `answers` says where the aggregates are if not where the node alone would have them."""
 
-    def __init__(self, node: AggregateNode) -> None:
+    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...] | None = None) -> None:
+        self.answers = node.answers if answers is None else answers
         emission = node.emission
         expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
         if emission.having is not None:
@@ -23,10 +24,10 @@ class Shown:
         read = set().union(*(tree.columns(e) for e in expressions))
         self._kinds = {name: kind for name, kind in kinds.items() if name in read}
         self._keys = [(name, int(name[1:])) for name in self._kinds if name[0] == "#"]
-        self._answers = [(name, int(name[1:])) for name in self._kinds if name[0] == "$"]
+        self._aggregates = [(name, self.answers[int(name[1:])]) for name in self._kinds if name[0] == "$"]
 
     def rows(self, keys: list[Data], played: Played) -> Batch:
         data = {name: keys[i] for name, i in self._keys}
-        for name, i in self._answers:
-            data[name] = played.columns[i]
+        for name, answer in self._aggregates:
+            data[name] = played.column(answer)
         return Batch(self._kinds, data, len(played.slots))

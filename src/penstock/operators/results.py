@@ -1,0 +1,131 @@
+"""Evaluations of whole windows, or of the arriving event's group, shown as results: what most queries want."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Int64s
+from penstock.expressions.batch import Data
+from penstock.expressions.vector import Evaluated, Vector
+from penstock.operators.aggregation import Aggregation, Played
+from penstock.operators.arguments import Reading
+from penstock.operators.chunk import Chunk
+from penstock.operators.emitter import Emitter, Evaluations, Reject
+from penstock.operators.evaluation import Arrivals, Show, Turn
+from penstock.operators.resources import Resources
+from penstock.operators.shown import Shown
+from penstock.plan.aggregations import Look, look_of
+from penstock.plan.nodes import AggregateNode, Answer
+
+_NONE = np.int32(-1)
+
+
+class ResultShow:
+    """HAVING, the select list and the emission of one query, or of several that are the same."""
+
+    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> None:
+        self._shown = Shown(node, answers)
+        self._emitter = Emitter(node.emission, node.schema, reject)
+        self._chunks: list[Chunk] = []
+
+    def see(self, keys: list[Data], played: Played, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:
+        rows = self._shown.rows(keys, played)
+        failed = played.failed(self._shown.answers)
+        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed))
+        if chunk.rows:
+            self._chunks.append(chunk)
+
+    def take(self) -> list[Chunk]:
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"emitter": self._emitter.snapshot()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._emitter.restore(snapshot["emitter"])
+
+
+class Results:
+    """`one_group`: every row that is ever played is of the one group there is."""
+
+    def __init__(
+        self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
+    ) -> None:
+        self._aggregation = Aggregation(name, reading, node.states, resources)
+        self._aggregation.one_group = one_group
+        self._groups = reading.groups
+        self._shows: list[ResultShow] = []
+        self.of_events = look_of(node) is Look.EVENT
+
+    def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
+        show = ResultShow(node, answers, reject)
+        self._shows.append(show)
+        return show
+
+    def drop(self, show: Show) -> None:
+        assert isinstance(show, ResultShow)
+        self._shows.remove(show)
+
+    def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
+        if arrivals is not None:
+            self._play_events(turn, arrivals)
+        else:
+            self._play_all(turn)
+
+    def _play_events(self, turn: Turn, arrivals: Arrivals) -> None:
+        """One result per event: its own keys, and its group's aggregates."""
+        first, starts, ends = arrivals.first, turn.starts, turn.ends
+        events = arrivals.slots[first : first + len(turn.add_upto)]
+        if not turn.evaluates.all():
+            events = np.where(turn.evaluates, events, _NONE)
+        _, played = self._aggregation.play(turn.added, turn.removed, turn.add_upto, turn.left, turn.evaluates, events)
+        if len(played.slots) == 0:
+            return
+        if len(played.slots) == len(events):
+            keys = [_slice(key, first, len(events)) for key in arrivals.keys]
+        else:
+            shown = np.flatnonzero(events >= 0)
+            starts, ends = starts[shown], ends[shown]
+            keys = [key.values.take(pa.array(first + shown)) for key in arrivals.keys]
+        for show in self._shows:
+            show.see(keys, played, None, starts, ends)
+
+    def _play_all(self, turn: Turn) -> None:
+        """Every group that has rows, in the order of the keys, in as many goes as the results take."""
+        added, removed, add_upto, left, evaluates, starts, ends = turn
+        done = entered = gone = 0
+        while done < len(add_upto):
+            count, played = self._aggregation.play(
+                added, removed, add_upto[done:] - entered, left[done:] - gone, evaluates[done:]
+            )
+            shown = done + np.flatnonzero(evaluates[done : done + count])
+            if len(shown):
+                keys, upto = self._groups.keys(played.slots), played.upto[shown - done]
+                for show in self._shows:
+                    show.see(keys, played, upto, starts[shown], ends[shown])
+            done += count
+            if done < len(add_upto):
+                added = added.part(int(add_upto[done - 1]) - entered, len(added.slots))
+                removed = removed.part(int(left[done - 1]) - gone, len(removed.slots))
+                entered, gone = int(add_upto[done - 1]), int(left[done - 1])
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"aggregation": self._aggregation.snapshot()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._aggregation.restore(snapshot["aggregation"])
+
+
+def _slice(column: Evaluated, first: int, count: int) -> Data:
+    """So many rows of a key column, without a copy."""
+    held: Data = column.held
+    if isinstance(held, list):
+        return held[first : first + count]
+    if isinstance(held, Vector):
+        values, valid = column.columns
+        return Vector(values[first : first + count], None if valid is None else valid[first : first + count])
+    return held.slice(first, count)

@@ -1,0 +1,230 @@
+"""One aggregation over a sliding window, for one query or for all that are the same in it (`plan.aggregations`).
+
+    shared window ─▶ seat: policy, tail ─▶ evaluation: the states, played once ─┬▶ show: HAVING, select list ─▶ query 1
+                                                                                ├▶ show ─┬▶ query 2
+                                                                                │        └▶ query 3, which is the same
+                                                                                └▶ ...
+
+The window's policy says where evaluations take place and what has left by then; the shared window hands on the rows
+that enter and the aggregation's own tail of it gives those that leave; the evaluation plays both against each other.
+
+Invariants:
+1. The queries of an aggregation are there from its first row on, and are fed the same calls in the same order. The
+   first that asks for its results drives the window for all; those of the others wait until they ask.
+2. States stay until the last query has left, also those that only a query read that is gone.
+3. After a restart the aggregation has the states of the queries that are left, found by what they compute.
+
+Made by `engine.flow` for the queries that it starts together, or by `sliding` for one alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from penstock.operators.aggregation import Run
+from penstock.operators.chunk import Chunk
+from penstock.operators.emitter import Reject
+from penstock.operators.evaluation import Arrivals, Evaluation, Show, Turn
+from penstock.operators.leaving import Leaving
+from penstock.operators.resources import Resources
+from penstock.operators.seat import Entered
+from penstock.operators.shared_window import SharedWindow
+from penstock.plan.aggregations import unite
+from penstock.plan.nodes import AggregateNode
+from penstock.windows.steps import Steps, policy_for
+
+MakeEvaluation = Callable[..., Evaluation]
+"""Called with a name, the node with all states, what it reads, resources, and `one_group`."""
+
+
+class Reader:
+    """A query at an aggregation, and its results that wait until it asks."""
+
+    def __init__(self, reject: Reject) -> None:
+        self.reject = reject
+        self.ready: deque[list[Chunk]] = deque()
+
+
+class _Audience:
+    """The readers of one show: queries that are the same."""
+
+    def __init__(self, node: AggregateNode) -> None:
+        self.node = node
+        self.readers: list[Reader] = []
+        self.show: Show
+
+    def reject(self, reason: str, row: dict[str, Any]) -> None:
+        for reader in self.readers:
+            reader.reject(reason, row)
+
+
+class SharedAggregation:
+    """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it.
+    Without a `window` to share it has one of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Sequence[AggregateNode],
+        resources: Resources,
+        make_evaluation: MakeEvaluation,
+        window: SharedWindow | None = None,
+    ) -> None:
+        united = unite(nodes)
+        node = replace(nodes[0], states=united.states, answers=united.answers[0])
+        self.name = name
+        self._resources = resources
+        self._answers = dict(zip(nodes, united.answers, strict=True))
+        self._audiences: list[_Audience] = []
+        self._owns_window = window is None
+        self.window = SharedWindow(name, (node,), resources.apart()) if window is None else window
+        self._seat = seat = self.window.join(node, self._enter, self._hand_over)
+        resources.at_end(lambda: self.window.leave(seat))
+        self._evaluation = make_evaluation(name, node, seat, resources, one_group=not seat.has_slots)
+        self._policy = policy_for(node.window, resources.rows_before(node.input))
+        self._drain = node.emission.drain
+        self._none = Run(0, np.empty(0, np.int32), seat.no_columns())
+
+    # Queries come and go
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._audiences)
+
+    def join(self, node: AggregateNode, reject: Reject) -> Reader:
+        """One of the queries that it was made for."""
+        audience = next((a for a in self._audiences if a.node == node), None)
+        if audience is None:
+            audience = _Audience(node)
+            audience.show = self._evaluation.show(node, self._answers[node], audience.reject)
+            self._audiences.append(audience)
+        reader = Reader(reject)
+        audience.readers.append(reader)
+        self._seat.grouping.rejects.append(reject)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """A query goes, and with the last one the aggregation."""
+        audience = self._audience(reader)
+        audience.readers.remove(reader)
+        self._seat.grouping.rejects.remove(reader.reject)
+        if not audience.readers:
+            self._audiences.remove(audience)
+            self._evaluation.drop(audience.show)
+        if not self._audiences:
+            self.close()
+
+    def show_of(self, reader: Reader) -> Show:
+        """What holds the query's own state."""
+        return self._audience(reader).show
+
+    def _audience(self, reader: Reader) -> _Audience:
+        return next(audience for audience in self._audiences if reader in audience.readers)
+
+    def close(self) -> None:
+        """Gives everything back; the queries are gone, or never came."""
+        self._resources.close()
+
+    # Rows pass
+
+    def process(self, reader: Reader, chunk: Chunk, watermark: int) -> list[Chunk]:
+        """The query's results of a call that every query of the window is given."""
+        if not reader.ready:
+            self.window.process(chunk, watermark)
+        return reader.ready.popleft()
+
+    def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
+        """The query's results up to the end of a bounded run, which is the same for all queries of the aggregation."""
+        if not reader.ready:
+            end = self._policy.last_boundary(self._drain, last_time)
+            if end is None:
+                return []
+            self.window.pass_time(self._seat, end)
+        return reader.ready.popleft()
+
+    def _hand_over(self) -> None:
+        """A call is done: what came of it is there for the queries."""
+        for audience in self._audiences:
+            came = audience.show.take()
+            for reader in audience.readers:
+                reader.ready.append(came)
+
+    def _enter(self, entered: Entered, watermark: int) -> None:
+        """Rows have entered the shared window, and the stream has reached this time."""
+        self._policy.observe(entered.stream_times)
+        added, arrivals, times = self._none, None, entered.times
+        if len(times):
+            name = self._seat.grouping.key.name
+            slots = entered.slots[name]
+            added = Run(entered.first, slots, tuple([entered.columns[column] for column in self._seat.names]))
+            if self._evaluation.of_events:
+                arrivals = Arrivals(slots, entered.keys[name], 0)
+        done = 0
+        while True:
+            steps = self._policy.steps(times[done:] if done else times, entered.first + done, watermark)
+            self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
+            if steps.complete:
+                return
+            done += int(steps.add_upto[-1])
+
+    def _play(self, added: Run, steps: Steps, arrivals: Arrivals | None, offset: int) -> None:
+        """Plays all steps, in turns where more rows leave than can be brought together. The step between two turns is
+        played in two parts, and its evaluation waits for the second."""
+        at = entered = 0
+        while at < len(steps):
+            leaving = self._leaving(steps, at)
+            upto = at + len(leaving.left)
+            evaluates, add_upto = steps.evaluates[at:upto], steps.add_upto[at:upto]
+            if leaving.more:
+                evaluates = evaluates.copy()
+                evaluates[-1] = False
+            within = add_upto - entered if entered else add_upto
+            removed = self._removed(leaving)
+            turn = Turn(added, removed, within, leaving.left, evaluates, leaving.starts, steps.window_end[at:upto])
+            if arrivals is not None:
+                arrivals = Arrivals(arrivals.slots, arrivals.keys, offset - 1 + int(add_upto[0]))
+            self._evaluation.play(turn, arrivals)
+            if leaving.columns:
+                self.window.let_go(self._seat, leaving)
+            if not leaving.more:
+                return
+            added = added.part(int(add_upto[-1]) - entered, len(added.slots))
+            entered = int(add_upto[-1])
+            at += len(leaving.left) - 1
+
+    def _leaving(self, steps: Steps, at: int) -> Leaving:
+        if self._seat.tail is not None:
+            return self._seat.tail.leaving(steps, at)
+        nothing = np.zeros(len(steps) - at, np.int64)
+        return Leaving(0, (), nothing, steps.window_start[at:], False)
+
+    def _removed(self, leaving: Leaving) -> Run:
+        if not leaving.columns:
+            return self._none
+        columns, count = leaving.columns, len(self._seat.names)
+        if self._seat.has_slots:
+            return Run(leaving.first, columns[1].values, columns[2 : 2 + count])
+        return Run(leaving.first, np.zeros(len(columns[0].values), np.int32), columns[1 : 1 + count])
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "window": self.window.snapshot() if self._owns_window else self.window.name,
+            "policy": self._policy.snapshot(),
+            "evaluation": self._evaluation.snapshot(),
+            "position": self._seat.position,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """A window that is shared has been restored before."""
+        if self._owns_window:
+            self.window.restore(snapshot["window"])
+        self._policy.restore(snapshot["policy"])
+        self._evaluation.restore(snapshot["evaluation"])
+        self._seat.seek(snapshot["position"])
