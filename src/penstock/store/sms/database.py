@@ -1,0 +1,88 @@
+"""SQL for stores in a database: statements put together from templates, names and parameters, by each database's rules.
+
+Values travel as parameters only, names only through `identifier`, and everything else in a statement is a constant of
+this package. `sqlite_database` and `postgres_database` are the databases there are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.store.sms.items import Row, Value
+from penstock.types import Field
+
+Statement = Any
+"""A whole statement as the driver takes it."""
+Part = Any
+"""A piece of a statement: what `identifier`, `keyword` and `joined` return."""
+
+
+class Database(ABC):
+    """A connection. One thread at a time uses it. Every error of the driver becomes a `StorageError`."""
+
+    @abstractmethod
+    def identifier(self, name: str) -> Part:
+        """A name of a table or column, quoted."""
+
+    @abstractmethod
+    def keyword(self, text: str) -> Part:
+        """A constant piece of SQL."""
+
+    @abstractmethod
+    def parameter(self) -> Part:
+        """The place of a value."""
+
+    @abstractmethod
+    def joined(self, parts: Sequence[Part], separator: str = ", ") -> Part: ...
+
+    @abstractmethod
+    def statement(self, template: str, **parts: Part) -> Statement:
+        """A constant template with pieces in its places `{name}`."""
+
+    @abstractmethod
+    def column_type(self, field: Field) -> Part: ...
+
+    @abstractmethod
+    def to_database(self, row: Row) -> Sequence[Value]:
+        """A row as the database can keep it."""
+
+    @abstractmethod
+    def from_database(self, fields: Sequence[Field], row: Sequence[Any]) -> Row:
+        """What `to_database` was given."""
+
+    @abstractmethod
+    def query(self, statement: Statement, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]: ...
+
+    @abstractmethod
+    def run(self, statement: Statement, rows: Sequence[Sequence[Value]] = ((),)) -> None:
+        """Runs a statement once for each row of parameters."""
+
+    @abstractmethod
+    def columns(self, table: str) -> list[str] | None:
+        """The names of the columns of a table, in order; None if there is no such table."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, and durable at its end."""
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.roll_back()
+            raise
+        self.commit()
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def roll_back(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...

@@ -1,0 +1,123 @@
+"""FIFO and NO-UPDATE: items lie in the engine's own FIFO store, and the oldest leave first.
+
+New items are collected as tuples and enter the FIFO store together, as columns. From there on it pages them: what
+does not fit its pool is in blocks on the device. NO-UPDATE is the store from which nothing is released.
+
+Invariants:
+1. An item's id is its position in the FIFO store. Items before `_new_first` are there, the others in `_new`.
+2. `first_id` is the tail of the FIFO store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.store.blocks import Frame
+from penstock.store.budget import Account
+from penstock.store.fifo import FifoStore
+from penstock.store.sms.indices import ValueIndices
+from penstock.store.sms.items import ItemCodec, Row, Value
+from penstock.store.sms.storage import NEW_ROWS, Block, NewRows, TransientStorage
+
+
+class FifoStorage(TransientStorage):
+    """`rows` is a store of the codec's columns, `new_items` the account of what is not yet in it."""
+
+    def __init__(self, rows: FifoStore, codec: ItemCodec, indices: ValueIndices, new_items: Account) -> None:
+        self.rows = rows
+        super().__init__(codec, indices)
+        self.first_id = rows.tail
+        self.next_id = rows.head
+        self._account = new_items
+        self._new: list[Row] = []
+        self._new_first = rows.head
+        self.rows_at_once = min(NEW_ROWS, rows.block_rows)
+        new_items.resize(self.rows_at_once * codec.row_bytes)
+
+    def append(self, row: Row) -> int:
+        if self._indices:
+            self._indices.reserve()
+        if len(self._new) >= self.rows_at_once:
+            self._enter()
+        self._new.append(row)
+        item_id = self.next_id
+        self.next_id = item_id + 1
+        if self._indices:
+            self._indices.insert(item_id, row)
+        return item_id
+
+    def row(self, item_id: int) -> Row | None:
+        if not self.first_id <= item_id < self.next_id:
+            return None
+        if item_id >= self._new_first:
+            return self._new[item_id - self._new_first]
+        block, first, _ = self.rows.block_bounds(item_id)
+        frame = self.rows.resident(block) or self.rows.frame(block)
+        return self.codec.row(frame, item_id - first)
+
+    def holds(self, item_id: int) -> bool:
+        return self.first_id <= item_id < self.next_id
+
+    def cell(self, item_id: int, place: int) -> Value:
+        if item_id >= self._new_first:
+            return self._new[item_id - self._new_first][place]
+        block, first, _ = self.rows.block_bounds(item_id)
+        return self.codec.cell(self.rows.resident(block) or self.rows.frame(block), item_id - first, place)
+
+    def block(self, item_id: int) -> Block:
+        if item_id >= self._new_first:
+            return NewRows(self._new_first, self._new)
+        block, first, stop = self.rows.block_bounds(item_id)
+        frame = self.rows.resident(block) or self.rows.frame(block)
+        return FrameRows(self.codec, frame, first, min(stop, self._new_first))
+
+    def release_upto(self, item_id: int) -> None:
+        if item_id <= self.first_id:
+            return
+        if item_id > self._new_first:
+            self._enter()
+        if self.codec.has_texts:
+            for view in self.rows.scan(self.rows.tail, item_id):
+                self.codec.forget(view.columns)
+        self.rows.release(item_id)
+        self.first_id = item_id
+        if self._indices:
+            self._indices.collect(self.next_id - item_id, lambda entry: entry >= item_id)
+
+    def close(self) -> None:
+        self._indices.close()
+        self._account.close()
+        self._new.clear()
+
+    def _enter(self) -> None:
+        """The new rows become columns of the FIFO store."""
+        if not self._new:
+            return
+        columns = self.codec.to_columns(self._new)
+        try:
+            self.rows.append(columns)
+        except Exception:
+            self.codec.forget(columns)
+            raise
+        self._new_first += len(self._new)
+        self._new = []
+
+
+class FrameRows(Block):
+    """The rows [first, stop) of a block in columns. It keeps the frame alive: readers hold one at a time."""
+
+    def __init__(self, codec: ItemCodec, frame: Frame, first: int, stop: int) -> None:
+        self.first = first
+        self.stop = stop
+        self._codec = codec
+        self._frame = frame
+
+    def row(self, item_id: int) -> Row | None:
+        return self._codec.row(self._frame, item_id - self.first)
+
+    def cell(self, item_id: int, place: int) -> Value:
+        return self._codec.cell(self._frame, item_id - self.first, place)
+
+    def rows(self, start: int, limit: int) -> tuple[Sequence[int], list[Row], int]:
+        stop = min(self.stop, start + limit)
+        return range(start, stop), self._codec.rows(self._frame, start - self.first, stop - self.first), stop

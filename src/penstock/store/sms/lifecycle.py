@@ -1,0 +1,105 @@
+"""The lifecycle of stores: made from their properties, given indices, removed. The one place that decides which
+implementation serves which properties.
+
+    persistent                 a table in a database           database_storage
+    FIFO, NO-UPDATE            the engine's FIFO store         fifo_storage
+    RANDOM                     blocks with marks               random_storage
+    IN-PLACE                   blocks that are written again   keyed_storage
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.errors import StorageError
+from penstock.store.manager import StoreManager
+from penstock.store.sms.database import Database
+from penstock.store.sms.database_storage import DatabaseStorage
+from penstock.store.sms.fifo_storage import FifoStorage
+from penstock.store.sms.indices import ValueIndices
+from penstock.store.sms.instance import StoreInstance
+from penstock.store.sms.items import Item, ItemCodec
+from penstock.store.sms.keyed_storage import KeyedStorage
+from penstock.store.sms.properties import Embedded, IndexSchema, Postgres, Properties, Role, UpdatePattern
+from penstock.store.sms.random_storage import RandomStorage
+from penstock.store.sms.sqlite_database import SqliteDatabase
+from penstock.store.sms.storage import Place, Storage
+
+
+class StorageManager:
+    """Stores in the budget and on the devices of `stores`.
+
+    >>> from penstock.store.budget import Budget
+    >>> manager = StorageManager(StoreManager(Budget(1 << 20), None))
+    >>> tolls = manager.create_store(Properties(update=UpdatePattern.FIFO), "tolls")
+    >>> tolls.buffer_item({"segment": 4, "toll": 20})
+    0
+    >>> tolls.reader("notification").get_attribute(0, "toll")
+    20
+    """
+
+    def __init__(self, stores: StoreManager) -> None:
+        self._stores = stores
+        self._instances: dict[str, StoreInstance] = {}
+
+    def create_store(self, properties: Properties, name: str, source: Iterable[Item] | None = None) -> StoreInstance:
+        """A store with these properties. Its name is unique; `source` is what an active one takes its items from."""
+        if name in self._instances:
+            raise StorageError(f"there is a store {name!r} already; choose another name")
+        if (source is not None) != (properties.role is Role.ACTIVE):
+            raise StorageError("an active store needs a source to take items from, and a passive one has none")
+        storage = self._storage(properties, name)
+        instance = StoreInstance(name, properties, storage, self._stores.budget, source)
+        self._instances[name] = instance
+        return instance
+
+    def remove_store(self, store: StoreInstance) -> None:
+        """Destroys a store and what it holds; the table of a persistent one is dropped."""
+        self._forget(store)
+        store.destroy()
+        self._drop_blocks(store)
+
+    def close_store(self, store: StoreInstance) -> None:
+        """Ends the use of a store; a persistent one can be created again with all it has."""
+        self._forget(store)
+        store.close()
+        self._drop_blocks(store)
+
+    def register_index(self, schema: IndexSchema, store: StoreInstance) -> None:
+        """From now on items of the store can be found, or replaced, by these attributes."""
+        store.register_index(schema)
+
+    def close(self) -> None:
+        for store in list(self._instances.values()):
+            self.close_store(store)
+
+    def _forget(self, store: StoreInstance) -> None:
+        if self._instances.get(store.name) is not store:
+            raise StorageError(f"{store.name!r} is not a store of this manager, or was removed before")
+        del self._instances[store.name]
+
+    def _drop_blocks(self, store: StoreInstance) -> None:
+        if not isinstance(store.storage, DatabaseStorage):
+            self._stores.drop(store.name)
+
+    def _storage(self, properties: Properties, name: str) -> Storage:
+        place = Place(name, self._stores.budget, lambda: self._stores.create_device(name))
+        codec = ItemCodec(properties.schema, place.account("strings"))
+        where = properties.persistence
+        if isinstance(where, Embedded | Postgres):
+            return DatabaseStorage(_database(where), where.table, codec, place.account("new items"))
+        indices = ValueIndices(codec, place.account("indices"))
+        if properties.update is UpdatePattern.RANDOM:
+            return RandomStorage(place, codec, indices)
+        if properties.update is UpdatePattern.IN_PLACE:
+            return KeyedStorage(place, codec, indices)
+        rows = self._stores.create_fifo(name, codec.columns)
+        return FifoStorage(rows, codec, indices, place.account("new items"))
+
+
+def _database(where: Embedded | Postgres) -> Database:
+    if isinstance(where, Embedded):
+        return SqliteDatabase(where.path)
+    from penstock.store.sms.postgres_database import PostgresDatabase  # psycopg is an extra
+
+    return PostgresDatabase(where.conninfo)

@@ -1,0 +1,130 @@
+"""Blocks of rows that may be read and changed in any order: in memory while the budget has room, else on a device.
+
+Invariants:
+1. A block is in memory, on the device, or both; one that was changed in memory is no longer on the device.
+2. The account holds the frames in memory. When the budget is full, the owner is first asked to collect what is gone;
+   then the block that was used longest ago goes to the device. One frame is set aside from the beginning.
+3. How many rows of a block mean something is its owner's matter.
+
+Used by the storages of RANDOM and IN-PLACE stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.columns import Argument
+from penstock.errors import BudgetError
+from penstock.store.blocks import BlockLayout, Frame
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.store.sms.items import ItemCodec
+
+
+class PagedBlock:
+    """One block; `PagedBlocks` alone looks at its insides."""
+
+    __slots__ = ("address", "frame", "used")
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+        self.address: int | None = None
+        self.used = 0
+
+    @property
+    def is_resident(self) -> bool:
+        return self.frame is not None
+
+
+class PagedBlocks:
+    """Blocks have room for `rows` rows, or as many as fit the device. `collect` frees blocks of the owner's that hold
+    nothing any more."""
+
+    def __init__(
+        self, codec: ItemCodec, device: BlockDevice, account: Account, rows: int, collect: Callable[[], None]
+    ) -> None:
+        self._device = device
+        self._account = account
+        row_bytes = sum(column.dtype.itemsize + 1 for column in codec.columns)
+        self._layout = BlockLayout(codec.columns, min(rows * row_bytes + 16 * len(codec.columns), device.capacity))
+        self._collect = collect
+        self._resident: set[PagedBlock] = set()
+        self._clock = 0
+        account.resize(self._layout.frame_bytes)
+
+    @property
+    def block_rows(self) -> int:
+        return self._layout.rows
+
+    def reserve(self) -> None:
+        """Makes room for one more block; `BudgetError` and no change if there is none."""
+        try:
+            self._resize(len(self._resident) + 1)
+            return
+        except BudgetError:
+            self._collect()
+        while True:
+            try:
+                self._resize(len(self._resident) + 1)
+                return
+            except BudgetError:
+                if not self._resident:
+                    raise
+                self._spill(min(self._resident, key=lambda block: block.used))
+
+    def add(self, columns: Sequence[Argument]) -> PagedBlock:
+        """A new block with these rows at its front; `reserve` was called for it."""
+        frame = self._layout.new_frame()
+        frame.write(columns, 0, len(columns[0].values))
+        frame.count = self._layout.rows
+        block = PagedBlock()
+        self._keep(block, frame)
+        return block
+
+    def frame(self, block: PagedBlock) -> Frame:
+        """The block in memory, for reading."""
+        self._clock += 1
+        block.used = self._clock
+        frame = block.frame
+        if frame is None:
+            assert block.address is not None
+            self.reserve()
+            frame = self._layout.open(self._device.read(block.address))
+            self._keep(block, frame)
+        return frame
+
+    def changing(self, block: PagedBlock) -> Frame:
+        """The block in memory, about to be changed."""
+        frame = self.frame(block)
+        if block.address is not None:
+            self._device.free(block.address)
+            block.address = None
+        return frame
+
+    def drop(self, block: PagedBlock) -> None:
+        if block.address is not None:
+            self._device.free(block.address)
+            block.address = None
+        block.frame = None
+        self._resident.discard(block)
+        self._resize(len(self._resident))
+
+    def close(self) -> None:
+        self._resident.clear()
+        self._account.close()
+
+    def _keep(self, block: PagedBlock, frame: Frame) -> None:
+        block.frame = frame
+        self._resident.add(block)
+
+    def _spill(self, block: PagedBlock) -> None:
+        assert block.frame is not None
+        if block.address is None:
+            block.address = self._device.write(self._layout.seal(block.frame))
+        block.frame = None
+        self._resident.discard(block)
+
+    def _resize(self, frames: int) -> None:
+        nbytes = max(1, frames) * self._layout.frame_bytes
+        if nbytes != self._account.nbytes:
+            self._account.resize(nbytes)

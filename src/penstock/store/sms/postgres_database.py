@@ -1,0 +1,99 @@
+"""Stores in tables of a PostgreSQL server, through psycopg. Needs `pip install 'penstock[postgres]'`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.errors import StorageError
+from penstock.store.sms.database import Database, Part, Statement
+from penstock.store.sms.items import Row, Value
+from penstock.types import Field, SqlType
+
+try:
+    import psycopg
+    from psycopg import sql
+except ImportError as error:  # pragma: no cover
+    raise StorageError("stores in PostgreSQL need psycopg; pip install 'penstock[postgres]'") from error
+
+_TYPES = {
+    SqlType.BOOLEAN: "BOOLEAN",
+    SqlType.TINYINT: "SMALLINT",
+    SqlType.SMALLINT: "SMALLINT",
+    SqlType.INT: "INTEGER",
+    SqlType.DATE: "INTEGER",
+    SqlType.FLOAT: "DOUBLE PRECISION",
+    SqlType.DOUBLE: "DOUBLE PRECISION",
+    SqlType.STRING: 'TEXT COLLATE "C"',
+}
+"""The other types are BIGINT. Strings are compared as everywhere else in this library: by their code points."""
+
+
+class PostgresDatabase(Database):
+    def __init__(self, conninfo: str) -> None:
+        with _errors():
+            self._connection = psycopg.connect(conninfo, autocommit=True)
+
+    def identifier(self, name: str) -> Part:
+        if "\0" in name or len(name.encode()) > 63:
+            raise StorageError(f"{name!r} is not a name that PostgreSQL can have; use at most 63 bytes")
+        return sql.Identifier(name)
+
+    def keyword(self, text: str) -> Part:
+        return sql.SQL(text)
+
+    def parameter(self) -> Part:
+        return sql.Placeholder()
+
+    def joined(self, parts: Sequence[Part], separator: str = ", ") -> Part:
+        return sql.SQL(separator).join(parts)
+
+    def statement(self, template: str, **parts: Part) -> Statement:
+        return sql.SQL(template).format(**parts)
+
+    def column_type(self, field: Field) -> Part:
+        return self.keyword(_TYPES.get(field.type, "BIGINT"))
+
+    def to_database(self, row: Row) -> Sequence[Value]:
+        return row
+
+    def from_database(self, fields: Sequence[Field], row: Sequence[Any]) -> Row:
+        return tuple(row)
+
+    def query(self, statement: Statement, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        with _errors(), self._connection.cursor() as cursor:
+            return cursor.execute(statement, values).fetchall()
+
+    def run(self, statement: Statement, rows: Sequence[Sequence[Value]] = ((),)) -> None:
+        with _errors(), self._connection.cursor() as cursor:
+            cursor.executemany(statement, rows)
+
+    def columns(self, table: str) -> list[str] | None:
+        statement = self.statement(
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass({name})"
+            " AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            name=self.parameter(),
+        )
+        quoted: str = self.identifier(table).as_string(self._connection)
+        return [name for (name,) in self.query(statement, (quoted,))] or None
+
+    def begin(self) -> None:
+        self.run(self.keyword("BEGIN"))
+
+    def commit(self) -> None:
+        self.run(self.keyword("COMMIT"))
+
+    def roll_back(self) -> None:
+        self.run(self.keyword("ROLLBACK"))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, UnicodeError) as error:
+        raise StorageError(f"PostgreSQL: {error}") from error
