@@ -29,6 +29,8 @@ FIGURES = {
     "peers": ("sum_to_polars", "max_to_polars", "sum_to_duckdb", "max_to_duckdb", "median_to_duckdb"),
     "latency": ("p50_us", "p99_us", "p999_ms", "max_ms", "mean_us", "achieved_rate"),
     "tuples": ("bytes_to_raw", "buffered_to_plain"),
+    "slides": ("graph_to_plain", "graph_to_plain_800", "graph_to_plain_200", "optimised_to_graph", "calendar_to_graph"),
+    "remote-time": ("timer_to_algorithm2",),
 }
 
 

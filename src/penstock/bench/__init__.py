@@ -21,6 +21,8 @@ NAMES = {
     "peers": "per-event SUM, MAX and MEDIAN against polars and DuckDB on the same data",
     "latency": "single events at a fixed rate: how late is each result",
     "tuples": "what an event costs in memory and time as a dict, a list, an object, columns, and in our store",
+    "slides": "which of 10 to 10,000 queries are due: plain, sliding graph, optimised graph and calendar",
+    "remote-time": "slides by a remote clock: Algorithm 2 and synchronised timers, as in the paper's Tables I and II",
     "blowup": "an average per key on Spark against Spark's own window() while RANGE/SLIDE grows",
     "spark-throughput": "call-centre KPIs per service on Spark, from Parquet, beside the embedded engine",
     "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",
