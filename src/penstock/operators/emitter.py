@@ -6,7 +6,7 @@ with those of the evaluation before (contract, rule 4); the window columns take 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from penstock.types import Schema, SqlType
 
 Reject = Callable[[str, dict[str, Any]], None]
 """Where a row goes that cannot be computed: the reason and the row."""
+
+OVERFLOW = "an aggregate could not be computed: integer overflow"
 
 _TIMESTAMP = SqlType.TIMESTAMP.arrow
 
@@ -62,17 +64,22 @@ class Emitter:
 
     def emit(self, evaluations: Evaluations) -> Chunk:
         """The results of the evaluations, in order; a result's time is its window_end - 1 µs."""
+        return self.emit_each(evaluations)[0]
+
+    def emit_each(self, evaluations: Evaluations) -> tuple[Chunk, Int64s]:
+        """The same, and how many rows came of each evaluation."""
         starts, ends = evaluations.window_start, evaluations.window_end
         upto = evaluations.upto
+        sizes = np.ones(len(ends), np.int64) if upto is None else np.diff(upto, prepend=0)
         if upto is not None:
-            sizes = np.diff(upto, prepend=0)
             starts, ends = np.repeat(starts, sizes), np.repeat(ends, sizes)
         columns, orders, keep = self._select(evaluations.rows, evaluations.failed)
         if not self._emission.needs_whole_evaluations:
             if keep is not None:
                 columns = [c.filter(pa.array(keep)) for c in columns]
                 starts, ends = starts[keep], ends[keep]
-            return self._chunk(columns, starts, ends)
+                sizes = np.diff(np.append(0, np.cumsum(keep))[np.cumsum(sizes)], prepend=0)
+            return self._chunk(columns, starts, ends), sizes
         pieces: list[Chunk] = []
         begin = 0
         for k, end in enumerate(np.arange(1, len(ends) + 1).tolist() if upto is None else upto.tolist()):
@@ -91,14 +98,19 @@ class Emitter:
                 row_starts = row_starts[: self._emission.limit]
             if self._emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
                 relation, row_starts = self._difference(relation, partition, int(evaluations.window_start[k]))
+            sizes[k] = len(row_starts)
             if len(row_starts):
                 pieces.append(self._chunk(relation, row_starts, np.full(len(row_starts), evaluations.window_end[k])))
         if not pieces:
-            return self._chunk([c.slice(0, 0) for c in columns], starts[:0], ends[:0])
+            return self._chunk([c.slice(0, 0) for c in columns], starts[:0], ends[:0]), sizes
         if len(pieces) == 1:
-            return pieces[0]
+            return pieces[0], sizes
         table = pa.Table.from_batches([p.columns for p in pieces]).combine_chunks()
-        return Chunk(np.concatenate([p.times for p in pieces]), table.to_batches()[0])
+        return Chunk(np.concatenate([p.times for p in pieces]), table.to_batches()[0]), sizes
+
+    def forget(self, partition: int) -> None:
+        """The partition is gone: what its evaluations would be compared with is not needed any more."""
+        self._before.pop(partition, None)
 
     def _select(self, rows: Rows, failed: Bools | None) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
@@ -106,7 +118,7 @@ class Emitter:
         if failed is not None and failed.any():
             keep = ~failed
             for row in np.flatnonzero(failed):
-                self._reject("an aggregate could not be computed: integer overflow", _row(rows, int(row)))
+                self._reject(OVERFLOW, as_row(rows, int(row)))
         if self._having is not None:
             passed = self._having(rows)
             keep = self._without_errors(rows, keep, passed.errors)
@@ -129,7 +141,7 @@ class Emitter:
         if keep is None:
             keep = np.ones(rows.num_rows, np.bool_)
         for row in np.flatnonzero(errors.mask & keep):
-            self._reject(errors.reasons[errors.codes[row] - 1], _row(rows, int(row)))
+            self._reject(errors.reasons[errors.codes[row] - 1], as_row(rows, int(row)))
         return keep & ~errors.mask
 
     def _distinct(self, relation: list[pa.Array]) -> Int64s:
@@ -161,8 +173,7 @@ class Emitter:
         return [ColumnView(column, kind) for column, kind in zip(relation, self._types, strict=True)]
 
     def _chunk(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
-        arrays = [_timestamps(starts), _timestamps(ends), *columns]
-        return Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, names=self._arrow.names))
+        return as_chunk(self._arrow.names, columns, starts, ends)
 
     @property
     def nbytes(self) -> int:
@@ -187,7 +198,13 @@ class Emitter:
             ]
 
 
-def _row(rows: Rows, row: int) -> dict[str, Any]:
+def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
+    """Results with the windows that they are of."""
+    arrays = [_timestamps(starts), _timestamps(ends), *columns]
+    return Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, names=names))
+
+
+def as_row(rows: Rows, row: int) -> dict[str, Any]:
     return readable(arrow_of(rows).slice(row, 1))[0]
 
 

@@ -1,0 +1,114 @@
+"""Which windows are families: those that can be made of the same panes.
+
+    SELECT k, AVG(x) FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k     ┐ one family, panes of 10 seconds: each row
+    SELECT k, AVG(x) FROM s [RANGE 6 HOURS SLIDE 1 MINUTE] GROUP BY k      ├ is added once, and each pane to all three
+    SELECT k, AVG(x) FROM s [RANGE 24 HOURS SLIDE 30 SECONDS] GROUP BY k   ┘ windows
+    SELECT k, MAX(y) FROM s [RANGE 24 HOURS SLIDE 30 SECONDS] GROUP BY k     with the third: that window needs both
+    SELECT MEDIAN(x) FROM s [RANGE 1 HOUR SLIDE 10 SECONDS]                  none: no pane has the median of others
+
+A window is looked at by all queries over it. Windows over one grouping whose queries together need the same states are
+a family; a pane is as long as the greatest common divisor of their extents, slides and offsets. Queries of a family
+are started together: one that comes later begins with an empty window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, NamedTuple
+
+from penstock.lang.query import Emit
+from penstock.plan.aggregations import state_key
+from penstock.plan.nodes import AggregateNode
+from penstock.plan.reads import grouping_of
+from penstock.plan.sharing import may_share
+from penstock.types import SqlType
+from penstock.windows.spec import Range, TimeSlide
+
+_KINDS = frozenset(
+    ("COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX"),
+)
+"""The kinds of states that are `aggregates.panes.PanedState`."""
+
+
+class PanedWindow(NamedTuple):
+    """A window as its evaluations are counted, in microseconds: those of a bounded run end later with DRAIN."""
+
+    extent: int
+    slide: int
+    offset: int = 0
+    when_full: bool = False
+    drain: bool = False
+
+    @classmethod
+    def of(cls, node: AggregateNode) -> PanedWindow:
+        extent, slide = node.window.extent, node.window.slide
+        assert isinstance(extent, Range)
+        assert isinstance(slide, TimeSlide)
+        return cls(extent.micros, slide.micros, slide.offset, node.window.when_full, node.emission.drain)
+
+
+class Pane(NamedTuple):
+    """Panes begin at the multiples of `micros`, plus `offset`."""
+
+    micros: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """The nodes of queries over windows of one family, and its distinct windows."""
+
+    nodes: tuple[AggregateNode, ...]
+    windows: tuple[PanedWindow, ...]
+
+    @property
+    def pane(self) -> Pane:
+        return pane_of(self.windows)
+
+
+def pane_of(windows: Sequence[PanedWindow]) -> Pane:
+    """The longest panes that all windows are made of.
+
+    >>> pane_of([PanedWindow(3600, 10), PanedWindow(60, 15, 5)])
+    Pane(micros=5, offset=0)
+    """
+    first = windows[0].offset
+    length = 0
+    for window in windows:
+        length = gcd(length, window.extent, window.slide, window.offset - first)
+    return Pane(length, first % length)
+
+
+def why_not(node: AggregateNode) -> str | None:
+    """None if the window can be made of panes, or else what is against it."""
+    slide = node.window.slide
+    if not may_share(node) or not isinstance(node.window.extent, Range) or not isinstance(slide, TimeSlide):
+        return "panes are for RANGE windows over a stream, with a time slide shorter than the window"
+    if node.where is not None and not node.filter_first:
+        return "the window counts rows before WHERE"
+    if node.emission.emit is Emit.EVENT_GROUP:
+        return "the window is looked at with every event"
+    for state in node.states:
+        if state.kind not in _KINDS:
+            return f"{state.user or state.wants[0].function} of panes cannot be put together"
+        if any(arg.type is SqlType.STRING for arg in state.args):
+            return f"{state.wants[0].function} of a STRING is kept row by row"
+    return None
+
+
+def families(nodes: Iterable[AggregateNode]) -> list[Family]:
+    """The families among queries that are started together; nodes that cannot be made of panes are in none."""
+    looks: dict[tuple[Any, ...], list[AggregateNode]] = {}
+    for node in nodes:
+        if why_not(node) is None:
+            looks.setdefault((node.input, grouping_of(node), PanedWindow.of(node)), []).append(node)
+    found: dict[tuple[Any, ...], list[tuple[PanedWindow, list[AggregateNode]]]] = {}
+    for (source, grouping, window), own in looks.items():
+        states = frozenset(state_key(state) for node in own for state in node.states)
+        found.setdefault((source, grouping, states), []).append((window, own))
+    return [
+        Family(tuple(node for _, own in together for node in own), tuple(window for window, _ in together))
+        for together in found.values()
+    ]
