@@ -86,9 +86,6 @@ class MarkedConsumption:
         for consumer in self._consumers.values():
             consumer.marks.difference_update(item_ids)
 
-    def close(self) -> None:
-        self._account.close()
-
     def _resize(self, more: int) -> None:
         marks = more + sum(len(consumer.marks) for consumer in self._consumers.values())
         nbytes = -(-marks // _STEP) * _STEP * _MARK_BYTES

@@ -42,7 +42,6 @@ class DatabaseStorage(Storage):
         self._table, self._readers = table, f"{table} readers"
         self._statements = Statements(database, table, self._readers, codec)
         self._matchers: dict[IndexSchema, Matcher] = {}
-        self._account = new_items
         self._new: list[Row] = []
         self._released = False
         self._notes: dict[str, set[int]] = {}
@@ -170,15 +169,15 @@ class DatabaseStorage(Storage):
         self._outdated.add(name)
 
     def close(self) -> None:
-        self.sync()
-        self._database.close()
-        self._account.close()
+        try:
+            self.sync()
+        finally:
+            self._database.close()
 
     def destroy(self) -> None:
         for table in (self._table, self._readers):
             self._database.run(self._database.statement("DROP TABLE {table}", table=self._database.identifier(table)))
         self._database.close()
-        self._account.close()
 
     def _create(self) -> None:
         """The tables, if they are not there; a table with other columns is not ours."""

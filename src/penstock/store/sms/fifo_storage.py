@@ -4,8 +4,9 @@ New items are collected as tuples and enter the FIFO store together, as columns.
 does not fit its pool is in blocks on the device. NO-UPDATE is the store from which nothing is released.
 
 Invariants:
-1. An item's id is its position in the FIFO store. Items before `_new_first` are there, the others in `_new`.
-2. `first_id` is the tail of the FIFO store.
+1. Items before `_new_first` are in the FIFO store, at the position `id - _shift`; the others are in `_new`. `_shift`
+   counts the items that left before they entered.
+2. Releasing items takes no memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class FifoStorage(TransientStorage):
         super().__init__(codec, indices)
         self.first_id = rows.tail
         self.next_id = rows.head
-        self._account = new_items
+        self._shift = 0
         self._new: list[Row] = []
         self._new_first = rows.head
         self.rows_at_once = min(NEW_ROWS, rows.block_rows)
@@ -51,8 +52,7 @@ class FifoStorage(TransientStorage):
             return None
         if item_id >= self._new_first:
             return self._new[item_id - self._new_first]
-        block, first, _ = self.rows.block_bounds(item_id)
-        frame = self.rows.resident(block) or self.rows.frame(block)
+        frame, first, _ = self._frame(item_id)
         return self.codec.row(frame, item_id - first)
 
     def holds(self, item_id: int) -> bool:
@@ -61,38 +61,38 @@ class FifoStorage(TransientStorage):
     def cell(self, item_id: int, place: int) -> Value:
         if item_id >= self._new_first:
             return self._new[item_id - self._new_first][place]
-        block, first, _ = self.rows.block_bounds(item_id)
-        return self.codec.cell(self.rows.resident(block) or self.rows.frame(block), item_id - first, place)
+        frame, first, _ = self._frame(item_id)
+        return self.codec.cell(frame, item_id - first, place)
 
     def block(self, item_id: int) -> Block:
         if item_id >= self._new_first:
             return NewRows(self._new_first, self._new)
-        block, first, stop = self.rows.block_bounds(item_id)
-        frame = self.rows.resident(block) or self.rows.frame(block)
-        return FrameRows(self.codec, frame, first, min(stop, self._new_first))
+        return FrameRows(self.codec, *self._frame(item_id))
 
     def release_upto(self, item_id: int) -> None:
         if item_id <= self.first_id:
             return
-        if item_id > self._new_first:
-            self._enter()
+        position = min(item_id, self._new_first) - self._shift
         if self.codec.has_texts:
-            for view in self.rows.scan(self.rows.tail, item_id):
+            for view in self.rows.scan(self.rows.tail, position):
                 self.codec.forget(view.columns)
-        self.rows.release(item_id)
+        self.rows.release(position)
         self.first_id = item_id
+        if item_id > self._new_first:
+            self._new = self._new[item_id - self._new_first :]
+            self._shift += item_id - self._new_first
+            self._new_first = item_id
         if self._indices:
             self._indices.collect(self.next_id - item_id, lambda entry: entry >= item_id)
 
-    def close(self) -> None:
-        self._indices.close()
-        self._account.close()
-        self._new.clear()
+    def _frame(self, item_id: int) -> tuple[Frame, int, int]:
+        """The block of an item that has entered, and the ids it begins with and ends before."""
+        block, first, stop = self.rows.block_bounds(item_id - self._shift)
+        frame = self.rows.resident(block) or self.rows.frame(block)
+        return frame, first + self._shift, min(stop + self._shift, self._new_first)
 
     def _enter(self) -> None:
         """The new rows become columns of the FIFO store."""
-        if not self._new:
-            return
         columns = self.codec.to_columns(self._new)
         try:
             self.rows.append(columns)

@@ -136,10 +136,6 @@ class ValueIndices:
         self._entries = 0
         self._count(entries)
 
-    def close(self) -> None:
-        self._indices.clear()
-        self._account.close()
-
     def _count(self, more: int) -> None:
         entries = self._entries + more
         nbytes = -(-entries // _STEP) * _STEP * _ENTRY_BYTES

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 from threading import Condition
 
 from penstock.errors import StorageError
-from penstock.store.budget import Account, Budget
 from penstock.store.sms.consumption import MarkedConsumption, OrderedConsumption
 from penstock.store.sms.indices import Matcher
 from penstock.store.sms.items import Item, Row, Value
@@ -31,25 +30,25 @@ from penstock.store.sms.properties import (
     UpdatePattern,
 )
 from penstock.store.sms.readers import READERS, Notify, Reader
-from penstock.store.sms.storage import Storage, missing
+from penstock.store.sms.storage import Place, Storage, missing
 
 
 class StoreInstance:
     """`source` is what an active store takes its items from."""
 
     def __init__(
-        self, name: str, properties: Properties, storage: Storage, budget: Budget, source: Iterable[Item] | None
+        self, name: str, properties: Properties, storage: Storage, place: Place, source: Iterable[Item] | None
     ) -> None:
         self.name = name
         self.properties = properties
         self.storage = storage
         self.lock = Condition()
-        self._budget = budget
+        self.place = place
         self._source = None if source is None else iter(source)
         self._readers: dict[str, Reader] = {}
         self._ordered = OrderedConsumption(storage.consumers())
         marked = storage.consumers() if properties.update is UpdatePattern.RANDOM else {}
-        self._marked = MarkedConsumption(marked, budget.account(f"{name}: consumed items"))
+        self._marked = MarkedConsumption(marked, place.account("consumed items"))
         self._matchers: dict[IndexSchema, Matcher] = {}
         self._condition: IndexSchema | None = None
         if properties.synchronization is not None:
@@ -238,15 +237,11 @@ class StoreInstance:
 
     def _end(self, end: Callable[[], None]) -> None:
         with self.lock:
-            for reader in self._readers.values():
-                reader.end()
             self._readers.clear()
-            self._marked.close()
-            end()
-            self.storage.codec.close()
-
-    def reader_account(self, name: str) -> Account:
-        return self._budget.account(f"{self.name}: reader {name}")
+            try:
+                end()
+            finally:
+                self.place.give_back()
 
     def _require(self, pattern: UpdatePattern, operation: str) -> None:
         if self.properties.update is not pattern:

@@ -205,9 +205,6 @@ class ItemCodec:
             values, valid = columns[place]
             self._texts.forget((values if valid is None else values[valid]).tolist())
 
-    def close(self) -> None:
-        self._texts.close()
-
     @property
     def has_texts(self) -> bool:
         return bool(self._text_places)

@@ -25,8 +25,7 @@ class KeyedStorage(TransientStorage):
         self._closed: list[PagedBlock] = []
         self._new: list[Row] = []
         self.rows_at_once = self._factor = min(NEW_ROWS, self._blocks.block_rows)
-        self._account = place.account("new items")
-        self._account.resize(self._factor * codec.row_bytes)
+        place.account("new items").resize(self._factor * codec.row_bytes)
 
     def append(self, row: Row) -> int:
         if self._indices:
@@ -76,8 +75,3 @@ class KeyedStorage(TransientStorage):
             self.codec.write(self._blocks.changing(self._closed[block]), index, row)
         self._indices.change(item_id, old, row)
         self.version += 1
-
-    def close(self) -> None:
-        self._blocks.close()
-        self._indices.close()
-        self._account.close()

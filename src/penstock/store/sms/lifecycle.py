@@ -9,7 +9,8 @@ implementation serves which properties.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from penstock.errors import StorageError
 from penstock.store.manager import StoreManager
@@ -20,7 +21,7 @@ from penstock.store.sms.indices import ValueIndices
 from penstock.store.sms.instance import StoreInstance
 from penstock.store.sms.items import Item, ItemCodec
 from penstock.store.sms.keyed_storage import KeyedStorage
-from penstock.store.sms.properties import Embedded, IndexSchema, Postgres, Properties, Role, UpdatePattern
+from penstock.store.sms.properties import Embedded, IndexSchema, Postgres, Properties, Role, Transient, UpdatePattern
 from penstock.store.sms.random_storage import RandomStorage
 from penstock.store.sms.sqlite_database import SqliteDatabase
 from penstock.store.sms.storage import Place, Storage
@@ -48,22 +49,25 @@ class StorageManager:
             raise StorageError(f"there is a store {name!r} already; choose another name")
         if (source is not None) != (properties.role is Role.ACTIVE):
             raise StorageError("an active store needs a source to take items from, and a passive one has none")
-        storage = self._storage(properties, name)
-        instance = StoreInstance(name, properties, storage, self._stores.budget, source)
+        place = Place(name, self._stores.budget, lambda: self._stores.create_device(name))
+        try:
+            storage = self._storage(properties, name, place)
+            instance = StoreInstance(name, properties, storage, place, source)
+        except Exception:
+            place.give_back()
+            with suppress(KeyError):  # blocks may not have been made
+                self._stores.drop(name)
+            raise
         self._instances[name] = instance
         return instance
 
     def remove_store(self, store: StoreInstance) -> None:
         """Destroys a store and what it holds; the table of a persistent one is dropped."""
-        self._forget(store)
-        store.destroy()
-        self._drop_blocks(store)
+        self._end(store, store.destroy)
 
     def close_store(self, store: StoreInstance) -> None:
         """Ends the use of a store; a persistent one can be created again with all it has."""
-        self._forget(store)
-        store.close()
-        self._drop_blocks(store)
+        self._end(store, store.close)
 
     def register_index(self, schema: IndexSchema, store: StoreInstance) -> None:
         """From now on items of the store can be found, or replaced, by these attributes."""
@@ -73,21 +77,21 @@ class StorageManager:
         for store in list(self._instances.values()):
             self.close_store(store)
 
-    def _forget(self, store: StoreInstance) -> None:
+    def _end(self, store: StoreInstance, end: Callable[[], None]) -> None:
         if self._instances.get(store.name) is not store:
             raise StorageError(f"{store.name!r} is not a store of this manager, or was removed before")
         del self._instances[store.name]
+        try:
+            end()
+        finally:
+            if isinstance(store.properties.persistence, Transient):
+                self._stores.drop(store.name)
 
-    def _drop_blocks(self, store: StoreInstance) -> None:
-        if not isinstance(store.storage, DatabaseStorage):
-            self._stores.drop(store.name)
-
-    def _storage(self, properties: Properties, name: str) -> Storage:
-        place = Place(name, self._stores.budget, lambda: self._stores.create_device(name))
+    def _storage(self, properties: Properties, name: str, place: Place) -> Storage:
         codec = ItemCodec(properties.schema, place.account("strings"))
         where = properties.persistence
         if isinstance(where, Embedded | Postgres):
-            return DatabaseStorage(_database(where), where.table, codec, place.account("new items"))
+            return _in_database(where, codec, place)
         indices = ValueIndices(codec, place.account("indices"))
         if properties.update is UpdatePattern.RANDOM:
             return RandomStorage(place, codec, indices)
@@ -95,6 +99,15 @@ class StorageManager:
             return KeyedStorage(place, codec, indices)
         rows = self._stores.create_fifo(name, codec.columns)
         return FifoStorage(rows, codec, indices, place.account("new items"))
+
+
+def _in_database(where: Embedded | Postgres, codec: ItemCodec, place: Place) -> Storage:
+    database = _database(where)
+    try:
+        return DatabaseStorage(database, where.table, codec, place.account("new items"))
+    except Exception:
+        database.close()
+        raise
 
 
 def _database(where: Embedded | Postgres) -> Database:

@@ -56,21 +56,23 @@ class PagedBlocks:
     def block_rows(self) -> int:
         return self._layout.rows
 
-    def reserve(self) -> None:
-        """Makes room for one more block; `BudgetError` and no change if there is none."""
-        try:
-            self._resize(len(self._resident) + 1)
-            return
-        except BudgetError:
-            self._collect()
+    def reserve(self, also: Callable[[], None] | None = None) -> None:
+        """Makes room for one more block and for what `also` asks for; `BudgetError` and no change if there is none."""
+        collected = False
         while True:
             try:
+                if also is not None:
+                    also()
                 self._resize(len(self._resident) + 1)
                 return
             except BudgetError:
-                if not self._resident:
+                if not collected:
+                    collected = True
+                    self._collect()
+                elif self._resident:
+                    self._spill(min(self._resident, key=lambda block: block.used))
+                else:
                     raise
-                self._spill(min(self._resident, key=lambda block: block.used))
 
     def add(self, columns: Sequence[Argument]) -> PagedBlock:
         """A new block with these rows at its front; `reserve` was called for it."""
@@ -109,10 +111,6 @@ class PagedBlocks:
         self._resident.discard(block)
         self._resize(len(self._resident))
 
-    def close(self) -> None:
-        self._resident.clear()
-        self._account.close()
-
     def _keep(self, block: PagedBlock, frame: Frame) -> None:
         block.frame = frame
         self._resident.add(block)
@@ -123,6 +121,7 @@ class PagedBlocks:
             block.address = self._device.write(self._layout.seal(block.frame))
         block.frame = None
         self._resident.discard(block)
+        self._resize(len(self._resident))
 
     def _resize(self, frames: int) -> None:
         nbytes = max(1, frames) * self._layout.frame_bytes

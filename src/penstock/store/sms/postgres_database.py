@@ -38,7 +38,7 @@ class PostgresDatabase(Database):
     def identifier(self, name: str) -> Part:
         if "\0" in name or len(name.encode()) > 63:
             raise StorageError(f"{name!r} is not a name that PostgreSQL can have; use at most 63 bytes")
-        return sql.Identifier(name)
+        return sql.Identifier(name.replace("%", "%%"))  # every statement goes through the parser of parameters
 
     def keyword(self, text: str) -> Part:
         return sql.SQL(text)
@@ -75,7 +75,7 @@ class PostgresDatabase(Database):
             " AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
             name=self.parameter(),
         )
-        quoted: str = self.identifier(table).as_string(self._connection)
+        quoted = sql.Identifier(table).as_string(self._connection)
         return [name for (name,) in self.query(statement, (quoted,))] or None
 
     def begin(self) -> None:

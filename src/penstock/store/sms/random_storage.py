@@ -28,8 +28,6 @@ Ids = NDArray[np.int64]
 
 _BLOCK_BYTES = 500
 """What a closed block takes beside its rows."""
-_ROW_BYTES = 9
-"""Its id and its mark."""
 
 
 class RandomStorage(TransientStorage):
@@ -44,8 +42,7 @@ class RandomStorage(TransientStorage):
         self._new: list[Row] = []
         self._new_first = 0
         self._new_marks: set[int] = set()
-        self._account = place.account("new items")
-        self._account.resize(self.rows_at_once * codec.row_bytes)
+        place.account("new items").resize(self.rows_at_once * codec.row_bytes)
         self._live = self._marked = 0
 
     def append(self, row: Row) -> int:
@@ -128,21 +125,15 @@ class RandomStorage(TransientStorage):
         if self._indices:
             self._indices.collect(self._live, self.holds)
 
-    def close(self) -> None:
-        self._blocks.close()
-        self._indices.close()
-        self._index.close()
-        self._account.close()
-
     def _close_block(self) -> None:
         """The new rows that are left become a block."""
         left = [at for at in range(len(self._new)) if self._new_first + at not in self._new_marks]
         closed = self._closed
         if left:
-            self._index.resize(self._index.nbytes + _BLOCK_BYTES + _ROW_BYTES * len(left))
-            self._blocks.reserve()
+            ids = np.array(left, np.int64) + self._new_first
+            self._blocks.reserve(also=lambda: self._index.resize(self._index_bytes() + _BLOCK_BYTES + 9 * len(ids)))
             columns = self.codec.to_columns([self._new[at] for at in left])
-            closed = [*self._closed, _Closed(self._blocks.add(columns), np.array(left, np.int64) + self._new_first)]
+            closed = [*self._closed, _Closed(self._blocks.add(columns), ids)]
         self._new = []
         self._new_first = self.next_id
         self._new_marks = set()
@@ -153,9 +144,11 @@ class RandomStorage(TransientStorage):
         self._closed = closed
         self._starts = [block.first for block in closed]
         self.first_id = self._starts[0] if closed else self._new_first
-        rows = sum(block.count for block in closed)
-        self._marked = rows - sum(block.live for block in closed)
-        self._index.resize(_BLOCK_BYTES * len(closed) + _ROW_BYTES * rows)
+        self._marked = sum(block.count - block.live for block in closed)
+        self._index.resize(self._index_bytes())
+
+    def _index_bytes(self) -> int:
+        return sum(block.nbytes for block in self._closed)
 
     def _shrunk(self, neighbours: list[_Closed]) -> list[_Closed]:
         """Blocks in memory that follow each other, in as few as their items need. No more memory than they had."""
@@ -180,7 +173,7 @@ class RandomStorage(TransientStorage):
             self._blocks.drop(closed.block)
         self._blocks.reserve()
         block = self._blocks.add([_joined(column) for column in zip(*parts, strict=True)])
-        return _Closed(block, np.concatenate([closed.ids[closed.alive] for closed in together]))
+        return _Closed(block, np.concatenate([closed.ids()[closed.alive] for closed in together]))
 
 
 def _joined(parts: Sequence[Argument]) -> Argument:
@@ -194,23 +187,29 @@ def _joined(parts: Sequence[Argument]) -> Argument:
 class _Closed:
     """A block, the ids of its rows, and which of them are not marked."""
 
-    __slots__ = ("alive", "block", "count", "first", "ids", "live")
+    __slots__ = ("_ids", "alive", "block", "count", "first", "live")
 
     def __init__(self, block: PagedBlock, ids: Ids) -> None:
         self.block = block
-        self.ids = ids
+        self._ids = None if ids[-1] - ids[0] == len(ids) - 1 else ids
         self.alive: Bools = np.ones(len(ids), np.bool_)
         self.first = int(ids[0])
         self.count = self.live = len(ids)
 
     def index(self, item_id: int) -> int:
         """The place of an item; -1 if it is not here or marked."""
-        index = item_id - self.first
-        if index >= self.count or self.ids.item(index) != item_id:  # some before it were taken out
-            index = int(np.searchsorted(self.ids, item_id))
-            if index >= self.count or self.ids.item(index) != item_id:
-                return -1
+        ids = self._ids
+        index = item_id - self.first if ids is None else int(np.searchsorted(ids, item_id))
+        if index >= self.count or (ids is not None and ids.item(index) != item_id):
+            return -1
         return index if self.alive.item(index) else -1
+
+    def ids(self) -> Ids:
+        return np.arange(self.first, self.first + self.count) if self._ids is None else self._ids
+
+    @property
+    def nbytes(self) -> int:
+        return _BLOCK_BYTES + self.count + (0 if self._ids is None else self._ids.nbytes)
 
     def mark(self, index: int) -> None:
         self.alive[index] = False
@@ -233,7 +232,7 @@ class _ClosedRows(Block):
         return self._codec.cell(self._frame, self._closed.index(item_id), place)
 
     def rows(self, start: int, limit: int) -> tuple[Sequence[int], list[Row], int]:
-        ids = self._closed.ids
+        ids = self._closed.ids()
         begin = int(np.searchsorted(ids, start))
         end = min(len(ids), begin + limit)
         after = self.stop if end == len(ids) else int(ids[end])

@@ -84,11 +84,6 @@ class Reader(ABC):
     def close(self) -> None:
         """There is no such reader any more: what only it still needed is removed."""
         self._store.remove_reader(self.name)
-        self.end()
-
-    @abstractmethod
-    def end(self) -> None:
-        """Gives the memory back."""
 
     def _has_consumed(self, item_id: int) -> bool:
         return item_id < self._consumer.floor or item_id in self._consumer.marks
@@ -130,9 +125,6 @@ class ReaderById(Reader):
         if row is None:
             raise missing(item_id)
         return row
-
-    def end(self) -> None:
-        """A block that a reader holds is the storage's."""
 
     @abstractmethod
     def _row(self, item_id: int) -> Row | None: ...
@@ -192,7 +184,7 @@ class SequentialReader(Reader):
     def __init__(self, store: StoreInstance, name: str, consumer: Consumer, notify: Notify | None) -> None:
         super().__init__(store, name, consumer, notify)
         self.last_id = -1
-        self._account = store.reader_account(name)
+        self._account = store.place.account(f"reader {name}")
         self._account.resize(self._storage.rows_at_once * self._codec.row_bytes)
         self.seek(max(self._storage.first_id, consumer.floor))
 
@@ -219,7 +211,8 @@ class SequentialReader(Reader):
         self._behind = item_id
         self._changes = self._version = -1
 
-    def end(self) -> None:
+    def close(self) -> None:
+        super().close()
         self._account.close()
 
     def _next(self) -> Row | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 
 from penstock.errors import StorageError
 from penstock.store.budget import Account, Budget
@@ -26,16 +25,24 @@ NEW_ROWS = 256
 """Rows that were just buffered are tuples; about so many become columns at once."""
 
 
-@dataclass(frozen=True)
 class Place:
-    """Where a store may keep what it has: accounts of a budget, and a device for blocks, made when it is asked for."""
+    """What a store lives on: accounts of a budget, and a device for blocks, made when it is asked for."""
 
-    name: str
-    budget: Budget
-    device: Callable[[], BlockDevice]
+    def __init__(self, name: str, budget: Budget, device: Callable[[], BlockDevice]) -> None:
+        self.device = device
+        self._name = name
+        self._budget = budget
+        self._accounts: list[Account] = []
 
     def account(self, what: str) -> Account:
-        return self.budget.account(f"{self.name}: {what}")
+        account = self._budget.account(f"{self._name}: {what}")
+        self._accounts.append(account)
+        return account
+
+    def give_back(self) -> None:
+        """Closes all accounts."""
+        for account in self._accounts:
+            account.close()
 
 
 class Block(ABC):
@@ -141,11 +148,12 @@ class Storage(ABC):
         """Makes everything durable, if the store is persistent."""
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends its use; its `Place` is given back by who made it."""
 
+    @abstractmethod
     def destroy(self) -> None:
         """Like `close`, and nothing of it is left anywhere."""
-        self.close()
 
     @abstractmethod
     def consumers(self) -> dict[str, list[int]]:
@@ -176,6 +184,12 @@ class TransientStorage(Storage):
 
     def sync(self) -> None:
         """Nothing outlives the store."""
+
+    def close(self) -> None:
+        """All it has is its place's."""
+
+    def destroy(self) -> None:
+        """See `close`."""
 
     def consumers(self) -> dict[str, list[int]]:
         return {}

@@ -62,9 +62,6 @@ class Texts:
                 self._nbytes -= _size(string)
         self._account.resize(self._nbytes)
 
-    def close(self) -> None:
-        self._account.close()
-
     def _add(self, string: str) -> int:
         if self._free:
             code = self._free.pop()
