@@ -1,4 +1,4 @@
-"""The command `penstock`: run an application, explain its plan, look into its state, measure.
+"""The command `penstock`: run an application, explain and draw its plan, look into its state, measure.
 
 Results are the only thing on standard output; progress, summaries and errors go to standard error.
 Exit codes: 0 done, 2 an error that was told, 130 stopped by Ctrl-C (at a checkpoint, if there is one).
@@ -238,6 +238,19 @@ def explain(
 
     with App(_read(file), memory=memory) as planned:
         typer.echo(planned.explain())
+
+
+@app.command()
+def graph(
+    file: Annotated[Path, typer.Argument(metavar="APP.sql", help="The application to draw.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Where to; by default standard output.")
+    ] = None,
+) -> None:
+    """Draw the shared plan of an application and its sliding graphs, as SVG."""
+    from penstock.cli_graph import draw
+
+    draw(_read(file), file.name, output)
 
 
 @app.command()
