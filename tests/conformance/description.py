@@ -134,13 +134,15 @@ class Window:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """COUNT without arguments is COUNT(*); `parameter` is the fraction of a percentile."""
+    """COUNT without arguments is COUNT(*); `parameter` is the fraction of a percentile; `over` the length of the window
+    behind OVER, if it is not the one in FROM."""
 
     function: str
     args: tuple[Term, ...]
     name: str
     filter: Term | None = None
     parameter: float | None = None
+    over: int | None = None
 
     def sql(self) -> str:
         inner = ", ".join(arg.sql for arg in self.args)
@@ -151,7 +153,8 @@ class Aggregate:
         else:
             call = f"{self.function}({inner or '*'})"
         only = f" FILTER (WHERE {self.filter.sql})" if self.filter else ""
-        return f"{call}{only} AS {self.name}"
+        over = f" OVER [RANGE {duration(self.over)}]" if self.over is not None else ""
+        return f"{call}{only}{over} AS {self.name}"
 
 
 @dataclass(frozen=True)

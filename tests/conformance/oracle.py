@@ -26,6 +26,8 @@ ISTREAM and DSTREAM compare the select list, without the window columns, with th
    that stayed.
 Per-event windows by default give the row of the event's group, if the event passes WHERE and the row passes HAVING.
    With RSTREAM, ISTREAM or DSTREAM every event is an evaluation, also one that fails WHERE.
+OVER [RANGE r]. The aggregate sees those events of its group with times in [b-r, b); of none, COUNT is 0 and all else
+   NULL. Which groups there are is a matter of the window in FROM.
 An integer SUM that overflows rejects its result row.
 Derived streams. The event time of a row is window_end - 1; its columns are window_start, window_end and the outputs.
 """
@@ -38,6 +40,7 @@ from typing import Any
 
 from conformance.arithmetic import Overflow, aggregate, ascending, identity
 from conformance.description import (
+    Aggregate,
     CountSlide,
     Event,
     Now,
@@ -90,9 +93,9 @@ def answer(query: Query, accepted: Sequence[Event], time: str, outcome: Outcome 
     for evaluation in _evaluations(query, accepted, time):
         outcome.evaluations += 1
         if per_event and query.emit is None:
-            emitted = _row_of_event(query, evaluation, outcome)
+            emitted = _row_of_event(query, evaluation, time, outcome)
         else:
-            now = _relation(query, evaluation.contents, outcome)
+            now = _relation(query, evaluation, time, outcome)
             before = previous.get(evaluation.partition, [])
             previous[evaluation.partition] = now
             match query.emit:
@@ -227,20 +230,36 @@ def _group(query: Query, event: Event) -> tuple[Any, ...]:
     return tuple(identity(key.value(event)) for key in query.keys)
 
 
-def _row_of_group(query: Query, events: Sequence[Event], outcome: Outcome) -> list[Row]:
-    """The row of a group: none if HAVING drops it or a sum overflows."""
-    try:
-        values = [aggregate(call, events) for call in query.aggregates]
-    except Overflow:
-        outcome.rejected += 1
+def _row_of_group(query: Query, events: Sequence[Event], end: int, time: str, outcome: Outcome) -> list[Row]:
+    """The row of a group: none if HAVING drops it or a sum overflows, which is said once for each length of window."""
+    values: dict[Aggregate, Any] = {}
+    overflows = False
+    for over in {call.over or _length(query.window) for call in query.aggregates}:
+        calls = [call for call in query.aggregates if (call.over or _length(query.window)) == over]
+        inside = events if over is None else [event for event in events if event[time] >= end - over]
+        try:
+            values |= {call: aggregate(call, inside) if inside else _of_nothing(call) for call in calls}
+        except Overflow:
+            outcome.rejected += 1
+            overflows = True
+    if overflows:
         return []
-    row = (*(key.value(events[0]) for key in query.keys), *values)
+    row = (*(key.value(events[0]) for key in query.keys), *(values[call] for call in query.aggregates))
     if query.having is not None and query.having.value(dict(zip(query.names, row, strict=True))) is not True:
         return []
     return [row]
 
 
-def _row_of_event(query: Query, evaluation: Evaluation, outcome: Outcome) -> list[Row]:
+def _length(window: Window) -> int | None:
+    """Of RANGE windows with a time slide, of which OVER may show a part."""
+    return window.extent.micros if isinstance(window.extent, Range) and isinstance(window.slide, TimeSlide) else None
+
+
+def _of_nothing(call: Aggregate) -> int | None:
+    return 0 if call.function.startswith("COUNT") else None
+
+
+def _row_of_event(query: Query, evaluation: Evaluation, time: str, outcome: Outcome) -> list[Row]:
     event = evaluation.event
     assert event is not None
     if not _passes(query, event):
@@ -250,18 +269,18 @@ def _row_of_event(query: Query, evaluation: Evaluation, outcome: Outcome) -> lis
     mine = [
         other for other in evaluation.contents if _passes(query, other) and _group(query, other) == _group(query, event)
     ]
-    return _row_of_group(query, mine, outcome)
+    return _row_of_group(query, mine, evaluation.end, time, outcome)
 
 
-def _relation(query: Query, contents: Sequence[Event], outcome: Outcome) -> list[Row]:
+def _relation(query: Query, evaluation: Evaluation, time: str, outcome: Outcome) -> list[Row]:
     """R(k): WHERE, GROUP BY, HAVING, DISTINCT, ORDER BY, LIMIT."""
-    kept = [event for event in contents if _passes(query, event)]
+    kept = [event for event in evaluation.contents if _passes(query, event)]
     if query.aggregating:
         groups: dict[tuple[Any, ...], list[Event]] = {}
         for event in kept:
             groups.setdefault(_group(query, event), []).append(event)
         in_order = sorted(groups.values(), key=lambda group: [ascending(key.value(group[0])) for key in query.keys])
-        rows = [row for group in in_order for row in _row_of_group(query, group, outcome)]
+        rows = [row for group in in_order for row in _row_of_group(query, group, evaluation.end, time, outcome)]
     else:
         rows = [tuple(term.value(event) for term in query.columns) for event in kept]
     if query.distinct:

@@ -220,6 +220,12 @@ def queries(draw: st.DrawFn, window: Window) -> Query:
     query = replace(query, aggregates=tuple(calls))
     if isinstance(window.extent, Range) and isinstance(window.slide, TimeSlide):
         query = replace(query, drain=draw(st.booleans()))
+        if draw(st.integers(0, 2)) == 0:
+            # Lengths from the slide to the whole window, in steps of a fifth.
+            span = window.extent.micros - window.slide.micros
+            lengths = st.sampled_from((None, *(window.slide.micros + span * i // 5 for i in range(6))))
+            calls = [replace(call, over=draw(lengths)) if call is not COUNTED else call for call in calls]
+            query = replace(query, aggregates=tuple(calls))
     if not per_event and not window.partition_by and draw(st.integers(0, 4)) == 0:
         order = ((draw(st.sampled_from(query.names)), draw(st.booleans())),)
         query = replace(query, order_by=order, limit=draw(st.one_of(st.none(), st.integers(1, 3))))

@@ -25,7 +25,8 @@ class AggregateCall:
     """`function` is a key of `SIGNATURES` or a registered user-defined name (upper case).
 
     COUNT(*) has no argument. `parameter` is the fraction of PERCENTILE_CONT and PERCENTILE_DISC.
-    ARG_MIN(x, y) is the x of the event with the least y.
+    ARG_MIN(x, y) is the x of the event with the least y. `over` is the length of the window behind OVER, in
+    microseconds; without one the aggregate is over the window in FROM.
     """
 
     function: str
@@ -33,6 +34,7 @@ class AggregateCall:
     filter: Expression | None
     parameter: float | None
     type: SqlType
+    over: int | None = None
 
 
 @dataclass(frozen=True)

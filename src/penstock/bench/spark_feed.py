@@ -37,6 +37,8 @@ CORES = 2
 SETTINGS = {
     # A waiting query looks for new files so often, which costs the others some time; Spark's default is 10 ms.
     "spark.sql.streaming.pollingDelay": "100",
+    # Spark forgets what it said of earlier micro-batches than these; a bench asks for a few hundred.
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
     # `stop` waits for a query that cannot be interrupted no longer than this.
     "spark.sql.streaming.stopTimeout": "5000",
 }

@@ -47,8 +47,8 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan(100, 3, 1, 1),
-    Size.QUICK: _Plan(100, 8, 2, 2),
-    Size.FULL: _Plan(100, 150, 10, 4),
+    Size.QUICK: _Plan(100, 14, 6, 2),
+    Size.FULL: _Plan(100, 100, 20, 2),
 }
 
 

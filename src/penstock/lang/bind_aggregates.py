@@ -7,6 +7,7 @@ SELECT, which the bound expressions refer to as columns `$0`, `$1`, ...
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -77,13 +78,20 @@ class AggregateBinder:
         )
         self._arguments = ExpressionBinder(source, scope, nested)
         self._index: dict[AggregateCall, int] = {}
+        self.over_places: dict[int, Span | None] = {}
+        """The lengths of windows that stand behind OVER, and where."""
 
     @property
     def calls(self) -> tuple[AggregateCall, ...]:
         return tuple(self._index)
 
     def bind(self, node: exp.Expr) -> Expression:
-        call = self._call(node)
+        if isinstance(node, exp.Window):
+            over = int(node.args["over"].this)
+            self.over_places.setdefault(over, span_of(node))
+            call = replace(self._call(node.this), over=over)
+        else:
+            call = self._call(node)
         index = self._index.setdefault(call, len(self._index))
         return Column(f"${index}", call.type)
 

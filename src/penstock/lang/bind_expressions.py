@@ -70,7 +70,7 @@ class ExpressionBinder:
             return Literal(bool(node.this), SqlType.BOOLEAN)
         if isinstance(node, exp.Interval):
             return Literal(int(node.this.this), SqlType.INTERVAL)
-        if isinstance(node, exp.Anonymous | exp.Filter | exp.WithinGroup):
+        if isinstance(node, exp.Anonymous | exp.Filter | exp.WithinGroup | exp.Window):
             return self._function(node, depth)
         if isinstance(node, exp.Cast):
             return self._cast(node, depth)
@@ -161,7 +161,7 @@ class ExpressionBinder:
 
     def _function(self, node: exp.Expr, depth: int) -> Expression:
         inner = node
-        while isinstance(inner, exp.Filter | exp.WithinGroup):
+        while isinstance(inner, exp.Filter | exp.WithinGroup | exp.Window):
             inner = inner.this
         name = inner.name
         start = inner.meta.get("start", 0)
@@ -169,7 +169,9 @@ class ExpressionBinder:
         if self._aggregates.recognises(name):
             return self._aggregates.bind(node)
         if inner is not node:
-            raise self._source.refusal(f"'{name}' is no aggregate, so FILTER and WITHIN GROUP mean nothing", name_span)
+            raise self._source.refusal(
+                f"'{name}' is no aggregate, so FILTER, WITHIN GROUP and OVER mean nothing", name_span
+            )
         canonical = functions.ALIASES.get(name.lower(), name.lower())
         if canonical not in functions.FUNCTIONS:
             raise self._unknown_function(name, name_span)

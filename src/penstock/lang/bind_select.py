@@ -14,7 +14,7 @@ from penstock.lang.grouping import Grouping
 from penstock.lang.places import QueryText
 from penstock.lang.query import Emit, Order, Output, Select, Source
 from penstock.lang.scope import WINDOW_COLUMNS, Scope
-from penstock.lang.select_checks import check_clauses, check_outputs
+from penstock.lang.select_checks import check_clauses, check_outputs, check_over
 from penstock.lang.syntax import Name, SelectItem, SelectSyntax
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import EveryEvent, WindowSpec
@@ -57,6 +57,7 @@ class SelectBinder:
         aggregating = bool(group_by or self._aggregates.calls)
         if aggregating:
             self._check_window(window)
+            check_over(self._source, window, self._aggregates.over_places)
             grouping = Grouping(self._source, group_by, self._known.recognises)
             outputs = [grouping.over_groups(e, item.node) for e, item in zip(outputs, self._items, strict=True)]
             order = [grouping.over_groups(e, node) for e, node in zip(order, order_nodes, strict=True)]

@@ -279,7 +279,7 @@ class ExpressionParser(SparkParser):
         return [exp.Distinct(expressions=args)] if distinct else args
 
     def call_suffixes(self, call: exp.Expr) -> exp.Expr:
-        """WITHIN GROUP and FILTER; OVER and IGNORE NULLS are refused."""
+        """WITHIN GROUP and FILTER; IGNORE NULLS is refused."""
         start = call.meta["start"]
         if self.take("WITHIN", "GROUP"):
             self.expect(TokenType.L_PAREN, "'(' after WITHIN GROUP")
@@ -293,12 +293,6 @@ class ExpressionParser(SparkParser):
             condition = self.value()
             self.expect(TokenType.R_PAREN, "')'")
             call = self.with_span(exp.Filter(this=call, expression=condition), start)
-        if self._match(TokenType.OVER, advance=False):
-            self.refuse(
-                "OVER windows are not available",
-                self.span_of_token(self._curr),
-                "write the window after the stream: FROM s [RANGE 1 HOUR] gives one row per event",
-            )
         if self._match_texts(("IGNORE", "RESPECT"), advance=False):
             self.refuse(
                 "IGNORE NULLS is not available",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.expressions.tree import Expression
 from penstock.lang.dialect import span_of
-from penstock.lang.places import QueryText
+from penstock.lang.places import QueryText, Span
 from penstock.lang.scope import WINDOW_COLUMNS
 from penstock.lang.syntax import Name, SelectSyntax
 from penstock.types import SqlType
@@ -37,6 +39,34 @@ def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | 
             syntax.drain,
             "write it after a RANGE window with a SLIDE of time, or leave it out",
         )
+
+
+def check_over(source: QueryText, window: WindowSpec | None, places: Mapping[int, Span | None]) -> None:
+    """What stands behind OVER is a shorter view of the window in FROM."""
+    for micros, span in places.items():
+        if (
+            window is None
+            or not isinstance(window.extent, Range)
+            or not isinstance(window.slide, TimeSlide)
+            or window.slide.wall_clock
+        ):
+            raise source.refusal(
+                "OVER needs a RANGE window with a SLIDE of event time in FROM",
+                span,
+                "write FROM s [RANGE 24 HOURS SLIDE 10 SECONDS] with the longest window, and OVER [RANGE 1 HOUR]",
+            )
+        if micros > window.extent.micros:
+            raise source.refusal(
+                "the window behind OVER is longer than the one in FROM",
+                span,
+                "write the longest window in FROM: it says which groups have a row",
+            )
+        if micros < window.slide.micros:
+            raise source.refusal(
+                "the window behind OVER is shorter than the SLIDE: events between two windows would be in none",
+                span,
+                "make it at least as long as the SLIDE in FROM",
+            )
 
 
 def _can_drain(window: WindowSpec | None) -> bool:

@@ -182,6 +182,24 @@ class WindowParser(ExpressionParser):
             )
         return WindowSyntax(WindowSpec(extent, slide, (), bool(when_full)), partition_by, span)
 
+    def call_suffixes(self, call: exp.Expr) -> exp.Expr:
+        start = call.meta["start"]
+        call = super().call_suffixes(call)
+        if self._match(TokenType.OVER):
+            call = self.with_span(exp.Window(this=call, over=exp.Literal.number(self.over_range())), start)
+        return call
+
+    def over_range(self) -> int:
+        """Behind OVER stands how far an aggregate looks back; when it does is a matter of the window in FROM."""
+        hint = "write AVG(x) OVER [RANGE 1 HOUR]; the SLIDE stands in FROM: FROM s [RANGE 1 DAY SLIDE 1 MINUTE]"
+        self.expect(TokenType.L_BRACKET, "'[' after OVER", hint)
+        if not self.take("RANGE"):
+            self.unexpected("RANGE", hint)
+        micros = self.duration("the RANGE")
+        if not self._match(TokenType.R_BRACKET):
+            self.unexpected("']'", hint)
+        return micros
+
     def extent(self) -> tuple[Extent, Slide | None]:
         if self.take("RANGE"):
             return Range(self.duration("the RANGE")), None

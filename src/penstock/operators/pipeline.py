@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
+from penstock.operators.combine import Combine
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
@@ -26,7 +27,17 @@ from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.sliding import SlidingAggregate
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
-from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children, streams
+from penstock.plan.nodes import (
+    AggregateNode,
+    CombineNode,
+    Node,
+    ProjectNode,
+    RelationNode,
+    StreamNode,
+    UnionNode,
+    children,
+    streams,
+)
 from penstock.plan.sharing import may_share
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Session, TimeSlide
@@ -128,13 +139,13 @@ class Pipeline:
     def _finish(self, stage: _Stage, last_time: int | None) -> list[Chunk]:
         results: list[Chunk] = []
         assert stage.operator is not None, "a query is more than a stream"
+        is_lowest = all(below.operator is None for below in stage.inputs)
         for port, below in enumerate(stage.inputs):
             if below.operator is not None:
                 last = [chunk for chunk in self._finish(below, last_time) if chunk.rows]
-                last_time = None
                 if last:
                     results += feed(stage.operator, Progress(last, int(last[-1].times[-1])), port).chunks
-        return results + stage.operator.finish(last_time)
+        return results + stage.operator.finish(last_time if is_lowest else None)
 
     def close(self) -> None:
         self._resources.close()
@@ -162,6 +173,8 @@ def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
 def make_operator(name: str, node: Node, resources: Resources, shared: SharedAggregation | None = None) -> Operator:
     if isinstance(node, UnionNode):
         return Union(name, node, resources)
+    if isinstance(node, CombineNode):
+        return Combine(name, node, resources)
     if isinstance(node, ProjectNode):
         return Project(node, resources)
     if isinstance(node, RelationNode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.expressions.tree import Column
 from penstock.lang.query import Emit, Select, Source, StreamRef, Union
+from penstock.plan.combining import combined
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
     AggregateNode,
@@ -41,7 +42,7 @@ def _build_select(select: Select) -> Node:
         return RelationNode(below, select.window, select.where, filter_first, partition, emission, schema)
 
     states, answers = assign_states(select.aggregates, below.schema)
-    return AggregateNode(
+    node = AggregateNode(
         below,
         select.window,
         select.where,
@@ -53,6 +54,7 @@ def _build_select(select: Select) -> Node:
         emission,
         schema,
     )
+    return combined(node, select.aggregates)
 
 
 def _column(schema: Schema, name: str) -> Column:

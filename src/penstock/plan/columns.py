@@ -6,7 +6,16 @@ from collections.abc import Iterable
 
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import StreamDef
-from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, UnionNode, children
+from penstock.plan.nodes import (
+    AggregateNode,
+    CombineNode,
+    Node,
+    ProjectNode,
+    RelationNode,
+    StreamNode,
+    UnionNode,
+    children,
+)
 
 
 def needed_columns(stream: StreamDef, nodes: Iterable[Node]) -> tuple[str, ...]:
@@ -34,6 +43,8 @@ def _read(node: Node, stream: str) -> set[str]:
                 for child in node.inputs
             )
         )
+    if isinstance(node, CombineNode):
+        return set().union(*(_read(part, stream) for part in node.inputs))
     below = children(node)[0]
     if isinstance(below, StreamNode):
         return set().union(*(columns(e) for e in _expressions(node))) if below.name == stream else set()

@@ -10,6 +10,7 @@ from penstock.lang.render import render, render_window
 from penstock.plan import cost
 from penstock.plan.nodes import (
     AggregateNode,
+    CombineNode,
     Emission,
     Node,
     ProjectNode,
@@ -79,6 +80,13 @@ def _describe(node: Node, workload: cost.Workload, block_size: int) -> tuple[str
         return f"stream {node.name}", []
     if isinstance(node, UnionNode):
         return f"union all of {len(node.inputs)} inputs, by (time, position)", []
+    if isinstance(node, CombineNode):
+        names = {f"#{i}": render(key) for i, key in enumerate(node.inputs[0].group_by)}
+        for i, looked in enumerate(node.looked):
+            part = node.inputs[looked.input]
+            names[f"${i}"] = f"{_names(part)[f'${looked.column}']} OVER {render_window(part.window)}"
+        lengths = len({part.window.extent for part in node.inputs})
+        return f"combine windows of {lengths} lengths, by group", _emission(node.emission, names)
     details = [] if node.where is None else [f"where    {render(node.where)}"]
     if isinstance(node, ProjectNode):
         return "project", [*details, "outputs  " + _outputs(node)]

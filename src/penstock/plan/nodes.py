@@ -108,13 +108,37 @@ class RelationNode:
     schema: Schema
 
 
-Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode
+@dataclass(frozen=True)
+class Looked:
+    """Where an aggregate of several windows is: column `$column` of input `input`. `empty` is what it is for a group
+    that has rows in the longest window and none in this one."""
+
+    input: int
+    column: int
+    empty: int | None
+
+
+@dataclass(frozen=True)
+class CombineNode:
+    """Aggregates over windows of several lengths in one row. The inputs show the same keys and their aggregates; the
+    first has the longest window, which says which groups there are. A row that cannot be computed is missing from an
+    input: its witness, `witnesses[i]`, has the rows of all groups that are in that window (it may be the input itself).
+    """
+
+    inputs: tuple[AggregateNode, ...]
+    witnesses: tuple[int, ...]
+    looked: tuple[Looked, ...]
+    emission: Emission
+    schema: Schema
+
+
+Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode | CombineNode
 
 
 def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, StreamNode):
         return ()
-    if isinstance(node, UnionNode):
+    if isinstance(node, UnionNode | CombineNode):
         return node.inputs
     return (node.input,)
 

@@ -14,18 +14,34 @@ spread in parts (`in_parts`), whatever the keys.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render
-from penstock.plan.nodes import AggregateNode, Node, ProjectNode, RelationNode, StreamNode, children, streams
+from penstock.plan.nodes import (
+    AggregateNode,
+    CombineNode,
+    Node,
+    ProjectNode,
+    RelationNode,
+    StreamNode,
+    children,
+    streams,
+)
 from penstock.plan.partials import mergeable
 from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
 
 _ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "ORDER", "DISTINCT"})
 """Kinds of states that do not care in which order equal times come."""
+
+
+_WHOLE: dict[type, str] = {
+    RelationNode: "it shows rows and not aggregates",
+    CombineNode: "it compares windows of several lengths",
+}
+"""Why queries that are no plain aggregations cannot be computed in parts."""
 
 
 class Spread(StrEnum):
@@ -89,8 +105,7 @@ def _beside(
     if placement.spread is not Spread.BY_KEY:
         return placement
     (stream,) = streams(node)
-    assert isinstance(node, AggregateNode | RelationNode)
-    refused = mergeable(node) if isinstance(node, AggregateNode) else "it shows rows and not aggregates"
+    refused = mergeable(node) if isinstance(node, AggregateNode) else _WHOLE[type(node)]
     if in_parts and refused is None:
         return Placement(Spread.PARTIALS, (), "it was asked for, and its parts can be merged")
     if len(keys[stream]) == 1:
@@ -104,11 +119,15 @@ def place_alone(node: Node) -> Placement:
     """The best placement of a query that shares its stream with no other."""
     if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
         return Placement(Spread.ANYWHERE, (), "every row stands for itself")
+    if isinstance(node, CombineNode):
+        node = replace(node.inputs[0], emission=node.emission)
+        reason = _not_by_key(node) if isinstance(node.input, StreamNode) else "it reads a subquery"
+        return _by_key(node) if reason is None else _one_place(reason)
     if not isinstance(node, AggregateNode | RelationNode) or not isinstance(node.input, StreamNode):
         return _one_place("it reads a subquery or several streams, whose rows belong together")
     refused = _not_by_key(node)
     if refused is None:
-        return Placement(Spread.BY_KEY, _keys(node), "rows of one key never depend on those of another")
+        return _by_key(node)
     if isinstance(node, AggregateNode) and mergeable(node) is None:
         return Placement(Spread.PARTIALS, (), f"{refused}, and its parts can be merged")
     return _one_place(refused)
@@ -118,6 +137,8 @@ def order_matters(node: Node) -> bool:
     """Whether results may depend on the order of rows with equal times."""
     if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
         return False
+    if isinstance(node, CombineNode):
+        return any(map(order_matters, node.inputs))
     return not (
         isinstance(node, AggregateNode)
         and isinstance(node.input, StreamNode)
@@ -131,6 +152,10 @@ def follows_the_wall_clock(node: Node) -> bool:
     """Whether some window slides by the local clock, whose ticks a micro-batch that is run again could not repeat."""
     slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
     return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(follows_the_wall_clock, children(node)))
+
+
+def _by_key(node: AggregateNode | RelationNode) -> Placement:
+    return Placement(Spread.BY_KEY, _keys(node), "rows of one key never depend on those of another")
 
 
 def _one_place(reason: str) -> Placement:

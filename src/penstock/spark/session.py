@@ -20,8 +20,15 @@ REQUIRED: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+_ROOM_FOR_STOPPING = "-Xss16m"
+"""A query that is stopped in the middle of `foreachBatch` has Spark match the whole error message with a regular
+expression that recurses for every character; with less stack its thread dies of that."""
+
 DEFAULTS: dict[str, str] = {
     **REQUIRED,
+    _JAVA_OPTIONS: _ROOM_FOR_STOPPING,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     # With any smaller limit Spark adds up the bytes of the Arrow batch after every row, a third of its time in all.
@@ -34,7 +41,7 @@ DEFAULTS: dict[str, str] = {
     "spark.sql.ansi.enabled": "true",
 }
 
-SHORT_RUN: dict[str, str] = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+SHORT_RUN: dict[str, str] = {_JAVA_OPTIONS: f"{_ROOM_FOR_STOPPING} -XX:TieredStopAtLevel=1"}
 """For runs of a minute: Java compiles quickly instead of well, which saves a third of the time."""
 
 

@@ -1,0 +1,67 @@
+"""Rows of several inputs that wait until all inputs have come as far.
+
+Invariant: a row waits until every input's watermark has passed its time, for until then an earlier row may come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from penstock.operators.chunk import Chunk, from_bytes, to_bytes
+from penstock.operators.reorder import START
+from penstock.store.budget import Account
+
+
+class Ports:
+    """One queue of chunks for each input; `account` holds what waits."""
+
+    def __init__(self, count: int, account: Account) -> None:
+        self._waiting: list[deque[Chunk]] = [deque() for _ in range(count)]
+        self._watermarks = [START] * count
+        self._account = account
+        self._held = 0
+
+    def put(self, port: int, chunk: Chunk, watermark: int) -> int:
+        """Takes what an input gave; returns how far all inputs have come."""
+        if chunk.rows:
+            self._waiting[port].append(chunk)
+            self._held += chunk.arrow.nbytes
+        self._watermarks[port] = max(self._watermarks[port], watermark)
+        return min(self._watermarks)
+
+    def take(self, before: int) -> list[list[Chunk]]:
+        """The waiting rows of each input with times below `before`."""
+        due: list[list[Chunk]] = []
+        for waiting in self._waiting:
+            own: list[Chunk] = []
+            while waiting and waiting[0].times[0] < before:
+                chunk = waiting.popleft()
+                self._held -= chunk.arrow.nbytes
+                count = int(np.searchsorted(chunk.times, before))
+                own.append(chunk.slice(0, count))
+                if count < chunk.rows:
+                    waiting.appendleft(chunk.slice(count, chunk.rows))
+                    self._held += waiting[0].arrow.nbytes
+            due.append(own)
+        self._account.resize(self._held)
+        return due
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "watermarks": list(self._watermarks),
+            "waiting": [
+                [{"times": chunk.times, "rows": to_bytes(chunk.arrow)} for chunk in waiting]
+                for waiting in self._waiting
+            ],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._watermarks = list(snapshot["watermarks"])
+        self._waiting = [
+            deque(Chunk(c["times"], from_bytes(c["rows"])) for c in saved) for saved in snapshot["waiting"]
+        ]
+        self._held = sum(chunk.arrow.nbytes for waiting in self._waiting for chunk in waiting)
+        self._account.resize(self._held)
