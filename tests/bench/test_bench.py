@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from penstock.bench import NAMES, column_kernels, document, heap_tuples, measure
+from penstock.bench.belady import fewest_requests, references
 from penstock.bench.feed import evenly, number_ring
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
@@ -28,6 +29,7 @@ FIGURES = {
     "flat-slide": ("at_86400_to_60", "at_86400_to_1"),
     "peers": ("sum_to_polars", "max_to_polars", "sum_to_duckdb", "max_to_duckdb", "median_to_duckdb"),
     "latency": ("p50_us", "p99_us", "p999_ms", "max_ms", "mean_us", "achieved_rate"),
+    "ssm": ("requests_ratio_4", "space_ratio_4", "hit_rate_error", "requests_to_formula_4_1", "requests_to_belady"),
     "tuples": ("bytes_to_raw", "buffered_to_plain"),
     "slides": ("graph_to_plain", "graph_to_plain_800", "graph_to_plain_200", "optimised_to_graph", "calendar_to_graph"),
     "remote-time": ("timer_to_algorithm2",),
@@ -70,6 +72,39 @@ def test_flat_slide_makes_more_result_rows_as_the_slide_shrinks() -> None:
     rows = [row["result_rows_per_event"] for row in tiny("flat-slide")["rates"]]
     assert rows == sorted(rows)
     assert rows[-1] > 1
+
+
+def test_windows_that_share_a_store_need_what_belady_needs_and_the_space_of_the_largest() -> None:
+    figures = tiny("ssm")
+    assert figures["requests_to_formula_4_1"] <= 1
+    assert figures["requests_to_belady"] <= 1.02
+    assert figures["hit_rate_error"] <= 0.05
+    assert figures["space_ratio_4"] == pytest.approx((3600 + 4800 + 6000 + 7200) / 7200, rel=0.02)
+
+
+def test_belady_needs_no_more_than_any_other_choice() -> None:
+    """All choices of victims, tried one after the other, on references of two windows."""
+    events = list(references([4, 10], block_rows=2, turn_rows=2, rows=24))
+    for frames in (3, 4, 5):
+        fewest = fewest_requests(events, frames, 0, 24)
+        tried = [(e.kind.value, e.block) for e in events]
+        assert fewest.reads == fewest_reads(tried, frames)
+
+
+def fewest_reads(events: list[tuple[str, int]], frames: int) -> int:
+    states = {frozenset[int](): 0}
+    for kind, block in events:
+        following: dict[frozenset[int], int] = {}
+        for memory, reads in states.items():
+            kept = [memory] if len(memory) < frames or block in memory else [memory - {one} for one in memory]
+            if kind == "release":
+                kept = [memory - {block}]
+            for others in kept:
+                now = others if kind == "release" else others | {block}
+                cost = reads + (kind == "use" and block not in memory)
+                following[now] = min(cost, following.get(now, cost))
+        states = following
+    return min(states.values())
 
 
 def test_latency_reads_blocks_back_while_it_measures() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.store.fifo import FifoStore
 from penstock.store.memory_device import MemoryDevice
-from penstock.store.slidem import choose_victim
+from penstock.store.slidem import NEVER, farthest
 
 from .rows import batch, make_store, read_all
 
@@ -147,22 +147,23 @@ def test_victims() -> None:
     #          reader    reader
     #            v         v
     # blocks  2  4  5 . .  8  9 . . 12
-    assert choose_victim([2, 4, 5, 8, 9, 12], [4, 8]) == 0, "a block behind every reader is needed no more"
-    assert choose_victim([4, 5, 8, 9, 12], [4, 8]) == 4, "12 is 4 ahead of the second reader"
-    assert choose_victim([4, 5, 8, 9], [4, 8]) in (1, 3), "5 and 9 are each one ahead"
-    assert choose_victim([4, 7, 8, 9], [4, 8]) == 1
-    assert choose_victim([4, 8], [4, 8]) in (0, 1)
-    assert choose_victim([5], []) == 0
-    assert choose_victim([5], [5, 5]) == 0
+    assert farthest([2, 4, 5, 8, 9, 12], [4, 8]) == (0, NEVER), "a block behind every reader is needed no more"
+    assert farthest([4, 5, 8, 9, 12], [4, 8]) == (4, 4), "12 is 4 ahead of the second reader"
+    assert farthest([4, 5, 8, 9], [4, 8]) in ((1, 1), (3, 1)), "5 and 9 are each one ahead"
+    assert farthest([4, 7, 8, 9], [4, 8]) == (1, 3)
+    assert farthest([4, 8], [4, 8]).distance == 0
+    assert farthest([5], []).place == 0
+    assert farthest([5], [5]) == (0, 0)
+    assert farthest([], [5]).place == -1
 
 
 @given(
     resident=st.sets(st.integers(0, 40), min_size=1, max_size=12).map(sorted),
-    readers=st.lists(st.integers(0, 40), min_size=1, max_size=4).map(sorted),
+    readers=st.sets(st.integers(0, 40), min_size=1, max_size=4).map(sorted),
 )
 def test_the_victim_has_the_farthest_next_reference(resident: list[int], readers: list[int]) -> None:
     def next_reference(block: int) -> float:
-        return min((block - reader for reader in readers if reader <= block), default=float("inf"))
+        return min((block - reader for reader in readers if reader <= block), default=NEVER)
 
-    victim = resident[choose_victim(resident, readers)]
-    assert next_reference(victim) == max(map(next_reference, resident))
+    victim, distance = farthest(resident, readers)
+    assert next_reference(resident[victim]) == distance == max(map(next_reference, resident))

@@ -12,14 +12,17 @@ BYTES_READ = 8 + 4 + 8 + 4
 """Of an event the query reads the time, the symbol's code, the price and the volume."""
 
 
-def application(window: str) -> str:
+def application(*windows: str) -> str:
+    """Query 3 over each of these windows; they are named q1, q2 and so on."""
     return f"""
         CREATE STREAM {STREAM} (
             Timestamp TIMESTAMP NOT NULL, Symbol STRING NOT NULL, Price DOUBLE NOT NULL, Volume INT NOT NULL,
             EVENT TIME Timestamp
         );
-        SELECT Symbol, SUM(Volume * Price) / SUM(Volume) AS vwap FROM {STREAM} [{window}] GROUP BY Symbol;
-    """
+    """ + "".join(
+        f"SELECT Symbol, SUM(Volume * Price) / SUM(Volume) AS vwap FROM {STREAM} [{window}] GROUP BY Symbol;\n"
+        for window in windows
+    )
 
 
 def ring(batches: int, rows: int) -> Ring:

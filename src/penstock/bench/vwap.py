@@ -23,8 +23,8 @@ from penstock.bench.sizes import Size
 from penstock.bench.timing import cpu_rate, cpu_ratio, in_turns, rate, ratio
 from penstock.engine.app import App
 
-TWO_BLOCKS = "2MB"
-"""A budget of which the share for a window's pool is the least there is: two blocks."""
+TWO_BLOCKS = "200KB"
+"""A budget that leaves a window's pool two blocks beside the groups of Query 3: the least there is."""
 
 _STORED = 28
 """Bytes of disk that an event may take, with room to spare."""

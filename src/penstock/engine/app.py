@@ -416,6 +416,7 @@ class App:
             bytes_compressed=compressed,
             pool_hits=stores.pool_hits,
             memory_bytes=budget.used,
+            pool_bytes=self._stores.pool_bytes,
             memory_peak=budget.peak,
             memory_budget=budget.total,
             stored_bytes=self._stores.nbytes_total,

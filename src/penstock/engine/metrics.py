@@ -13,7 +13,8 @@ class Metrics:
     """Counts since the app began (a restart goes on counting) and what it holds now.
 
     `bytes_written` is the size of the blocks written since this process began and `bytes_compressed` what they took on
-    disk.
+    disk. Of `memory_bytes`, `pool_bytes` are blocks of windows in memory: all that others leave, and all but two blocks
+    of each store given back when others need it. `stored_bytes` are those blocks and the ones on disk.
     """
 
     events: int
@@ -26,6 +27,7 @@ class Metrics:
     bytes_compressed: int
     pool_hits: int
     memory_bytes: int
+    pool_bytes: int
     memory_peak: int
     memory_budget: int
     stored_bytes: int

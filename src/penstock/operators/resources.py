@@ -48,8 +48,8 @@ class Resources:
         self._given.append(account.close)
         return account
 
-    def fifo(self, name: str, columns: Sequence[ColumnSpec], readers: int = 1) -> FifoStore:
-        store = self._stores.create_fifo(name, columns, readers=readers)
+    def fifo(self, name: str, columns: Sequence[ColumnSpec]) -> FifoStore:
+        store = self._stores.create_fifo(name, columns)
         self._given.append(lambda: self._stores.drop(name))
         return store
 

@@ -3,6 +3,7 @@
 Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
+3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
 
 Every state, store and buffer of an app holds one account and resizes it about once per batch.
 
@@ -22,6 +23,7 @@ penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of th
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 from penstock.errors import BudgetError
 
@@ -59,6 +61,17 @@ def parse_size(text: str | int) -> int:
     return size
 
 
+class Lender(Protocol):
+    """Holds memory that it can do without."""
+
+    @property
+    def lendable(self) -> int:
+        """Bytes that it could give back."""
+
+    def give_back(self, nbytes: int) -> None:
+        """Gives back until so many bytes of the budget are unused, as far as it can."""
+
+
 class Account:
     """What one holder has taken from the budget."""
 
@@ -76,14 +89,22 @@ class Account:
 
     def resize(self, nbytes: int) -> None:
         """From now on this account holds `nbytes`; `BudgetError` and no change if they are not there."""
+        if not self.try_resize(nbytes):
+            self._budget.call_in(nbytes - self.nbytes)
+            if not self.try_resize(nbytes):
+                raise BudgetError(self._budget.refusal(self, nbytes))
+
+    def try_resize(self, nbytes: int) -> bool:
+        """The same without a lender's help; answers whether it was granted."""
         budget = self._budget
         used = budget.used - self.nbytes + nbytes
         if used > budget.total and nbytes > self.nbytes:
-            raise BudgetError(budget.refusal(self, nbytes))
+            return False
         self.nbytes = nbytes
         budget.used = used
         if used > budget.peak:
             budget.peak = used
+        return True
 
     def close(self) -> None:
         """Gives everything back and leaves the budget's list."""
@@ -100,6 +121,7 @@ class Budget:
         self._parts = parts
         self.used = 0
         self.peak = 0
+        self.lender: Lender | None = None
         self._accounts: list[Account] = []
 
     def account(self, name: str) -> Account:
@@ -112,8 +134,18 @@ class Budget:
             self._accounts.remove(account)
 
     @property
-    def free(self) -> int:
+    def unused(self) -> int:
         return self.total - self.used
+
+    @property
+    def free(self) -> int:
+        """What an account could still be granted: what nobody uses, and what the lender can do without."""
+        return self.unused + (0 if self.lender is None else self.lender.lendable)
+
+    def call_in(self, nbytes: int) -> None:
+        """Has the lender make so many bytes unused, if it can; otherwise nothing changes."""
+        if self.lender is not None and self.free >= nbytes:
+            self.lender.give_back(nbytes)
 
     def describe(self) -> dict[str, int]:
         """Bytes held per account name, the largest first."""

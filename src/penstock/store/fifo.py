@@ -9,7 +9,10 @@ Invariants:
 2. A row that a view has shown never changes, not even after its release: a view keeps its memory alive.
 3. `append` takes all its rows or, if it raises, none; after any `StorageError` the store can be used as before.
 4. All blocks but the last are full.
-5. A block is written to the device at most once. One that is there and in the pool is *clean*: it is dropped for free.
+5. A block that is on the device and in the pool is *clean*: it is dropped for free, so a block is written once. Only
+   one whose readers are all close behind when it is read back gives its place on the device up at once, so that the
+   space is that of the rows; should it have to go after all, it is written again. Never after a snapshot, which names
+   blocks by their place.
 
 Called by the window operators, through the stores that `manager` makes.
 """
@@ -97,10 +100,11 @@ class FifoStore:
         self._account = account
         self._layout = BlockLayout(self.columns, min(block_size, device.capacity))
         self._directory = Directory()
-        self._pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill)
+        self.pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill, self._readers)
         self._cursors: list[ref[Cursor]] = []
         self._open: Frame | None = None
         self._on_device = 0
+        self._has_snapshot = False
         self._oldest_ends = 0  # no block ends before this position
 
     @property
@@ -116,7 +120,7 @@ class FifoStore:
     @property
     def nbytes_total(self) -> int:
         """Bytes of the blocks in memory and on the device; a clean block counts twice."""
-        return self._pool.nbytes + self._on_device
+        return self.pool.nbytes + self._on_device
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -152,11 +156,11 @@ class FifoStore:
     def _begin_block(self, position: int) -> Frame:
         """Procedure 1 of SlideM: the recent block is full; a frame is made free and a new recent block begins."""
         if self._open is not None:
-            self._pool.close(self._directory.end - 1)
+            self.pool.close(self._directory.end - 1)
             self._open = None
-        self._pool.make_room(self._layout.frame_bytes, self._readers())
+        self.pool.make_room_for_new(self._layout.frame_bytes)
         frame = self._open = self._layout.new_frame()
-        self._pool.open(self._directory.begin(position, self._layout), frame)
+        self.pool.open(self._directory.begin(position, self._layout), frame)
         return frame
 
     def _take_back(self, origin: Frame | None, filled: int, blocks: int) -> None:
@@ -168,9 +172,8 @@ class FifoStore:
         if origin is not None:
             self._forget(blocks - 1)
             origin.count = filled
-            directory.set_address(blocks - 1, NOT_WRITTEN)
-            self._pool.make_room(origin.nbytes, self._readers())
-            self._pool.open(blocks - 1, origin)
+            self.pool.make_room(origin.nbytes)
+            self.pool.open(blocks - 1, origin)
         self._open = origin
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ class FifoStore:
         assert self.tail <= start <= stop <= self.head
         while start < stop:
             block = self._directory.locate(start)
-            frame = self._pool.frames.get(block)
+            frame = self.pool.frames.get(block)
             if frame is None:
                 frame = self._read(block)
             first = self._directory.first_position(block)
@@ -214,15 +217,18 @@ class FifoStore:
 
     def frame(self, block: int) -> Frame:
         """The block for a cursor that enters it, from the pool or, in the place of a victim, from the device."""
-        frame = self._pool.frames.get(block)
+        frame = self.pool.frames.get(block)
         if frame is not None:
             self.metrics.pool_hits += 1
             return frame
         self.metrics.pool_misses += 1
         layout = self._directory.era(block).layout
-        self._pool.make_room(layout.frame_bytes, self._readers())
+        self.pool.make_room(layout.frame_bytes)
         frame = self._read(block)
-        self._pool.add(block, frame)
+        stays = not self._has_snapshot and self.pool.stays(block)
+        if stays:
+            self._free(block)
+        self.pool.add(block, frame, clean=not stays)
         return frame
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
@@ -230,8 +236,8 @@ class FifoStore:
     def snapshot(self) -> dict[str, Any]:
         """Everything but the closed blocks, which it puts on the device. Then, in this order: `device.sync()`, write
         the snapshot durably, `device.commit()`."""
-        for block in self._pool.closed:
-            self._spill(block, self._pool.frames[block])
+        self._has_snapshot = True
+        self.pool.spill_all()
         directory = self._directory
         rows = self._open.slice(0, self._open.count) if self._open is not None else ()
         closed = directory.end - (self._open is not None)
@@ -259,7 +265,8 @@ class FifoStore:
                 f"the saved window has the columns {[name for name, *_ in snapshot['columns']]} and this one "
                 f"has {[column.name for column in self.columns]}, or their types differ: it belongs to another query"
             )
-        self._pool.clear()
+        self._has_snapshot = True
+        self.pool.clear()
         self.device.restore(snapshot["device"])
         self._directory = directory = Directory()
         addresses = iter(snapshot["addresses"].tolist())
@@ -285,7 +292,7 @@ class FifoStore:
 
     def close(self) -> None:
         """Gives the memory back; what is on the device stays there."""
-        self._pool.clear()
+        self.pool.clear()
         self._open = None
         self._account.close()
 
@@ -299,11 +306,12 @@ class FifoStore:
         return block, first, first + era.layout.rows
 
     def resident(self, block: int) -> Frame | None:
-        return self._pool.frames.get(block)
+        return self.pool.frames.get(block)
 
     def _readers(self) -> list[int]:
-        """The blocks at which cursors stand, rising."""
-        return sorted([self._directory.locate(cursor.position) for cursor in self._live_cursors()])
+        """The blocks at which cursors stand, rising, each once."""
+        locate = self._directory.locate
+        return sorted({locate(cursor.position) for cursor in self._live_cursors()})
 
     def _live_cursors(self) -> list[Cursor]:
         return [cursor for reference in self._cursors if (cursor := reference()) is not None]
@@ -330,10 +338,15 @@ class FifoStore:
 
     def _forget(self, block: int) -> None:
         """Neither the pool nor the device keeps the block."""
-        self._pool.drop(block)
+        self.pool.drop(block)
+        self._free(block)
+
+    def _free(self, block: int) -> None:
+        """The device need not keep the block."""
         address = self._directory.address(block)
         if address != NOT_WRITTEN:
             self.device.free(address)
+            self._directory.set_address(block, NOT_WRITTEN)
             self._on_device -= self._directory.era(block).layout.nbytes
 
 

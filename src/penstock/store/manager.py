@@ -26,6 +26,7 @@ from urllib.parse import quote
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Budget
+from penstock.store.buffer_manager import BufferManager
 from penstock.store.compression import BlockCodec
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import FifoStore, StoreMetrics
@@ -35,7 +36,6 @@ from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
 
 _SUFFIX = ".blocks"
-_POOL_SHARE = 16  # a pool of unstated size takes at most this part of what is free
 
 
 class StoreManager:
@@ -54,6 +54,7 @@ class StoreManager:
     ) -> None:
         BlockCodec(compression)  # refuses what it does not know, before there is a file
         self.budget = budget
+        self._buffers = BufferManager(budget)
         self._directory = directory
         self._block_size = block_size
         self._compression = compression
@@ -62,22 +63,19 @@ class StoreManager:
         self._has_checkpoint = False
         self._lock = None if directory is None else _lock(directory)
 
-    def create_fifo(
-        self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None, *, readers: int = 1
-    ) -> FifoStore:
-        """A window's store. Its name is unique in the app and the same in every run. The pool is as large as it would
-        be for so many stores of one reader each."""
-        if pool_blocks is None:
-            shares = min(readers, _POOL_SHARE // 2)
-            pool_blocks = max(2, shares * self.budget.free // _POOL_SHARE // self._block_size)
+    def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
+        """A window's store. Its name is unique in the app and the same in every run. A pool of unstated size is as
+        large as the buffer manager finds best."""
         device = self._device(name)
         account = self.budget.account(name)
         try:
-            store = FifoStore(columns, device, account, block_size=self._block_size, pool_blocks=pool_blocks)
+            store = FifoStore(columns, device, account, block_size=self._block_size, pool_blocks=pool_blocks or 2)
         except Exception:
             account.close()
             self._discard(device)
             raise
+        if pool_blocks is None:
+            self._buffers.manage(store.pool)
         self._stores[name] = store
         self._devices[name] = store.device
         return store
@@ -105,7 +103,7 @@ class StoreManager:
         """The store or device is no longer needed."""
         store = self._stores.pop(name, None)
         if store is not None:
-            store.close()
+            self._close(store)
         self._discard(self._devices.pop(name))
 
     @property
@@ -126,6 +124,11 @@ class StoreManager:
     def nbytes_total(self) -> int:
         """Bytes of all stores, in memory and on disk."""
         return sum(store.nbytes_total for store in self._stores.values())
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes that the pools of windows have of the budget."""
+        return sum(store.pool.granted for store in self._stores.values() if isinstance(store, FifoStore))
 
     def snapshot(self) -> dict[str, Any]:
         return {name: self._stores.get(name, device).snapshot() for name, device in self._devices.items()}
@@ -158,7 +161,7 @@ class StoreManager:
     def close(self) -> None:
         """Gives memory and files back; blocks that a checkpoint names stay for the next process."""
         for store in self._stores.values():
-            store.close()
+            self._close(store)
         for device in self._devices.values():
             self._discard(device)
         self._stores.clear()
@@ -166,6 +169,11 @@ class StoreManager:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _close(self, store: FifoStore | RunStore | RowQueues) -> None:
+        if isinstance(store, FifoStore):
+            self._buffers.forget(store.pool)
+        store.close()
 
     def _device(self, name: str) -> BlockDevice:
         assert name not in self._devices

@@ -3,118 +3,218 @@
 Both papers' rules are one: keep the block whose next reference is nearest. A window's tail reads its blocks once, in
 order, so with one reader the block needed last is the most recently written one, which is what SlideM spills. With
 several readers a block's next reference comes from the nearest reader behind it, and the victim is the block for
-which that distance is greatest. Blocks come back when a reader reaches them: reading ahead would take a frame from a
-block that could have stayed, and costs more transfers as soon as the pool has more than two frames.
+which that distance is greatest. A *clean* block, which is on the device already, costs one transfer to give up and a
+dirty one two; where that can save writes, clean blocks go first (`outlook`). Blocks come back when a reader reaches
+them: reading ahead would take a frame from a block that could have stayed, and costs more transfers as soon as the
+pool has more than two frames.
 
 Invariants:
-1. The pool never holds more than `capacity` frames, nor more bytes than its account was granted.
+1. The pool never holds more than `capacity` frames, nor more bytes than its account was granted. The capacity may
+   change at any time (see `buffer_manager`).
 2. Two frames of the pool's own block size are set aside from the beginning: recent and ancient block.
 3. The recent (open) block is never a victim; a victim is spilled before its frame is given up.
+4. A closed block is in exactly one of the lists of dirty and clean ones.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from penstock.errors import BudgetError
 from penstock.store.blocks import Frame
 from penstock.store.budget import Account
+from penstock.store.outlook import outlook
+
+UNLIMITED = 1 << 60
+"""The capacity of a pool that may have as much as the budget grants."""
+
+NEVER = float("inf")
+"""The distance of a block that no reader meets again."""
+
+_OUTLOOK_LASTS = 8
+"""Victims that are chosen before the gaps between readers are looked at again."""
 
 
-def choose_victim(resident: Sequence[int], readers: Sequence[int]) -> int:
-    """The index in `resident` of the block to give up. Both are block numbers in rising order.
+class Candidate(NamedTuple):
+    """A block that may be given up: its place in the list, and how many blocks ahead of its next reader it is."""
+
+    place: int
+    distance: float
+
+
+def farthest(resident: Sequence[int], readers: Sequence[int]) -> Candidate:
+    """Which of these blocks has the farthest next reference. Both are block numbers in rising order.
 
     A block behind every reader is not needed again; of the others the one farthest ahead of the reader that will
     meet it first.
 
-    >>> choose_victim([4, 5, 9], [4])  # one reader: the most recently written
-    2
-    >>> choose_victim([4, 7, 8, 9], [4, 8])  # 7 is three blocks ahead of the first reader, 9 one ahead of the second
-    1
+    >>> farthest([4, 5, 9], [4])  # one reader: the most recently written
+    Candidate(place=2, distance=5)
+    >>> farthest([4, 7, 8, 9], [4, 8])  # 7 is three blocks ahead of the first reader, 9 one ahead of the second
+    Candidate(place=1, distance=3)
     """
-    if not readers:
-        return len(resident) - 1
+    readers = readers or (0,)
+    if not resident:
+        return Candidate(-1, -1)
     if resident[0] < readers[0]:
-        return 0
-    victim, distance = len(resident) - 1, -1
+        return Candidate(0, NEVER)
+    victim, distance = -1, -1
+    last = len(readers) - 1
     for index, reader in enumerate(readers):
-        upto = bisect_left(resident, readers[index + 1]) if index + 1 < len(readers) else len(resident)
+        upto = bisect_left(resident, readers[index + 1]) if index < last else len(resident)
         if upto > 0 and resident[upto - 1] - reader > distance:
             victim, distance = upto - 1, resident[upto - 1] - reader
-    return victim
+    return Candidate(victim, distance)
+
+
+def gaps(readers: Sequence[int], newest: int) -> list[int]:
+    """The distances between readers that follow each other, and from the last one to the newest block.
+
+    >>> gaps([4, 10], 30)
+    [6, 20]
+    """
+    if not readers:
+        return []
+    return [after - before for before, after in zip(readers, [*readers[1:], newest], strict=True)]
 
 
 class BufferPool:
-    """Frames by block number. `spill` must put a frame's block on the device unless it is there already."""
+    """Frames by block number. `spill` must put a block on the device; `readers` are the blocks at which readers stand,
+    rising, and each but once."""
 
-    def __init__(self, account: Account, frame_bytes: int, capacity: int, spill: Callable[[int, Frame], None]) -> None:
+    def __init__(
+        self,
+        account: Account,
+        frame_bytes: int,
+        capacity: int,
+        spill: Callable[[int, Frame], None],
+        readers: Callable[[], Sequence[int]],
+    ) -> None:
         assert capacity >= 2
         self.frames: dict[int, Frame] = {}
-        self._closed: list[int] = []
+        self.frame_bytes = frame_bytes
+        self.capacity = capacity
+        self.readers = readers
+        self.began: Callable[[], None] | None = None
+        """Called before a block begins; whoever manages the pool may change its capacity then."""
+        self.begun = self.newest = 0
+        self._dirty: list[int] = []
+        self._clean: list[int] = []
         self._account = account
-        self._capacity = capacity
         self._spill = spill
         self._held = 0
-        self._floor = 2 * frame_bytes
-        account.resize(self._floor)
+        self._outlook = outlook([], 0)
+        self._victims = 0
+        account.resize(self.floor)
+
+    @property
+    def floor(self) -> int:
+        """Bytes that the pool never gives back."""
+        return 2 * self.frame_bytes
 
     @property
     def nbytes(self) -> int:
         return self._held
 
     @property
-    def closed(self) -> Sequence[int]:
-        """The numbers of the blocks that are full and in memory, rising."""
-        return self._closed
+    def granted(self) -> int:
+        """Bytes on the pool's account."""
+        return self._account.nbytes
 
-    def make_room(self, nbytes: int, readers: Sequence[int]) -> None:
+    def make_room(self, nbytes: int) -> None:
         """Gives up frames until one of this size can be added."""
-        while True:
-            try:
-                if len(self.frames) < self._capacity:
-                    self._reserve(self._held + nbytes)
-                    return
-            except BudgetError:
-                if not self._closed:
-                    raise
-            index = choose_victim(self._closed, readers)
-            block = self._closed[index]
-            self._spill(block, self.frames[block])
-            self.drop(block)
+        while len(self.frames) >= self.capacity or not self._account.try_resize(max(self.floor, self._held + nbytes)):
+            if not self.give_up_one():
+                self._account.resize(max(self.floor, self._held + nbytes))
+                return
 
-    def add(self, block: int, frame: Frame) -> None:
-        """A closed block; `make_room` was called for it."""
+    def make_room_for_new(self, nbytes: int) -> None:
+        """Room for a block that begins."""
+        self.begun += 1
+        if self.began is not None:
+            self.began()
+        self.make_room(nbytes)
+
+    def shrink(self, capacity: int) -> None:
+        """From now on at most so many frames, two at least."""
+        self.capacity = max(2, capacity)
+        while len(self.frames) > self.capacity and self.give_up_one():
+            pass
+
+    def give_up_one(self) -> bool:
+        """Gives up the frame whose block is missed last, for what it costs; answers whether there was one."""
+        readers = self.readers()
+        self._look_ahead(readers)
+        dirty, clean = farthest(self._dirty, readers), farthest(self._clean, readers)
+        goes_anyway = not self._outlook.is_scarce and clean.distance > self._outlook.worth_it
+        if clean.place >= 0 and (goes_anyway or clean.distance >= dirty.distance):
+            block = self._clean[clean.place]
+        elif dirty.place >= 0:
+            block = self._dirty[dirty.place]
+            self._spill(block, self.frames[block])
+        else:
+            return False
+        self.drop(block)
+        return True
+
+    def _look_ahead(self, readers: Sequence[int]) -> None:
+        self._victims += 1
+        if self._victims % _OUTLOOK_LASTS == 0:
+            self._outlook = outlook(gaps(readers, self.newest), len(self.frames))
+
+    def stays(self, block: int) -> bool:
+        """Whether a block that is being read will stay until its last reader has passed it, as far as one can tell."""
+        readers = self.readers()
+        ahead = gaps(readers[: bisect_right(readers, block)], block)
+        return max(ahead, default=0) <= self._outlook.longest_stay
+
+    def spill_all(self) -> None:
+        """Puts every closed block on the device; all are clean then."""
+        for block in self._dirty:
+            self._spill(block, self.frames[block])
+        self._clean = sorted(self._clean + self._dirty)
+        self._dirty = []
+
+    def resident(self, first: int, stop: int) -> int:
+        """How many of the closed blocks [first, stop) are in memory."""
+        return sum(bisect_left(held, stop) - bisect_left(held, first) for held in (self._dirty, self._clean))
+
+    def add(self, block: int, frame: Frame, *, clean: bool) -> None:
+        """A closed block that was read; `make_room` was called for it."""
         self.open(block, frame)
-        insort(self._closed, block)
+        insort(self._clean if clean else self._dirty, block)
 
     def open(self, block: int, frame: Frame) -> None:
         """The recent block; `make_room` was called for it."""
         self.frames[block] = frame
+        self.newest = max(self.newest, block)
         self._held += frame.nbytes
 
     def close(self, block: int) -> None:
         """The recent block is full; from now on it may be a victim."""
-        insort(self._closed, block)
+        insort(self._dirty, block)
 
     def drop(self, block: int) -> None:
-        """Gives up a frame, if there is one."""
+        """Forgets a frame, if there is one."""
         frame = self.frames.pop(block, None)
         if frame is None:
             return
-        index = bisect_left(self._closed, block)
-        if index < len(self._closed) and self._closed[index] == block:
-            del self._closed[index]
+        for held in (self._dirty, self._clean):
+            index = bisect_left(held, block)
+            if index < len(held) and held[index] == block:
+                del held[index]
         self._held -= frame.nbytes
-        self._reserve(self._held)
+        self._reserve()
 
     def clear(self) -> None:
         self.frames.clear()
-        self._closed.clear()
-        self._held = 0
-        self._reserve(0)
+        self._dirty.clear()
+        self._clean.clear()
+        self.newest = self._held = 0
+        self._reserve()
 
-    def _reserve(self, nbytes: int) -> None:
-        wanted = max(self._floor, nbytes)
+    def _reserve(self) -> None:
+        wanted = max(self.floor, self._held)
         if wanted != self._account.nbytes:
             self._account.resize(wanted)
