@@ -62,10 +62,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     )
     first, last = plan.counts[0], plan.counts[-1]
     return {
-        **{
-            f"{setting.replace(' ', '_')}_{last}_to_1": rates[setting][last] / rates[setting][first]
-            for setting in rates
-        },
+        **{f"{name.lower().replace(' ', '_')}_to_1": found[last] / found[first] for name, found in rates.items()},
+        "queries": last,
         "window_rows": plan.window_rows,
         "batch_rows": plan.batch_rows,
         "rounds": plan.rounds,
