@@ -33,6 +33,7 @@ FIGURES = {
     "tuples": ("bytes_to_raw", "buffered_to_plain"),
     "slides": ("graph_to_plain", "graph_to_plain_800", "graph_to_plain_200", "optimised_to_graph", "calendar_to_graph"),
     "remote-time": ("timer_to_algorithm2",),
+    "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 
 
