@@ -169,11 +169,16 @@ class SharedWindow:
             seat.hand_over()
 
     def _rows_at_once(self) -> int:
-        """Several windows over blocks on disk take turns block by block: a block that one of them has read is then
-        still there when the next one comes."""
-        if len(self._seats) > 1 and self._store is not None and self._store.is_paged:
-            return min(CHUNK_ROWS, max(LEAST_TURN, self._store.block_rows))
-        return CHUNK_ROWS
+        """Several windows over blocks on disk take turns: the blocks that one of them has read are then still there
+        when the next one comes, which is so while they take half of the memory that there is for each place at which
+        windows stand. Where memory is too small even for the block at which each of them is, a turn is longer, since
+        each begins by reading that block again."""
+        if len(self._seats) == 1 or self._store is None or not self._store.is_paged:
+            return CHUNK_ROWS
+        block_rows = self._store.block_rows
+        places = len({seat.position // block_rows for seat in self._seats})
+        frames = (len(self._store.pool.frames) - 1) // places
+        return min(CHUNK_ROWS, max(LEAST_TURN, max(frames // 2, 1) * block_rows)) if frames else CHUNK_ROWS
 
     def pass_time(self, seat: Seat, watermark: int) -> None:
         """Time passes for one member alone: the end of a bounded run is not the same for all."""

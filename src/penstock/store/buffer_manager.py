@@ -68,7 +68,7 @@ def divide(demands: Sequence[Demand], nbytes: int) -> tuple[list[int], int]:
     >>> divide([slow, fast], 1000)
     ([2, 98], 0)
     >>> divide([slow, fast], 1700)
-    ([70, 100], 0)
+    ([68, 102], 0)
     """
     frames = [2] * len(demands)
     left = nbytes - sum(2 * demand.frame_bytes for demand in demands)
@@ -82,22 +82,19 @@ def divide(demands: Sequence[Demand], nbytes: int) -> tuple[list[int], int]:
 
 
 def _offers(store: int, demand: Demand) -> Iterator[_Offer]:
-    """What a store can use beyond its first two frames, the best first. Frames that it has count for somewhat more,
-    since moving them has its price: what is worth the same stays where it is."""
-    held, unmet = demand.held - 2, -2
+    """What a store can use beyond two frames, for a block that comes in and one that goes, the best first. Frames that
+    it has count for somewhat more, since moving them has its price: what is worth the same stays where it is."""
+    held = demand.held - 2
     newest = len(demand.gaps) - 1
     saved = [((2 if at == newest else 1) / gap, gap) for at, gap in enumerate(demand.gaps) if gap > 0]
     for per_block, gap in sorted(saved, reverse=True):
         worth = per_block * demand.rate / demand.frame_bytes
-        unmet += gap
-        wanted = max(0, unmet)
-        unmet -= wanted
-        kept = min(max(0, held), wanted)
+        kept = min(max(0, held), gap)
         held -= kept
         if kept:
             yield _Offer(worth * _ATTACHMENT, store, kept)
-        if wanted > kept:
-            yield _Offer(worth, store, wanted - kept)
+        if gap > kept:
+            yield _Offer(worth, store, gap - kept)
 
 
 @dataclass
