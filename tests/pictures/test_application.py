@@ -112,6 +112,20 @@ def test_examples_have_pictures_whose_boxes_do_not_overlap(example: Path) -> Non
     assert max(c[3] for c in corners) <= y0 + height
 
 
+def test_windows_of_several_lengths_in_one_query_are_one_stored_window() -> None:
+    drawn = Drawn(
+        "CREATE STREAM s (t TIMESTAMP, x DOUBLE, EVENT TIME t);"
+        "CREATE QUERY both AS SELECT AVG(x) OVER [RANGE 1 HOUR] AS h, AVG(x) AS d "
+        "FROM s [RANGE 1 DAY SLIDE 10 SECONDS]"
+    )
+    assert set(drawn.lines) == {
+        ("stream s", "window of s"),
+        ("window of s", "query both"),
+    }
+    assert drawn.lines_in["query both"][1].startswith("2 aggregates")
+    assert drawn.tips["s event time 10000000"] == "both"
+
+
 def test_text_of_queries_cannot_break_the_picture() -> None:
     drawn = Drawn(
         "CREATE STREAM `a<b>&\"'` (t TIMESTAMP, `x]]>` DOUBLE, EVENT TIME t);"

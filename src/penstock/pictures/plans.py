@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from penstock.lang.query import Program, Query
 from penstock.lang.render import render_window
 from penstock.pictures.svg import Box, Placed, Sheet, shortened
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, StreamNode, children
-from penstock.plan.sharing import may_share, stream_of
+from penstock.plan.nodes import AggregateNode, CombineNode, Node, RelationNode, StreamNode, children
+from penstock.plan.sharing import may_share, shareable, stream_of
 from penstock.plan.strategy import closes_as_a_whole
 
 _ACROSS, _DOWN = 70, 16
@@ -59,15 +59,9 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
 def _sharing(nodes: Mapping[str, Node]) -> dict[str, list[tuple[str, AggregateNode]]]:
     """For each stream the windows that are kept in its one store, with their queries."""
     found: dict[str, list[tuple[str, AggregateNode]]] = {}
-
-    def collect(query: str, node: Node) -> None:
-        if isinstance(node, AggregateNode) and may_share(node):
-            found.setdefault(stream_of(node), []).append((query, node))
-        for child in children(node):
-            collect(query, child)
-
     for name, node in nodes.items():
-        collect(name, node)
+        for window in shareable(node):
+            found.setdefault(stream_of(window), []).append((name, window))
     return found
 
 
@@ -105,9 +99,12 @@ def _own_box(query: str, node: AggregateNode | RelationNode) -> Box:
 
 def _query_box(query: Query, node: Node) -> Box:
     lines = [query.name]
-    if isinstance(node, AggregateNode):
-        lines.append(f"{_count(len(node.answers), 'aggregate')}, {_count(len(node.states), 'state')}")
-        lines.append(f"groups by {_count(len(node.group_by), 'key')}" if node.group_by else "one group")
+    if isinstance(node, AggregateNode | CombineNode):
+        windows = node.inputs if isinstance(node, CombineNode) else (node,)
+        answers, states = sum(len(w.answers) for w in windows), sum(len(w.states) for w in windows)
+        lines.append(f"{_count(answers, 'aggregate')}, {_count(states, 'state')}")
+        keys = len(windows[0].group_by)
+        lines.append(f"groups by {_count(keys, 'key')}" if keys else "one group")
     elif isinstance(node, RelationNode):
         lines.append("rows of the window")
     else:
