@@ -118,6 +118,40 @@ def test_the_calendar_knows_offsets_and_what_was_overtaken(
         position = upto
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("register"), st.integers(0, 9), st.sampled_from([7, 60, 4096, 4097, 6000, 50_000])),
+            st.tuples(st.just("remove"), st.integers(0, 9), st.just(0)),
+            st.tuples(st.sampled_from(["candidates", "overtaken"]), st.integers(0, 9000), st.just(0)),
+        ),
+        max_size=40,
+    ),
+    st.booleans(),
+)
+def test_both_ways_to_ask_the_calendar_take_turns(steps: list[tuple[str, int, int]], local: bool) -> None:
+    """On one page and across pages, with slides that are shorter and longer than a page."""
+    calendar = Calendar(3000, local_time=local)
+    slides: dict[int, int] = {}
+    for what, number, slide in steps:
+        if what == "register" and number not in slides:
+            calendar.register(number, slide, offset=number)
+            slides[number] = slide
+        elif what == "remove" and number in slides:
+            calendar.remove(number)
+            del slides[number]
+        elif what in ("candidates", "overtaken"):
+            after, upto = calendar.position, calendar.position + number
+            expected = sorted(
+                (p, q) for q, s in slides.items() for p in range(after + 1 + (q - after - 1) % s, upto + 1, s)
+            )
+            if what == "candidates":
+                assert pairs(calendar, upto) == expected
+            else:
+                assert calendar.overtaken(upto).tolist() == sorted({q for _, q in expected})
+
+
 def test_a_clock_that_is_set_back_overtakes_nobody() -> None:
     calendar = Calendar(100, local_time=True)
     calendar.register(1, 10)
