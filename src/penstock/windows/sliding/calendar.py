@@ -14,8 +14,8 @@ Slides may have an offset here, as the windows of the language do. A tick is a p
 greatest common divisor of all slides and offsets. Pages on which nobody is due are passed over.
 
 Invariants:
-1. `_page` is the number of the page that is written down, -1 for none. If `_page_is_true`, it holds every live group
-   that is due on it.
+1. `_page` is the number of the page that is written down, if there is one. If `_page_is_true`, it holds every live
+   group that is due on it.
 2. A live group of more than a page hangs in the bucket of `_dues[group]`: its first due tick after the position or, for
    dates of the present page, one that the position has passed.
 3. `_next` and `_previous` link the groups of a bucket, -1 at the ends; groups that hang nowhere have -2 for
@@ -53,7 +53,7 @@ class Calendar(GroupedStrategy):
     def __init__(self, start: int = 0, *, local_time: bool = False) -> None:
         super().__init__(start, local_time=local_time)
         self._period = 1
-        self._page = -1
+        self._page: int | None = None
         self._page_is_true = False
         self._first, self._dates = np.zeros(PAGE + 1, np.int64), nobody()
         self._regulars: set[int] = set()
@@ -126,7 +126,7 @@ class Calendar(GroupedStrategy):
         self._heads = np.full(max(_LEAST_BUCKETS, 1 << (2 * len(live)).bit_length()), -1, np.int64)
         self._regulars = set()
         self._previous[:] = _APART
-        self._page, self._page_is_true = -1, False
+        self._page, self._page_is_true = None, False
         self._enter(live)
 
     def _enter(self, groups: Int64s) -> None:
@@ -175,7 +175,7 @@ class Calendar(GroupedStrategy):
 
     def _turn_to(self, page: int) -> None:
         """Writes a page down, as a new one or again."""
-        if self._page not in (-1, page):
+        if self._page is not None and self._page != page:
             passed, _ = _on_page(self._page, self._dues, self._heads, self._next)
             self._move_on(passed)
         hanging, looked_at = _on_page(page, self._dues, self._heads, self._next)
