@@ -31,6 +31,7 @@ FIGURES = {
     "latency": ("p50_us", "p99_us", "p999_ms", "max_ms", "mean_us", "achieved_rate"),
     "ssm": ("requests_ratio_4", "space_ratio_4", "hit_rate_error", "requests_to_formula_4_1", "requests_to_belady"),
     "tuples": ("bytes_to_raw", "buffered_to_plain"),
+    "callcentre": ("events_per_second", "state_mb", "peak_mb", "aggregates", "states", "groups"),
     "slides": ("graph_to_plain", "graph_to_plain_800", "graph_to_plain_200", "optimised_to_graph", "calendar_to_graph"),
     "remote-time": ("timer_to_algorithm2",),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
@@ -106,6 +107,13 @@ def fewest_reads(events: list[tuple[str, int]], frames: int) -> int:
                 following[now] = min(cost, following.get(now, cost))
         states = following
     return min(states.values())
+
+
+def test_callcentre_answers_as_duckdb_does() -> None:
+    figures = tiny("callcentre")
+    assert figures["answers_equal"]
+    assert (figures["kpis"], figures["aggregates"], figures["states"]) == (144, 104, 56)
+    assert figures["state_mb"] <= figures["budget_mb"]
 
 
 def test_latency_reads_blocks_back_while_it_measures() -> None:

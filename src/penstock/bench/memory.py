@@ -12,6 +12,15 @@ import psutil
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
+def peak_of_process() -> int:
+    """Bytes that the process has taken at most since it began, or since a `PeakMemory` was made."""
+    size = int(psutil.Process().memory_info().rss)
+    if _STATUS.exists():
+        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        size = max(size, int(line.split()[1]) * 1024)
+    return size
+
+
 class PeakMemory:
     """Begins to count where it is made."""
 
@@ -27,8 +36,5 @@ class PeakMemory:
     @property
     def added(self) -> int:
         """Bytes by which the process has been larger than at the beginning."""
-        size = int(psutil.Process().memory_info().rss)
-        if self._tracked:
-            line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-            size = max(size, int(line.split()[1]) * 1024)
+        size = peak_of_process() if self._tracked else int(psutil.Process().memory_info().rss)
         return max(0, size - self._before)

@@ -295,6 +295,14 @@ class Aggregation:
             return done, Played(slots, upto, counts, (), ())
         return done, self._played(schedule, counts, emitted)
 
+    def advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
+        """Plays a schedule on the states; who made it has played `counts`."""
+        emitted = self._advance(added, removed, schedule)
+        self._unaccounted += len(added.slots)
+        if self._unaccounted > 4096:
+            self.account()
+        return emitted
+
     def add(self, added: Run) -> None:
         """Rows enter; nothing leaves and nothing is evaluated."""
         nothing = np.zeros(1, np.int64)

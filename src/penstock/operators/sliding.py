@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.operators.arguments import Reading
+from penstock.operators.changes import Changes
 from penstock.operators.chunk import Chunk
 from penstock.operators.evaluation import Evaluation
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
 from penstock.operators.results import Results
 from penstock.operators.shared_aggregation import MakeEvaluation, SharedAggregation
+from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import AggregateNode
 from penstock.windows.spec import TimeSlide
 
@@ -19,7 +21,8 @@ def make_results(
     name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
 ) -> Evaluation:
     """The evaluation whose shows are results."""
-    return Results(name, node, reading, resources, one_group=one_group)
+    make = Changes if look_of(node) is Look.CHANGES else Results
+    return make(name, node, reading, resources, one_group=one_group)
 
 
 class SlidingAggregate(Operator):

@@ -118,11 +118,6 @@ class FifoStore:
         return self._on_device > 0
 
     @property
-    def holds_readers(self) -> bool:
-        """Whether there are frames for the blocks of all cursors, beside the one that is being filled."""
-        return len(self.pool.frames) > len(self._readers())
-
-    @property
     def nbytes_total(self) -> int:
         """Bytes of the blocks in memory and on the device; a clean block counts twice."""
         return self.pool.nbytes + self._on_device

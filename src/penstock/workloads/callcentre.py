@@ -1,18 +1,22 @@
 """The call-centre stream of the SlideM paper: each step of each interaction between agents and customers.
 
 The 23 columns are those of the paper's Figure 12; `timestamp` is the event time, `start` microseconds since the epoch,
-all durations are milliseconds. The 144 KPIs of the paper are SUM, COUNT and AVG of `FIELDS` by each of `GROUP_KEYS`.
+all durations are milliseconds. The 144 KPIs of the paper are COUNT, SUM and AVG of `FIELDS` by each of `GROUP_KEYS`:
+`kpi_queries` has them.
 
-How many different values the keys take (20 sites and 12,000 agents are the paper's, the others are ours):
+How many different values the keys take (20 sites and 12,000 agents are the paper's; the others are ours, such that the
+eight groupings have 10,000 groups on average, and at 1,000 events a second about 1,000 of them in 10 seconds, which
+are the paper's, too):
 
-    instance            4    a site belongs to one instance
-    serviceId         200    a few services get most of the calls
-    agentId        12,000    an agent works at one site
-    interactionLegId   10    most interactions have few legs
-    mediaId             5    voice, chat, mail, video, messages
-    direction           3    in, out, internal
-    agentSite          20
-    callSite           20    mostly the agent's own
+    instance              4    a site belongs to one instance
+    serviceId           200    a few services get most of the calls
+    agentId          12,000    an agent works at one site
+    interactionLegId 67,748    ten events, among those of 15 others; numbers begin again when they are used up
+    mediaId               5    voice, chat, mail, video, messages
+    direction             3    in, out, internal
+    agentSite            20
+    callSite             20    mostly the agent's own
+                     80,000    groups together
 
 `generate:callcentre?rate=1000&seconds=86400&seed=1&start=2024-01-01T00:00:00`; seconds=0 goes on without end.
 """
@@ -43,7 +47,9 @@ GROUP_KEYS = (
     "callSite",
     "direction",
 )
-SITES, AGENTS, SERVICES, INSTANCES, LEGS, MEDIA, DIRECTIONS = 20, 12_000, 200, 4, 10, 5, 3
+SITES, AGENTS, SERVICES, INSTANCES, LEGS, MEDIA, DIRECTIONS = 20, 12_000, 200, 4, 67_748, 5, 3
+LEG_EVENTS = 10
+_OPEN_LEGS = 16
 
 _COLUMNS: tuple[tuple[str, SqlType], ...] = (
     ("timestamp", SqlType.TIMESTAMP),
@@ -93,6 +99,27 @@ def create_stream_sql(uri: str) -> str:
     return f"CREATE STREAM {STREAM} (\n{column_list(schema())}\n    EVENT TIME timestamp\n) FROM '{uri}';"
 
 
+def kpi_queries(window: str = "RANGE 24 HOURS SLIDE 10 SECONDS", emit: str = "ISTREAM") -> str:
+    """The paper's 144 KPIs: its Query 2 for six fields and eight keys, named `busyTime_by_serviceId` and so on."""
+    return "\n".join(
+        f"""
+CREATE QUERY {field}_by_{key} AS
+SELECT {emit} {key}, COUNT(*) AS calls, SUM({field}) AS total, AVG({field}) AS mean
+FROM {STREAM} [{window}] GROUP BY {key};""".strip()
+        for key in GROUP_KEYS
+        for field in FIELDS
+    )
+
+
+def kpi_stream_sql(uri: str) -> str:
+    """The stream with the columns that the KPIs read, none of which is ever NULL."""
+    columns = "".join(f"    {name} INT NOT NULL,\n" for name in (*GROUP_KEYS, *FIELDS))
+    return (
+        f"CREATE STREAM {STREAM} (\n    timestamp TIMESTAMP NOT NULL,\n{columns}    EVENT TIME timestamp\n)"
+        f" FROM '{uri}';"
+    )
+
+
 def from_parameters(parameters: Parameters) -> ChunkedGenerator:
     return generator(
         rate=parameters.integer("rate", 1000, least=1),
@@ -112,7 +139,7 @@ def generator(*, rate: int, seconds: int, seed: int, start: int) -> ChunkedGener
         "sessionId": lambda chunk, rows: rows // 3 % (1 << 31),
         "serviceId": lambda chunk, rows: _skewed(draws.uniform("serviceId", chunk), SERVICES, 2.0),
         "agentId": lambda chunk, rows: draws.agents(chunk),
-        "interactionLegId": lambda chunk, rows: _skewed(draws.uniform("interactionLegId", chunk), LEGS, 3.0),
+        "interactionLegId": lambda chunk, rows: _legs(rows),
         "direction": lambda chunk, rows: _skewed(draws.uniform("direction", chunk), DIRECTIONS, 2.0),
         "mediaId": lambda chunk, rows: _skewed(draws.uniform("mediaId", chunk), MEDIA, 2.0),
         "agentReleased": lambda chunk, rows: draws.uniform("agentReleased", chunk) < 0.3,
@@ -157,6 +184,11 @@ class _Draws:
         drawn = self.uniform("callSite", chunk)
         elsewhere = (drawn * 10 * SITES).astype(np.int64) % SITES
         return np.where(drawn < 0.9, self.agents(chunk) % SITES, elsewhere)
+
+
+def _legs(rows: Rows) -> Ints:
+    """Legs follow each other, some of them at a time."""
+    return (rows // (_OPEN_LEGS * LEG_EVENTS) * _OPEN_LEGS + rows % _OPEN_LEGS) % LEGS
 
 
 def _skewed(uniform: NDArray[np.float64], values: int, power: float) -> Ints:

@@ -1,0 +1,213 @@
+"""The call centre of the SlideM paper, whole: 144 KPIs over 24 hours, every 10 seconds, in a budget of 64 MB.
+
+Events are those of `workloads.callcentre`, 1,000 a second of event time: eight keys with 80,000 groups together. The
+columns come from a ring of events, as long as the keys take to come round, and only the times go on, so what is in a
+window is known without storing it: at the boundaries that are checked, DuckDB computes all 144 KPIs of the 80,000
+groups from the ring, each event weighted by how often it is in the window. Against that stands the relation that the
+ISTREAM results have made up since the beginning (which cannot say that a group is gone; here none goes).
+
+The clock runs while events are pushed; taking the results in stands outside it. While it runs, as many events leave the
+window as enter it. In the quick run the rest of the window is thinner, and filled faster.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.bench.feed import Ring
+from penstock.bench.memory import peak_of_process
+from penstock.bench.report import Report
+from penstock.bench.sizes import Size
+from penstock.bench.timing import Timing, cpu_rate, rate
+from penstock.engine.app import App
+from penstock.plan.aggregations import aggregations, count
+from penstock.plan.build import build
+from penstock.workloads import callcentre
+from penstock.workloads.callcentre import FIELDS, GROUP_KEYS, LEG_EVENTS, LEGS
+
+_SECOND = 1_000_000
+_PER_SECOND = 1000
+_SLIDE = 10 * _SECOND
+_RING_ROWS = LEGS * LEG_EVENTS
+_BATCH_ROWS = _RING_ROWS // 10
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A window of `window` seconds, of which the first and the last `dense` have all their events and the rest one in
+    `thinning`; `batches` are pushed while the clock runs."""
+
+    window: int
+    dense: int
+    thinning: int
+    batches: int
+    memory: str
+
+    @property
+    def fill_rows(self) -> int:
+        """Rows until the window is full and some more than a ring of them has entered since."""
+        return self._thin_from + (self.window - self.dense) * _PER_SECOND // self.thinning
+
+    @property
+    def _thin_from(self) -> int:
+        return self.dense * _PER_SECOND
+
+    def times(self, first: int, rows: int) -> Ints:
+        number = np.arange(first, first + rows)
+        thin = np.clip(number, self._thin_from, self.fill_rows) - self._thin_from
+        return (number + thin * (self.thinning - 1)) * (_SECOND // _PER_SECOND)
+
+    def first_at(self, time: int) -> int:
+        """The first row that is not before a time."""
+        low, high = 0, 2 * self.fill_rows + 10 * _RING_ROWS
+        while low < high:
+            middle = (low + high) // 2
+            if int(self.times(middle, 1)[0]) < time:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+_PLANS = {
+    Size.TINY: _Plan(600, 100, 50, 1, "32MB"),
+    Size.QUICK: _Plan(86_400, 560, 100, 8, "64MB"),
+    Size.FULL: _Plan(86_400, 86_400, 1, 60, "64MB"),
+}
+
+
+class _Relation:
+    """What the ISTREAM results of one query say is now the case: COUNT, SUM and AVG by key."""
+
+    def __init__(self, groups: int) -> None:
+        self.calls, self.total, self.mean = np.zeros(groups, np.int64), np.zeros(groups, np.int64), np.zeros(groups)
+        self.rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+
+    def settle(self) -> None:
+        """Takes in what came; of a key's rows the last one counts."""
+        for batch in self._waiting:
+            key = batch.column(2).to_numpy()
+            for own, column in zip((self.calls, self.total, self.mean), batch.columns[3:], strict=True):
+                own[key] = column.to_numpy()
+            self.rows += len(key)
+        self._waiting.clear()
+
+
+class _CallCentre:
+    """The app, how far it has been fed, and the relations that its results make up."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self._plan = plan
+        self._source = callcentre.generator(rate=_PER_SECOND, seconds=0, seed=1, start=0)
+        names = [*GROUP_KEYS, *FIELDS]
+        batches = [self._source.batch(i * _BATCH_ROWS, _BATCH_ROWS, names).columns for i in range(10)]
+        self._ring = Ring(("timestamp", *names), batches)
+        self._table = pa.Table.from_batches([pa.RecordBatch.from_arrays(own, names=names) for own in batches])
+        text = callcentre.kpi_stream_sql("") + callcentre.kpi_queries(f"RANGE {plan.window} SECONDS SLIDE 10 SECONDS")
+        self.app = App(text.replace(" FROM '';", ";"), memory=plan.memory)
+        groups = {key: int(pc.max(self._table.column(key)).as_py()) + 1 for key in GROUP_KEYS}
+        self.relations = {(field, key): _Relation(groups[key]) for key in GROUP_KEYS for field in FIELDS}
+        for (field, key), relation in self.relations.items():
+            self.app.subscribe(f"{field}_by_{key}", relation.put)
+        self.pushed = 0
+
+    def push(self) -> Timing:
+        """One batch; the time is that of the push alone."""
+        batch = self._ring.batch(self.pushed, self._plan.times(self.pushed, _BATCH_ROWS))
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.app.push(callcentre.STREAM, batch)
+        taken = Timing(batch.num_rows, time.perf_counter() - wall, time.process_time() - cpu)
+        self.pushed += batch.num_rows
+        for relation in self.relations.values():
+            relation.settle()
+        return taken
+
+    def is_right(self) -> bool:
+        """Whether all KPIs are those that DuckDB computes for the last boundary."""
+        boundary = int(self._plan.times(self.pushed - 1, 1)[0]) // _SLIDE * _SLIDE
+        begin = self._plan.first_at(boundary - self._plan.window * _SECOND)
+        end = self._plan.first_at(boundary)
+        place = np.arange(_RING_ROWS)
+        often = (end - place + _RING_ROWS - 1) // _RING_ROWS - (begin - place + _RING_ROWS - 1) // _RING_ROWS
+        with duckdb.connect() as database:
+            database.register("ring", self._table.append_column("often", pa.array(often)))
+            return all(self._agrees(database.sql(_recomputed(key)).to_arrow_table(), key) for key in GROUP_KEYS)
+
+    def _agrees(self, expected: pa.Table, key: str) -> bool:
+        keys, calls = expected.column(0).to_numpy(), expected.column(1).to_numpy()
+        for field in FIELDS:
+            own, total = self.relations[field, key], expected.column(field).to_numpy()
+            pairs = ((own.calls, calls), (own.total, total), (own.mean, total / calls))
+            if not all((found[keys] == right).all() for found, right in pairs):
+                return False
+        return True
+
+
+def _recomputed(key: str) -> str:
+    sums = ", ".join(f"SUM(often * {field})::BIGINT AS {field}" for field in FIELDS)
+    return f"SELECT {key}, SUM(often)::BIGINT, {sums} FROM ring WHERE often > 0 GROUP BY {key}"
+
+
+def measure(size: Size, report: Report) -> dict[str, Any]:
+    plan = _PLANS[size]
+    report.step("making events")
+    centre = _CallCentre(plan)
+    with centre.app as app:
+        report.step(f"filling {plan.window:,} s: {plan.fill_rows:,} events")
+        while centre.pushed < plan.fill_rows:
+            centre.push()
+        report.step(f"measuring {plan.batches * _BATCH_ROWS:,} events")
+        before = sum(relation.rows for relation in centre.relations.values())
+        taken = [centre.push() for _ in range(plan.batches)]
+        results = sum(relation.rows for relation in centre.relations.values()) - before
+        metrics = app.metrics
+        peak = peak_of_process()
+        report.step("checking all KPIs at two boundaries")
+        checks = [centre.is_right()]
+        centre.push()
+        checks.append(centre.is_right())
+        queries = app.program.queries
+        counts = count(aggregations({query.name: build(query.body) for query in queries}))
+    groups = {key: int((centre.relations[FIELDS[0], key].calls > 0).sum()) for key in GROUP_KEYS}
+    figures = {
+        "events_per_second": rate(taken),
+        "events_per_cpu_second": cpu_rate(taken),
+        "state_mb": metrics.memory_peak / 1e6,
+        "budget_mb": metrics.memory_budget / 1e6,
+        "peak_mb": peak / 1e6,
+        "stored_mb": metrics.stored_bytes / 1e6,
+        "answers_equal": all(checks),
+        "answers_checked": len(checks) * 3 * len(FIELDS) * sum(groups.values()),
+        "kpis": counts.asked,
+        "aggregates": counts.aggregates,
+        "states": counts.states,
+        "results_per_event": results / sum(t.events for t in taken),
+        "groups": sum(groups.values()),
+    }
+    report.table(("figure", "value"), list(figures.items()))
+    report.table(("key", "groups"), list(groups.items()))
+    return {
+        **figures,
+        "keys": groups,
+        "window_seconds": plan.window,
+        "window_events": plan.first_at(int(plan.times(centre.pushed - 1, 1)[0]) + 1)
+        - plan.first_at(int(plan.times(centre.pushed - 1, 1)[0]) - plan.window * _SECOND),
+        "events": centre.pushed,
+        "blocks_written": metrics.blocks_written,
+        "blocks_read": metrics.blocks_read,
+        "aggregation": "1W",
+    }
