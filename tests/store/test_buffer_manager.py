@@ -111,7 +111,11 @@ def saved(demand: Demand, frames: int) -> float:
 @given(
     demands=st.lists(
         st.builds(
-            Demand, st.integers(1, 9).map(float), st.just(10), st.lists(st.integers(1, 6), min_size=1, max_size=3)
+            Demand,
+            st.integers(1, 9).map(float),
+            st.just(10),
+            st.lists(st.integers(1, 6), min_size=1, max_size=3),
+            st.just(0),
         ),
         min_size=1,
         max_size=3,

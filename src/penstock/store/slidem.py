@@ -43,6 +43,9 @@ class Candidate(NamedTuple):
     distance: float
 
 
+NOTHING = Candidate(-1, -1)
+
+
 def farthest(resident: Sequence[int], readers: Sequence[int]) -> Candidate:
     """Which of these blocks has the farthest next reference. Both are block numbers in rising order.
 
@@ -56,7 +59,7 @@ def farthest(resident: Sequence[int], readers: Sequence[int]) -> Candidate:
     """
     readers = readers or (0,)
     if not resident:
-        return Candidate(-1, -1)
+        return NOTHING
     if resident[0] < readers[0]:
         return Candidate(0, NEVER)
     victim, distance = -1, -1
@@ -145,26 +148,26 @@ class BufferPool:
     def give_up_one(self) -> bool:
         """Gives up the frame whose block is missed last, for what it costs; answers whether there was one."""
         readers = self.readers()
-        self._look_ahead(readers)
-        dirty, clean = farthest(self._dirty, readers), farthest(self._clean, readers)
-        goes_anyway = not self._outlook.is_scarce and clean.distance > self._outlook.worth_it
-        if clean.place >= 0 and (goes_anyway or clean.distance >= dirty.distance):
+        self._victims += 1
+        if self._victims % _OUTLOOK_LASTS == 0:
+            self._outlook = outlook(gaps(readers, self.newest), len(self.frames))
+        place, distance = farthest(self._dirty, readers)
+        clean = farthest(self._clean, readers) if self._clean else NOTHING
+        goes_anyway = clean.distance > self._outlook.worth_it and not self._outlook.is_scarce
+        if clean.place >= 0 and (goes_anyway or clean.distance >= distance):
             block = self._clean[clean.place]
-        elif dirty.place >= 0:
-            block = self._dirty[dirty.place]
+        elif place >= 0:
+            block = self._dirty[place]
             self._spill(block, self.frames[block])
         else:
             return False
         self.drop(block)
         return True
 
-    def _look_ahead(self, readers: Sequence[int]) -> None:
-        self._victims += 1
-        if self._victims % _OUTLOOK_LASTS == 0:
-            self._outlook = outlook(gaps(readers, self.newest), len(self.frames))
-
     def stays(self, block: int) -> bool:
         """Whether a block that is being read will stay until its last reader has passed it, as far as one can tell."""
+        if self._outlook.longest_stay < 0:
+            return False
         readers = self.readers()
         ahead = gaps(readers[: bisect_right(readers, block)], block)
         return max(ahead, default=0) <= self._outlook.longest_stay
@@ -204,6 +207,7 @@ class BufferPool:
             index = bisect_left(held, block)
             if index < len(held) and held[index] == block:
                 del held[index]
+                break
         self._held -= frame.nbytes
         self._reserve()
 
