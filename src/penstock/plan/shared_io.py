@@ -1,0 +1,96 @@
+"""What EXPLAIN says of a store that several windows share: its space, its hit rate and its requests.
+
+The formulas are in `cost`; what they are fed with is here. Windows by time whose rows are stored take part, of one
+length or of many: those of the same length read the same blocks at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.plan import cost
+from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.reads import grouping_of, reads_of
+from penstock.plan.sharing import shareable, stream_of
+from penstock.windows.spec import Range
+
+_TIME, _SLOT = 8, 4
+"""Bytes of a row's time, and of its group under one grouping."""
+
+
+@dataclass(frozen=True)
+class SharedStore:
+    """Bytes of the rows stored once and as often as there are windows; the part of the blocks read that are found in
+    memory; requests per second at most, and those of the windows apart."""
+
+    stream: str
+    queries: tuple[str, ...]
+    row: int
+    space: float
+    space_apart: float
+    hit_rate: float
+    requests: float
+    requests_apart: float
+
+
+def shared_stores(
+    nodes: Mapping[str, Node],
+    not_stored: Container[AggregateNode],
+    workload: cost.Workload,
+    *,
+    block_size: int,
+    memory: int,
+) -> list[SharedStore]:
+    """The stores that windows of different length share, with so much memory for the blocks of each. The windows of these
+    queries over one stream are stored together."""
+    members: dict[str, dict[str, list[AggregateNode]]] = {}
+    for name, node in nodes.items():
+        for window in shareable(node):
+            if isinstance(window.window.extent, Range) and window not in not_stored:
+                members.setdefault(stream_of(window), {}).setdefault(name, []).append(window)
+    found = []
+    for stream, by_query in members.items():
+        windows = [window for each in by_query.values() for window in each]
+        if len(set(map(_seconds, windows))) > 1:
+            found.append(_shared(stream, tuple(by_query), windows, workload, block_size, memory))
+    return found
+
+
+def _shared(
+    stream: str,
+    queries: tuple[str, ...],
+    windows: Sequence[AggregateNode],
+    workload: cost.Workload,
+    block_size: int,
+    memory: int,
+) -> SharedStore:
+    row = _row_bytes(windows)
+    block_rows = max(1, block_size // row)
+    lengths = sorted(set(map(_seconds, windows)))
+    blocks = [workload.rate * segment / block_rows for segment in cost.segments(lengths)]
+    hit_rate = cost.hit_rate(cost.resident_blocks(blocks, memory / block_size), blocks)
+    per_block = cost.shared_io(len(lengths), hit_rate) if hit_rate < 1 else 0.0
+    return SharedStore(
+        stream=stream,
+        queries=queries,
+        row=row,
+        space=workload.rate * lengths[-1] * row,
+        space_apart=sum(workload.rate * _seconds(window) * _row_bytes([window]) for window in windows),
+        hit_rate=hit_rate,
+        requests=per_block * workload.rate / block_rows,
+        requests_apart=sum(cost.iops(workload.rate, block_size=block_size, row=_row_bytes([w])) for w in windows),
+    )
+
+
+def _seconds(window: AggregateNode) -> float:
+    assert isinstance(window.window.extent, Range)
+    return window.window.extent.micros / 1e6
+
+
+def _row_bytes(windows: Sequence[AggregateNode]) -> int:
+    """Bytes of a row that has what all of these windows read; bits of NULLs are left out."""
+    groupings = {grouping_of(window).name for window in windows}
+    reads = {read.name: read for window in windows for read in reads_of(window.states)}
+    sizes = [1 if read.is_filter else read.expression.type.storage.itemsize for read in reads.values()]
+    return _TIME + _SLOT * len(groupings) + sum(sizes)
