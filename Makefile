@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 SOAK_SECONDS ?= 3600
-BENCHES := vwap flat-window flat-slide peers latency tuples slides remote-time blowup spark-throughput spark-flat spark-latency recovery
+BENCHES := vwap flat-window flat-slide peers latency tuples slides remote-time stores blowup spark-throughput spark-flat spark-latency recovery
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-slow soak lint docs-check bench clean

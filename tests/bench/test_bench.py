@@ -34,6 +34,7 @@ FIGURES = {
     "callcentre": ("events_per_second", "state_mb", "peak_mb", "aggregates", "states", "groups"),
     "slides": ("graph_to_plain", "graph_to_plain_800", "graph_to_plain_200", "optimised_to_graph", "calendar_to_graph"),
     "remote-time": ("timer_to_algorithm2",),
+    "stores": ("speedup", "wrong_pattern_slower", "shared_to_unshared", "clustered_slower", "random_slower"),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 

@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from penstock.store.budget import Account
 
@@ -71,18 +71,15 @@ class MarkedConsumption:
         others = [consumer.marks for consumer in self._consumers.values()]
         return set.intersection(*others) if others else set()
 
-    def consume(self, name: str, item_ids: Sequence[int]) -> list[int]:
+    def consume(self, name: str, item_ids: Sequence[int]) -> set[int]:
         """Marks items that are there; returns those that now all have consumed."""
         self._resize(len(item_ids))
-        marks = self._consumers[name].marks
         others = [consumer.marks for other, consumer in self._consumers.items() if other != name]
-        done = [item_id for item_id in item_ids if all(item_id in theirs for theirs in others)]
-        marks.update(item_ids)
-        return done
+        self._consumers[name].marks.update(item_ids)
+        return set(item_ids).intersection(*others)
 
-    def forget(self, item_ids: Iterable[int]) -> None:
+    def forget(self, item_ids: Collection[int]) -> None:
         """These items are gone."""
-        item_ids = list(item_ids)
         for consumer in self._consumers.values():
             consumer.marks.difference_update(item_ids)
 

@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from penstock.errors import StorageError
 from penstock.store.budget import Account
@@ -95,10 +95,6 @@ class DatabaseStorage(Storage):
             self._matchers[schema] = matcher
 
     def find(self, schema: IndexSchema, values: Sequence[Value]) -> Iterator[tuple[int, Row]]:
-        if schema not in self._matchers:
-            raise StorageError(
-                f"there is no index on {', '.join(schema.attributes)} with these comparisons; register it first"
-            )
         if any(value is None for value in values):
             return
         self.sync()
@@ -114,7 +110,7 @@ class DatabaseStorage(Storage):
             self.first_id = item_id
             self._released = True
 
-    def remove(self, item_ids: Iterable[int]) -> None:
+    def remove(self, item_ids: Sequence[int]) -> None:
         self._dead.update(item_ids)
         if len(self._dead) >= NEW_ROWS:
             self.sync()

@@ -5,8 +5,9 @@ does not fit its pool is in blocks on the device. NO-UPDATE is the store from wh
 
 Invariants:
 1. Items before `_new_first` are in the FIFO store, at the position `id - _shift`; the others are in `_new`. `_shift`
-   counts the items that left before they entered.
-2. Releasing items takes no memory.
+   counts the items that left before they could enter.
+2. The FIFO store was new: all its blocks have the same size, so arithmetic is all the id index there is.
+3. Releasing items takes no memory.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ class FifoStorage(TransientStorage):
     def __init__(self, rows: FifoStore, codec: ItemCodec, indices: ValueIndices, new_items: Account) -> None:
         self.rows = rows
         super().__init__(codec, indices)
-        self.first_id = rows.tail
-        self.next_id = rows.head
+        assert rows.head == 0
+        self.first_id = self.next_id = self._new_first = 0
         self._shift = 0
+        self._factor = rows.block_rows
         self._new: list[Row] = []
-        self._new_first = rows.head
         self.rows_at_once = min(NEW_ROWS, rows.block_rows)
         new_items.resize(self.rows_at_once * codec.row_bytes)
 
     def append(self, row: Row) -> int:
-        if self._indices:
+        if self._indices.any:
             self._indices.reserve()
         if len(self._new) >= self.rows_at_once:
             self._enter()
         self._new.append(row)
         item_id = self.next_id
         self.next_id = item_id + 1
-        if self._indices:
+        if self._indices.any:
             self._indices.insert(item_id, row)
         return item_id
 
@@ -52,8 +53,8 @@ class FifoStorage(TransientStorage):
             return None
         if item_id >= self._new_first:
             return self._new[item_id - self._new_first]
-        frame, first, _ = self._frame(item_id)
-        return self.codec.row(frame, item_id - first)
+        block, index = divmod(item_id - self._shift, self._factor)
+        return self.codec.row(self.rows.resident(block) or self.rows.frame(block), index)
 
     def holds(self, item_id: int) -> bool:
         return self.first_id <= item_id < self.next_id
@@ -61,45 +62,42 @@ class FifoStorage(TransientStorage):
     def cell(self, item_id: int, place: int) -> Value:
         if item_id >= self._new_first:
             return self._new[item_id - self._new_first][place]
-        frame, first, _ = self._frame(item_id)
-        return self.codec.cell(frame, item_id - first, place)
+        block, index = divmod(item_id - self._shift, self._factor)
+        return self.codec.cell(self.rows.resident(block) or self.rows.frame(block), index, place)
 
     def block(self, item_id: int) -> Block:
         if item_id >= self._new_first:
             return NewRows(self._new_first, self._new)
-        return FrameRows(self.codec, *self._frame(item_id))
+        block = (item_id - self._shift) // self._factor
+        frame = self.rows.resident(block) or self.rows.frame(block)
+        first = block * self._factor + self._shift
+        return FrameRows(self.codec, frame, first, min(first + self._factor, self._new_first))
 
     def release_upto(self, item_id: int) -> None:
         if item_id <= self.first_id:
             return
         position = min(item_id, self._new_first) - self._shift
-        if self.codec.has_texts:
-            for view in self.rows.scan(self.rows.tail, position):
-                self.codec.forget(view.columns)
-        self.rows.release(position)
+        if position > self.rows.tail:
+            if self.codec.has_texts:
+                for view in self.rows.scan(self.rows.tail, position):
+                    self.codec.forget(view.columns)
+            self.rows.release(position)
         self.first_id = item_id
-        if item_id > self._new_first:
-            self._new = self._new[item_id - self._new_first :]
-            self._shift += item_id - self._new_first
-            self._new_first = item_id
-        if self._indices:
+        if self._indices.any:
             self._indices.collect(self.next_id - item_id, lambda entry: entry >= item_id)
 
-    def _frame(self, item_id: int) -> tuple[Frame, int, int]:
-        """The block of an item that has entered, and the ids it begins with and ends before."""
-        block, first, stop = self.rows.block_bounds(item_id - self._shift)
-        frame = self.rows.resident(block) or self.rows.frame(block)
-        return frame, first + self._shift, min(stop + self._shift, self._new_first)
-
     def _enter(self) -> None:
-        """The new rows become columns of the FIFO store."""
-        columns = self.codec.to_columns(self._new)
-        try:
-            self.rows.append(columns)
-        except Exception:
-            self.codec.forget(columns)
-            raise
-        self._new_first += len(self._new)
+        """The new rows become columns of the FIFO store, but for those that have left."""
+        left = max(0, self.first_id - self._new_first)
+        if left < len(self._new):
+            columns = self.codec.to_columns(self._new[left:])
+            try:
+                self.rows.append(columns)
+            except Exception:
+                self.codec.forget(columns)
+                raise
+        self._shift += left
+        self._new_first = self.next_id
         self._new = []
 
 

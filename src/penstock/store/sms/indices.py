@@ -36,25 +36,27 @@ class Matcher:
         self.schema = schema
         terms = [(place_of(codec.schema, attribute), comparison) for attribute, comparison in schema.terms]
         self._terms = terms
+        self._tests = [(place, comparison.holds) for place, comparison in terms]
+        self._equal_terms = [at for at, (_, comparison) in enumerate(terms) if comparison is Comparison.EQ]
         self.equal_places = tuple(place for place, comparison in terms if comparison is Comparison.EQ)
 
     def admit(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Values to look for, one for each attribute."""
         if len(values) != len(self._terms):
             raise StorageError(f"the index has {len(self._terms)} attributes and was asked for {len(values)} values")
-        attributes = self.schema.attributes
-        return tuple(self._codec.lookup(name, value) for name, value in zip(attributes, values, strict=True))
+        lookup = self._codec.lookup
+        return tuple([lookup(place, value) for (place, _), value in zip(self._terms, values, strict=True)])
 
     def key(self, values: Sequence[Value]) -> tuple[Value, ...]:
         """Of values to look for those that are compared for equality."""
-        terms = zip(self._terms, values, strict=True)
-        return tuple(value for (_, comparison), value in terms if comparison is Comparison.EQ)
+        return tuple([values[at] for at in self._equal_terms])
 
     def matches(self, row: Row, values: Sequence[Value]) -> bool:
-        return all(
-            (found := row[place]) is not None and value is not None and comparison.holds(found, value)
-            for (place, comparison), value in zip(self._terms, values, strict=True)
-        )
+        for (place, holds), value in zip(self._tests, values, strict=True):
+            found = row[place]
+            if found is None or value is None or not holds(found, value):
+                return False
+        return True
 
 
 class ValueIndices:
@@ -65,9 +67,8 @@ class ValueIndices:
         self._account = account
         self._indices: dict[IndexSchema, tuple[Matcher, dict[tuple[Value, ...], list[int]]]] = {}
         self._entries = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._indices)
+        self.any = False
+        """Whether there is one."""
 
     def add(self, schema: IndexSchema, items: Iterable[tuple[int, Row]]) -> None:
         """A new index over the items there are."""
@@ -83,13 +84,7 @@ class ValueIndices:
                 count += 1
         self._count(count)
         self._indices[schema] = matcher, groups
-
-    def matcher(self, schema: IndexSchema) -> Matcher:
-        if schema not in self._indices:
-            raise StorageError(
-                f"there is no index on {', '.join(schema.attributes)} with these comparisons; register it first"
-            )
-        return self._indices[schema][0]
+        self.any = True
 
     def reserve(self) -> None:
         """Makes sure of room for one more item; `BudgetError` and no change if there is none."""
@@ -117,10 +112,11 @@ class ValueIndices:
             if after is not None:
                 insort(groups.setdefault(after, []), item_id)
 
-    def candidates(self, schema: IndexSchema, values: Sequence[Value]) -> list[int]:
-        """Ids in rising order that agree in what is compared for equality; some may be gone."""
-        matcher = self.matcher(schema)
-        return list(self._indices[schema][1].get(matcher.key(values), ()))
+    def candidates(self, schema: IndexSchema, values: Sequence[Value]) -> tuple[Matcher, Sequence[int]]:
+        """Who knows whether an item matches, and the ids in rising order that agree in what is compared for equality.
+        Some may be gone."""
+        matcher, groups = self._indices[schema]
+        return matcher, groups.get(matcher.key(values), ())
 
     def collect(self, live: int, is_live: Callable[[int], bool]) -> None:
         """Removes entries of items that are gone, if there are many."""

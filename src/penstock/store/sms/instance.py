@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
-from threading import Condition
+from threading import Condition, RLock
 
 from penstock.errors import StorageError
 from penstock.store.sms.consumption import MarkedConsumption, OrderedConsumption
@@ -42,7 +42,8 @@ class StoreInstance:
         self.name = name
         self.properties = properties
         self.storage = storage
-        self.lock = Condition()
+        self.lock = RLock()
+        self._arrival = Condition(self.lock)
         self.place = place
         self._source = None if source is None else iter(source)
         self._readers: dict[str, Reader] = {}
@@ -51,6 +52,7 @@ class StoreInstance:
         self._marked = MarkedConsumption(marked, place.account("consumed items"))
         self._matchers: dict[IndexSchema, Matcher] = {}
         self._condition: IndexSchema | None = None
+        self._held: tuple[Value, int] | None = None  # the last value for which the condition held, and as of when
         if properties.synchronization is not None:
             wanted = properties.synchronization
             self._condition = IndexSchema(((wanted.attribute, wanted.comparison),))
@@ -80,7 +82,7 @@ class StoreInstance:
         with self.lock:
             item_id = self.storage.append(row)
             if self._condition is not None:
-                self.lock.notify_all()
+                self._arrival.notify_all()
         if self.properties.access is Access.PUSH:
             for reader in list(self._readers.values()):
                 if reader.notify is not None:
@@ -178,6 +180,8 @@ class StoreInstance:
         """Returns when the synchronization condition holds for a value; an error after `timeout` seconds."""
         if self._condition is None:
             raise StorageError(f"{self.name} was made without a synchronization condition; name one in its properties")
+        if self._held == (value, self.storage.changes):
+            return
         values = self._matchers[self._condition].admit([value])
         ends = None if timeout is None else time.monotonic() + timeout
         with self.lock:
@@ -189,7 +193,8 @@ class StoreInstance:
                     attribute, comparison = self._condition.terms[0]
                     why = "the source has ended" if self._source is not None else f"{timeout} s have passed"
                     raise StorageError(f"{self.name} has no item with {attribute} {comparison.value} {value!r}: {why}")
-                self.lock.wait(left)
+                self._arrival.wait(left)
+            self._held = value, self.storage.changes
 
     # --- consuming: the readers ---------------------------------------------------------------------------------------
 
@@ -256,11 +261,13 @@ class StoreInstance:
         return item_id
 
     def _present(self, item_ids: Sequence[int], besides: Set[int] = frozenset()) -> list[int]:
-        """The ids once each, all of items that are there and not `besides`."""
-        wanted = list(dict.fromkeys(item_ids))
-        for item_id in wanted:
-            if item_id in besides or not self.storage.holds(item_id):
-                raise missing(item_id)
+        """The ids once each and rising, all of items that are there and not `besides`."""
+        wanted = sorted(set(item_ids))
+        absent = next((item_id for item_id in wanted if item_id in besides), None)
+        if absent is None:
+            absent = self.storage.first_absent(wanted)
+        if absent is not None:
+            raise missing(absent)
         return wanted
 
     def _release(self, floor: int) -> None:
@@ -270,6 +277,6 @@ class StoreInstance:
 
     def _remove(self, item_ids: Collection[int]) -> None:
         if item_ids:
-            self.storage.remove(item_ids)
+            self.storage.remove(sorted(item_ids))
             self._marked.forget(item_ids)
             self.storage.changes += 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -57,10 +56,13 @@ class ItemCodec:
         ]
         self.row_bytes = 64 + 48 * len(self.layout)
         """About what a row takes as a tuple of Python values."""
+        self._places = {name: place for place, name in enumerate(self.layout.names)}
         self._types = tuple(_FORMATS[field.type][1] for field in self.layout)
         self._formats = [_FORMATS[field.type][0] for field in self.layout]
         self._text_places = [place for place, field in enumerate(self.layout) if field.type is SqlType.STRING]
         self._texts = Texts(texts)
+        self._may_differ = bool(self._text_places) or any(field.nullable for field in self.layout)
+        """Whether a value can be another than the one in its column: a code for a string, or a NULL."""
         # Text is not checked by `struct`, and a FLOAT must be rounded before anyone sees it.
         direct = not self._text_places and all(field.type is not SqlType.FLOAT for field in self.layout)
         self._check = struct.Struct("<" + "".join(self._formats)).pack if direct else None
@@ -88,15 +90,20 @@ class ItemCodec:
         item: dict[str, Value] = json.loads(str(row[0]))
         return item
 
-    def lookup(self, attribute: str, value: Value) -> Value:
+    def lookup(self, place: int, value: Value) -> Value:
         """A value to compare an attribute with, as the attribute's type has it."""
-        place = place_of(self.layout, attribute)
-        field = self.layout.fields[place]
-        return self._admit_value(replace(field, nullable=True), value, self._types[place], self._formats[place])
+        if value is None:
+            return None
+        return self._admit_value(self.layout.fields[place], value, self._types[place], self._formats[place])
+
+    def place(self, name: str) -> int:
+        """Where an attribute stands in an item, by its name in any case."""
+        place = self._places.get(name)
+        return place_of(self.layout, name) if place is None else place
 
     def attribute(self, row: Row, name: str) -> Value:
         if self.schema is not None:
-            return row[place_of(self.schema, name)]
+            return row[self.place(name)]
         item = self.show(row)
         assert isinstance(item, dict)
         if name not in item:
@@ -162,9 +169,7 @@ class ItemCodec:
     def row(self, frame: Frame, index: int) -> Row:
         """One row of a block."""
         row = [column.item(index) for column in frame.values]
-        if self._text_places or any(valid is not None for valid in frame.valid):
-            return self._completed(row, frame, index)
-        return tuple(row)
+        return self._completed(row, frame, index) if self._may_differ else tuple(row)
 
     def cell(self, frame: Frame, index: int, place: int) -> Value:
         """One value of a block; no other column is touched."""

@@ -28,7 +28,7 @@ class KeyedStorage(TransientStorage):
         place.account("new items").resize(self._factor * codec.row_bytes)
 
     def append(self, row: Row) -> int:
-        if self._indices:
+        if self._indices.any:
             self._indices.reserve()
         if len(self._new) >= self._factor:
             self._blocks.reserve()
@@ -37,7 +37,7 @@ class KeyedStorage(TransientStorage):
         self._new.append(row)
         item_id = self.next_id
         self.next_id = item_id + 1
-        if self._indices:
+        if self._indices.any:
             self._indices.insert(item_id, row)
         return item_id
 

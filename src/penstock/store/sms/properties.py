@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,14 @@ class IndexSchema:
     """
 
     terms: tuple[tuple[str, Comparison], ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Every look-up in an index begins with it."""
+        return hash(self.terms)
 
     @classmethod
     def equal(cls, *attributes: str) -> IndexSchema:

@@ -12,8 +12,8 @@ Invariants:
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class RandomStorage(TransientStorage):
         self._live = self._marked = 0
 
     def append(self, row: Row) -> int:
-        if self._indices:
+        if self._indices.any:
             self._indices.reserve()
         if len(self._new) >= self.rows_at_once:
             self._close_block()
@@ -54,7 +54,7 @@ class RandomStorage(TransientStorage):
         item_id = self.next_id
         self.next_id = item_id + 1
         self._live += 1
-        if self._indices:
+        if self._indices.any:
             self._indices.insert(item_id, row)
         return item_id
 
@@ -75,6 +75,15 @@ class RandomStorage(TransientStorage):
             return False
         return self._closed[bisect_right(self._starts, item_id) - 1].index(item_id) >= 0
 
+    def first_absent(self, item_ids: Sequence[int]) -> int | None:
+        if item_ids and not self.first_id <= item_ids[0] <= item_ids[-1] < self.next_id:
+            return next(item_id for item_id in item_ids if not self.holds(item_id))
+        for closed, ids in self._by_block(item_ids):
+            places = closed.places(ids)
+            if (places < 0).any():
+                return ids[int((places < 0).argmax())]
+        return next((i for i in item_ids[bisect_left(item_ids, self._new_first) :] if i in self._new_marks), None)
+
     def was_removed(self, item_id: int) -> bool:
         return not self.holds(item_id)
 
@@ -92,18 +101,16 @@ class RandomStorage(TransientStorage):
         closed = self._closed[number]
         return _ClosedRows(self.codec, self._blocks, closed, stop)
 
-    def remove(self, item_ids: Iterable[int]) -> None:
-        for item_id in item_ids:
-            if item_id >= self._new_first:
-                self._new_marks.add(item_id)
-            else:
-                closed = self._closed[bisect_right(self._starts, item_id) - 1]
-                index = closed.index(item_id)
-                if self.codec.has_texts:
-                    self.codec.forget(self._blocks.frame(closed.block).slice(index, index + 1))
-                closed.mark(index)
-                self._marked += 1
-            self._live -= 1
+    def remove(self, item_ids: Sequence[int]) -> None:
+        for closed, ids in self._by_block(item_ids):
+            places = closed.places(ids)
+            if self.codec.has_texts:
+                rows = self._blocks.frame(closed.block).slice(0, closed.count)
+                self.codec.forget([Argument(v[places], None if ok is None else ok[places]) for v, ok in rows])
+            closed.mark(places)
+            self._marked += len(ids)
+        self._new_marks.update(item_ids[bisect_left(item_ids, self._new_first) :])
+        self._live -= len(item_ids)
         if self._marked > self._live + 2 * NEW_ROWS:
             self.collect()
 
@@ -122,8 +129,18 @@ class RandomStorage(TransientStorage):
                 kept.append(closed)
         self._take_over(kept + self._shrunk(shrinking))
         self.version += 1
-        if self._indices:
+        if self._indices.any:
             self._indices.collect(self._live, self.holds)
+
+    def _by_block(self, item_ids: Sequence[int]) -> Iterator[tuple[_Closed, Sequence[int]]]:
+        """Rising ids from `first_id` on, those of each closed block together."""
+        begin, upto = 0, bisect_left(item_ids, self._new_first)
+        while begin < upto:
+            number = bisect_right(self._starts, item_ids[begin]) - 1
+            last = number + 1 == len(self._starts)
+            end = upto if last else bisect_left(item_ids, self._starts[number + 1], begin, upto)
+            yield self._closed[number], item_ids[begin:end]
+            begin = end
 
     def _close_block(self) -> None:
         """The new rows that are left become a block."""
@@ -211,9 +228,22 @@ class _Closed:
     def nbytes(self) -> int:
         return _BLOCK_BYTES + self.count + (0 if self._ids is None else self._ids.nbytes)
 
-    def mark(self, index: int) -> None:
-        self.alive[index] = False
-        self.live -= 1
+    def places(self, item_ids: Sequence[int]) -> Ids:
+        """The places of rising ids; -1 for those that are not here or marked."""
+        wanted = np.array(item_ids, np.int64)
+        if self._ids is None:
+            places = wanted - self.first
+            here = places < self.count
+        else:
+            places = np.searchsorted(self._ids, wanted)
+            here = places < self.count
+            here[here] = self._ids[places[here]] == wanted[here]
+        here[here] = self.alive[places[here]]
+        return np.where(here, places, -1)
+
+    def mark(self, places: Ids) -> None:
+        self.alive[places] = False
+        self.live -= len(places)
 
 
 class _ClosedRows(Block):

@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 from penstock.errors import StorageError
 from penstock.store.sms.consumption import Consumer
 from penstock.store.sms.items import Item, Row, Value
-from penstock.store.sms.properties import IndexSchema, ReadPattern, place_of
-from penstock.store.sms.storage import Block, missing
+from penstock.store.sms.properties import IndexSchema, ReadPattern
+from penstock.store.sms.storage import Block, NewRows, missing
 
 if TYPE_CHECKING:
     from penstock.store.sms.instance import StoreInstance
 
 Notify = Callable[[int, Item], None]
 """What a store with push access calls for every new item, with its id."""
+
+
+_NO_END = 1 << 62
 
 
 class Reader(ABC):
@@ -102,46 +105,52 @@ class Reader(ABC):
 class ReaderById(Reader):
     """Random and clustered readers, which differ in how they find an item."""
 
+    _row: Callable[[int], Row | None]
+    """The row of an item; None if it is gone."""
+
     def get_item(self, item_id: int, *, when: Value = None, timeout: float | None = None) -> Item:
         if when is not None:
             self._wait(when, timeout)
+        consumer = self._consumer
         with self._lock:
-            row = self._find(item_id)
+            row = None if item_id < consumer.floor or item_id in consumer.marks else self._row(item_id)
+            if row is None:
+                row = self._late_row(item_id)
         return row if self._plain else self._codec.show(row)
 
     def get_attribute(self, item_id: int, name: str, *, when: Value = None, timeout: float | None = None) -> Value:
         if when is not None:
             self._wait(when, timeout)
-        schema = self._codec.schema
         with self._lock:
-            if schema is None:
-                return self._codec.attribute(self._find(item_id), name)
-            return self._find_cell(item_id, place_of(schema, name))
+            if self._has_consumed(item_id) or not self._storage.holds(item_id):
+                self._late_row(item_id)
+            if not self._plain:
+                row = self._row(item_id)
+                assert row is not None
+                return self._codec.attribute(row, name)
+            return self._cell(item_id, self._codec.place(name))
 
-    def _find(self, item_id: int) -> Row:
-        if item_id >= self._storage.next_id:
-            self._store.pull_until(item_id)
-        row = None if self._has_consumed(item_id) else self._row(item_id)
-        if row is None:
-            raise missing(item_id)
-        return row
+    def _late_row(self, item_id: int) -> Row:
+        """An item that an active store's source may still bring."""
+        if item_id >= self._storage.next_id and self._store.pull_until(item_id):
+            row = self._row(item_id)
+            if row is not None:
+                return row
+        raise missing(item_id)
 
     @abstractmethod
-    def _row(self, item_id: int) -> Row | None: ...
-
-    @abstractmethod
-    def _find_cell(self, item_id: int, place: int) -> Value: ...
+    def _cell(self, item_id: int, place: int) -> Value:
+        """One value of an item that is there."""
 
 
 class RandomReader(ReaderById):
     pattern = ReadPattern.RANDOM
 
-    def _row(self, item_id: int) -> Row | None:
-        return self._storage.row(item_id)
+    def __init__(self, store: StoreInstance, name: str, consumer: Consumer, notify: Notify | None) -> None:
+        super().__init__(store, name, consumer, notify)
+        self._row = self._storage.row
 
-    def _find_cell(self, item_id: int, place: int) -> Value:
-        if not self._storage.holds(item_id) or self._has_consumed(item_id):
-            self._find(item_id)
+    def _cell(self, item_id: int, place: int) -> Value:
         return self._storage.cell(item_id, place)
 
 
@@ -152,17 +161,15 @@ class ClusteredReader(ReaderById):
         super().__init__(store, name, consumer, notify)
         self._block: Block | None = None
         self._version = -1
+        self._row = self._row_nearby
 
-    def _row(self, item_id: int) -> Row | None:
+    def _row_nearby(self, item_id: int) -> Row | None:
         block = self._near(item_id)
         return None if block is None else block.row(item_id)
 
-    def _find_cell(self, item_id: int, place: int) -> Value:
+    def _cell(self, item_id: int, place: int) -> Value:
         block = self._near(item_id)
-        if block is None or self._has_consumed(item_id) or block.row(item_id) is None:
-            self._find(item_id)
-            block = self._near(item_id)
-            assert block is not None
+        assert block is not None
         return block.cell(item_id, place)
 
     def _near(self, item_id: int) -> Block | None:
@@ -206,7 +213,7 @@ class SequentialReader(Reader):
     def seek(self, item_id: int) -> None:
         """Goes on from this id, forth or back."""
         self._ids: Sequence[int] = ()
-        self._rows: list[Row] = []
+        self._rows: Sequence[Row] = ()
         self._at = 0
         self._behind = item_id
         self._changes = self._version = -1
@@ -236,18 +243,20 @@ class SequentialReader(Reader):
     def _advance(self) -> bool:
         """Takes the next rows out of their block; False if there are none."""
         storage = self._storage
-        start = self._ids[self._at] if self._at < len(self._rows) else self._behind
+        start = self._ids[self._at] if self._at < len(self._ids) else self._behind
         start = max(start, storage.first_id, self._consumer.floor)
         if start >= storage.next_id and not self._store.pull_until(start):
-            self._rows, self._ids, self._at, self._behind = [], (), 0, start
+            self._rows, self._ids, self._at, self._behind = (), (), 0, start
             return False
-        marks = self._consumer.marks
-        ids, rows, self._behind = storage.block(start).rows(start, storage.rows_at_once)
-        if not marks.isdisjoint(ids):
-            kept = [at for at, item_id in enumerate(ids) if item_id not in marks]
-            ids, rows = [ids[at] for at in kept], [rows[at] for at in kept]
-        self._ids, self._rows, self._at = ids, rows, 0
-        self._changes, self._version = storage.changes, storage.version
+        block = storage.block(start)
+        new = block.growing() if isinstance(block, NewRows) else None
+        if new is not None:
+            self._ids, self._rows, self._at = range(block.first, _NO_END), new, start - block.first
+        else:
+            self._ids, self._rows, self._behind = block.rows(start, storage.rows_at_once)
+            self._at = 0
+        self._changes = storage.changes if self._consumer.marks.isdisjoint(self._ids[: len(self._rows)]) else -1
+        self._version = storage.version
         return True
 
 

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from penstock.errors import StorageError
 from penstock.store.budget import Account, Budget
@@ -75,6 +75,10 @@ class NewRows(Block):
     def stop(self) -> int:  # type: ignore[override]
         return self.first + len(self._rows)
 
+    def growing(self) -> list[Row] | None:
+        """All its rows, those that are still to come as well; None if some are gone."""
+        return None if self._dead else self._rows
+
     def row(self, item_id: int) -> Row | None:
         return None if item_id in self._dead else self._rows[item_id - self.first]
 
@@ -112,6 +116,10 @@ class Storage(ABC):
         """Whether there is such an item."""
         return self.row(item_id) is not None
 
+    def first_absent(self, item_ids: Sequence[int]) -> int | None:
+        """The first of some ids of which there is no item; they rise."""
+        return next((item_id for item_id in item_ids if not self.holds(item_id)), None)
+
     def was_removed(self, item_id: int) -> bool:
         """Whether an item that was in some block of this version is gone."""
         return item_id < self.first_id
@@ -129,14 +137,14 @@ class Storage(ABC):
 
     @abstractmethod
     def find(self, schema: IndexSchema, values: Sequence[Value]) -> Iterator[tuple[int, Row]]:
-        """The items that the index finds for values that `Matcher.admit` let in, in the order of their ids."""
+        """The items that an index there is finds for values that `Matcher.admit` let in, in the order of their ids."""
 
     def release_upto(self, item_id: int) -> None:
         """Items before the id are gone: FIFO."""
         raise NotImplementedError
 
-    def remove(self, item_ids: Iterable[int]) -> None:
-        """These items, which there are, are gone: RANDOM."""
+    def remove(self, item_ids: Sequence[int]) -> None:
+        """These items, which there are, are gone: RANDOM. The ids rise."""
         raise NotImplementedError
 
     def replace(self, item_id: int, row: Row) -> None:
@@ -204,10 +212,10 @@ class TransientStorage(Storage):
         self._indices.add(schema, self.items())
 
     def find(self, schema: IndexSchema, values: Sequence[Value]) -> Iterator[tuple[int, Row]]:
-        matches = self._indices.matcher(schema).matches
-        for item_id in self._indices.candidates(schema, values):
+        matcher, candidates = self._indices.candidates(schema, values)
+        for item_id in candidates:
             row = self.row(item_id)
-            if row is not None and matches(row, values):
+            if row is not None and matcher.matches(row, values):
                 yield item_id, row
 
 

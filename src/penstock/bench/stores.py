@@ -1,0 +1,219 @@
+"""What it is worth to tell a store how it will be used: Linear Road's traffic through a network of stores.
+
+Three networks that differ in nothing but the properties of their stores. In the baseline every stream is in the most
+general store, as in the paper: items may leave in any order, and are found by an id index with a cache of the last
+block; unlike the paper's it collects lazily, as all our stores do. Then the stores are told their update pattern, and
+then also the read pattern of each reader.
+
+Response times are those of a queue in front of one server: reports come at random moments (a Poisson process) at 90 %
+of the rate that the baseline just sustains, and each takes the processor time that it was measured to take. Much of the
+gain in them is the queue's: a server that is less busy keeps a report waiting less. `service_us` is the gain without
+the queue. The answers of all networks are compared.
+
+Then the two finer experiments: one query over a window with the right read pattern and with wrong ones, and two queries
+over one shared store against two stores, each with its own copy of the input.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.bench.linear_road_network import BASELINE, WITH_READ, WITH_UPDATE, InOrder, Knowledge, pass_through
+from penstock.bench.report import Report
+from penstock.bench.sizes import Size
+from penstock.bench.timing import Timing, cpu_rate, cpu_ratio, in_turns, timed
+from penstock.store.budget import Budget
+from penstock.store.manager import StoreManager
+from penstock.store.sms.instance import StoreInstance
+from penstock.store.sms.lifecycle import StorageManager
+from penstock.store.sms.properties import Properties, ReadPattern, Sharing, UpdatePattern
+from penstock.workloads.linear_road import REPORT, Traffic
+
+_LOAD = 0.9
+_BUDGET = 256_000_000
+Times = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    cars: int
+    minutes: int
+    rounds: int
+
+
+_PLANS = {
+    Size.TINY: _Plan(90, 3, 1),
+    Size.QUICK: _Plan(4000, 4, 3),
+    Size.FULL: _Plan(10_000, 10, 5),
+}
+
+
+def measure(size: Size, report: Report) -> dict[str, Any]:
+    plan = _PLANS[size]
+    reports = list(Traffic(plan.cars, plan.minutes).reports())
+    report.step(f"{len(reports):,} position reports of {plan.cars:,} cars through three networks, in turns")
+    steps, answers_equal = _response_times(reports, plan.rounds)
+    report.table(tuple(steps[0]), [tuple(step.values()) for step in steps])
+    lines = [b",".join(b"%d" % value for value in item) for item in reports]
+    report.step("one query, with the right read pattern and with wrong ones")
+    patterns = in_turns({p.value: partial(_speed_zero, lines, p) for p in ReadPattern}, plan.rounds)
+    report.step("two queries, over one store and over two")
+    sharing = in_turns({"shared": partial(_shared, lines), "not shared": partial(_not_shared, lines)}, plan.rounds)
+    rates = [{"variant": name, "reports_per_second": cpu_rate(r)} for name, r in {**patterns, **sharing}.items()]
+    report.table(("variant", "reports/s"), [tuple(row.values()) for row in rates])
+    sequential = patterns[ReadPattern.SEQUENTIAL.value]
+    slower = {name: cpu_ratio(sequential, rounds) for name, rounds in patterns.items() if rounds is not sequential}
+    return {
+        "speedup": steps[0]["mean_ms"] / steps[-1]["mean_ms"],
+        "wrong_pattern_slower": min(slower.values()),
+        "clustered_slower": slower[ReadPattern.CLUSTERED.value],
+        "random_slower": slower[ReadPattern.RANDOM.value],
+        "shared_to_unshared": cpu_ratio(sharing["shared"], sharing["not shared"]),
+        "each_step_faster": all(a["mean_ms"] > b["mean_ms"] for a, b in pairwise(steps)),
+        "answers_equal": answers_equal,
+        "load": _LOAD,
+        "reports": len(reports),
+        "rounds": plan.rounds,
+        "steps": steps,
+        "rates": rates,
+    }
+
+
+def _response_times(reports: Sequence[Any], rounds: int) -> tuple[list[dict[str, Any]], bool]:
+    """For each network its mean and greatest response time to a toll alert, and whether all gave the same answers."""
+    networks = (BASELINE, WITH_UPDATE, WITH_READ)
+    taken: dict[Knowledge, list[list[float]]] = {knowledge: [] for knowledge in networks}
+    balances, alerts = [], np.zeros(len(reports), np.bool_)
+    for _ in range(rounds):
+        for knowledge in networks:
+            gc.collect()
+            passage = pass_through(knowledge, reports)
+            taken[knowledge].append(passage.service)
+            balances.append(passage.balance)
+            alerts = np.array(passage.alerts)
+    # Of what a report took in the rounds the median: what disturbs one round is not the store's.
+    service = {knowledge: np.median(np.array(times), axis=0) for knowledge, times in taken.items()}
+    rate = _LOAD / float(service[BASELINE].mean())
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(1 / rate, len(reports)))
+    steps = []
+    for knowledge, times in service.items():
+        responses = queue_response(arrivals, times)[alerts]
+        steps.append(
+            {
+                "stores": knowledge.name,
+                "mean_ms": float(responses.mean()) * 1e3,
+                "max_ms": float(responses.max()) * 1e3,
+                "service_us": float(times.mean()) * 1e6,
+                "utilisation": rate * float(times.mean()),
+            }
+        )
+    return steps, all(balance == balances[0] for balance in balances)
+
+
+def queue_response(arrivals: Times, service: Times) -> Times:
+    """From arrival to end of service, one after the other.
+
+    >>> queue_response(np.array([0.0, 1.0, 9.0]), np.array([3.0, 3.0, 1.0]))
+    array([3., 5., 1.])
+    """
+    ends = np.cumsum(service)
+    waits_for = np.maximum.accumulate(arrivals - (ends - service))
+    responses: Times = waits_for + ends - arrivals
+    return responses
+
+
+def _window(*reads: ReadPattern) -> tuple[StorageManager, StoreInstance]:
+    manager = StorageManager(StoreManager(Budget(_BUDGET), None))
+    sharing = Sharing.SHARED if len(reads) > 1 else Sharing.NOT_SHARED
+    properties = Properties(schema=REPORT, update=UpdatePattern.FIFO, read=tuple(dict.fromkeys(reads)), sharing=sharing)
+    return manager, manager.create_store(properties, "car positions")
+
+
+class _SpeedZero:
+    """How many cars stand, minute by minute: the items of a window of a minute, one after the other."""
+
+    def __init__(self, store: StoreInstance, pattern: ReadPattern) -> None:
+        self._items = InOrder(store, "speed zero", pattern)
+        self.standing: list[int] = []
+
+    def minute(self, count: int) -> None:
+        following = self._items.next
+        standing = 0
+        for _ in range(count):
+            if following()[2] == 0:  # type: ignore[index]
+                standing += 1
+        self._items.consume()
+        self.standing.append(standing)
+
+
+class _SegmentStatistics:
+    """The mean speed of each segment, minute by minute."""
+
+    def __init__(self, store: StoreInstance, pattern: ReadPattern) -> None:
+        self._items = InOrder(store, "statistics", pattern)
+        self.speeds: list[dict[Any, float]] = []
+
+    def minute(self, count: int) -> None:
+        following = self._items.next
+        sums: dict[Any, list[Any]] = {}
+        for _ in range(count):
+            item: Any = following()
+            group = sums.setdefault(item[6], [0, 0])
+            group[0] += item[2]
+            group[1] += 1
+        self._items.consume()
+        self.speeds.append({segment: total / cars for segment, (total, cars) in sums.items()})
+
+
+def _feed(lines: Sequence[bytes], store: StoreInstance, end_minute: Sequence[Callable[[int], None]]) -> None:
+    """Takes the input apart, line by line as it comes, into the store; the queries look at every minute."""
+    minute, count = 0, 0
+    for line in lines:
+        item = tuple(map(int, line.split(b",")))
+        if item[0] // 60 != minute:
+            for query in end_minute:
+                query(count)
+            minute, count = item[0] // 60, 0
+        store.buffer_item(item)
+        count += 1
+
+
+def _speed_zero(lines: Sequence[bytes], pattern: ReadPattern) -> Timing:
+    gc.collect()
+    manager, store = _window(pattern)
+    query = _SpeedZero(store, pattern)
+    taken = timed(len(lines), lambda: _feed(lines, store, [query.minute]))
+    manager.close()
+    return taken
+
+
+def _shared(lines: Sequence[bytes]) -> Timing:
+    gc.collect()
+    manager, store = _window(ReadPattern.SEQUENTIAL, ReadPattern.SEQUENTIAL)
+    queries = (_SpeedZero(store, ReadPattern.SEQUENTIAL), _SegmentStatistics(store, ReadPattern.SEQUENTIAL))
+    taken = timed(len(lines), lambda: _feed(lines, store, [query.minute for query in queries]))
+    manager.close()
+    return taken
+
+
+def _not_shared(lines: Sequence[bytes]) -> Timing:
+    gc.collect()
+    (manager, one), (other_manager, other) = _window(ReadPattern.SEQUENTIAL), _window(ReadPattern.SEQUENTIAL)
+    speed, statistics = _SpeedZero(one, ReadPattern.SEQUENTIAL), _SegmentStatistics(other, ReadPattern.SEQUENTIAL)
+
+    def both() -> None:
+        _feed(lines, one, [speed.minute])
+        _feed(lines, other, [statistics.minute])
+
+    taken = timed(len(lines), both)
+    manager.close()
+    other_manager.close()
+    return taken
