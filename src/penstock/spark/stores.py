@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -65,12 +64,12 @@ class SegmentStores(StoreManager):
 
 
 class ScratchStores(StoreManager):
-    """Blocks in a directory of the worker, which goes with the stores."""
+    """Blocks in a directory of the worker, which goes with the stores, also if they are dropped without a word."""
 
     def __init__(self, budget: Budget) -> None:
-        self._scratch = tempfile.mkdtemp(prefix="penstock-")
-        super().__init__(budget, Path(self._scratch), BLOCK_BYTES)
+        self._scratch = TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+        super().__init__(budget, Path(self._scratch.name), BLOCK_BYTES)
 
     def close(self) -> None:
         super().close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.cleanup()
