@@ -150,7 +150,7 @@ class SessionRelation(Operator):
         self._selection = Selection(node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
         self._sessions = SessionWindows(node.window.extent.gap, node.partition_by)
-        self._queues = resources.queues(name, self._kept.specs)
+        self._queues = resources.queues(name, self._kept.specs, node)
         self._queue_of = GroupTable((SqlType.BIGINT,))
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:

@@ -49,7 +49,7 @@ class Partitions:
         slide = node.window.slide
         self.limit = node.window.extent.count
         self.table = GroupTable(tuple(key.type for key in node.partition_by))
-        self.queues = resources.queues(name, columns)
+        self.queues = resources.queues(name, columns, node)
         self._when_full = node.window.when_full
         self._every = slide.count if isinstance(slide, CountSlide) else 1
         # WHEN FULL is each partition's own affair, not the policy's.

@@ -34,7 +34,7 @@ class WindowRelation(Operator):
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
-        self._store = resources.fifo(name, self._kept.specs)
+        self._store = resources.fifo(name, self._kept.specs, [node])
         self._tail = 0
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:

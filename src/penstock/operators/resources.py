@@ -17,6 +17,7 @@ from penstock.store.fifo import ColumnSpec, FifoStore
 from penstock.store.manager import StoreManager
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
+from penstock.store.sms.derive import Window, panes, reordering, stored_rows
 
 
 class Resources:
@@ -48,19 +49,25 @@ class Resources:
         self._given.append(account.close)
         return account
 
-    def fifo(self, name: str, columns: Sequence[ColumnSpec]) -> FifoStore:
-        store = self._stores.create_fifo(name, columns)
+    def fifo(self, name: str, columns: Sequence[ColumnSpec], windows: Sequence[Window] = ()) -> FifoStore:
+        """Rows for windows over a stream, or panes for them."""
+        store = self._stores.create(name, stored_rows(windows) if windows else panes(), columns)
         self._given.append(lambda: self._stores.drop(name))
+        assert isinstance(store, FifoStore)
         return store
 
     def runs(self, name: str, time_column: str) -> RunStore:
-        store = self._stores.create_runs(name, time_column)
+        """Rows that wait for earlier ones."""
+        store = self._stores.create(name, reordering(), time_column=time_column)
         self._given.append(lambda: self._stores.drop(name))
+        assert isinstance(store, RunStore)
         return store
 
-    def queues(self, name: str, columns: Sequence[ColumnSpec]) -> RowQueues:
-        store = self._stores.create_queues(name, columns)
+    def queues(self, name: str, columns: Sequence[ColumnSpec], window: Window) -> RowQueues:
+        """Rows for a window per partition, or sessions."""
+        store = self._stores.create(name, stored_rows([window]), columns)
         self._given.append(lambda: self._stores.drop(name))
+        assert isinstance(store, RowQueues)
         return store
 
     def device(self, name: str) -> BlockDevice:

@@ -77,7 +77,7 @@ class SharedWindow:
         extent = nodes[0].window.extent
         self._since = extent.time if isinstance(extent, Since) else None
         self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
-        self._store = None if self._since is not None else resources.fifo(name, self._layout)
+        self._store = None if self._since is not None else resources.fifo(name, self._layout, nodes)
 
     def _planned(self, nodes: Sequence[AggregateNode]) -> list[ColumnSpec]:
         specs = {_TIME: ColumnSpec(_TIME, np.dtype(np.int64), False)}

@@ -34,6 +34,7 @@ from penstock.store.file_device import FileDevice
 from penstock.store.memory_device import MemoryDevice
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
+from penstock.store.sms.properties import Properties, ReadPattern, UpdatePattern
 
 _SUFFIX = ".blocks"
 
@@ -62,6 +63,19 @@ class StoreManager:
         self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
         self._has_checkpoint = False
         self._lock = None if directory is None else _lock(directory)
+
+    def create(
+        self, name: str, properties: Properties, columns: Sequence[ColumnSpec] = (), *, time_column: str = "time"
+    ) -> FifoStore | RowQueues | RunStore:
+        """The columnar store that serves such properties: rows that leave in order, from anywhere in the order of their
+        queues, or from anywhere in the order of a time column."""
+        if properties.update in (UpdatePattern.FIFO, UpdatePattern.NO_UPDATE):
+            return self.create_fifo(name, columns)
+        if properties.update is UpdatePattern.RANDOM:
+            if properties.read == (ReadPattern.SEQUENTIAL,):
+                return self.create_runs(name, time_column)
+            return self.create_queues(name, columns)
+        raise StorageError(f"no columnar store has rows that change {properties.update.value}; see sms.keyed_storage")
 
     def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
         """A window's store. Its name is unique in the app and the same in every run. A pool of unstated size is as

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from penstock.errors import StorageError
+from penstock.store.fifo import FifoStore
 from penstock.store.manager import StoreManager
 from penstock.store.sms.database import Database
 from penstock.store.sms.database_storage import DatabaseStorage
@@ -97,7 +98,8 @@ class StorageManager:
             return RandomStorage(place, codec, indices)
         if properties.update is UpdatePattern.IN_PLACE:
             return KeyedStorage(place, codec, indices)
-        rows = self._stores.create_fifo(name, codec.columns)
+        rows = self._stores.create(name, properties, codec.columns)
+        assert isinstance(rows, FifoStore)
         return FifoStorage(rows, codec, indices, place.account("new items"))
 
 
