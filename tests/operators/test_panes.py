@@ -23,8 +23,8 @@ from penstock.lang import parse
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.operator import Operator
 from penstock.operators.panes import PaneFamily
+from penstock.operators.pipeline import make_operator
 from penstock.operators.resources import Resources
-from penstock.operators.sliding import SlidingAggregate
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.panes import why_not
@@ -117,7 +117,7 @@ class Runtime:
             self._family = PaneFamily("f", list(self.nodes.values()), resources, layout)
         self._resources = {i: self._made() for i in self.nodes}
         self._operators: dict[int, Operator] = {
-            i: SlidingAggregate(f"q{i}", node, self._resources[i], self._family) for i, node in self.nodes.items()
+            i: make_operator(f"q{i}", node, self._resources[i], self._family) for i, node in self.nodes.items()
         }
 
     def _made(self) -> Resources:

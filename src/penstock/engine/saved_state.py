@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.operators.panes import is_family
 from penstock.operators.reorder import START
 from penstock.store.queue_kernels import LENGTH
 
@@ -152,12 +153,14 @@ def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict
     owners = (saved["pipeline"], *shared)
     own = [store for store in stores if store.startswith(tuple(f"{owner}-" for owner in owners))]
     rows = sum(stores[store].rows for store in own)
-    windows = dict.fromkeys(aggregation["window"] for aggregation in shared.values())
-    for aggregation in shared.values():
+    stored = [aggregation for aggregation in shared.values() if not is_family(aggregation)]
+    windows = dict.fromkeys(aggregation["window"] for aggregation in stored)
+    for aggregation in stored:
         rows += state["stores"][aggregation["window"]]["head"] - aggregation["position"]
     parts = [part for tree in (saved["operators"], list(shared.values())) for part in _parts(tree)]
     counted = [part for part in parts if "intake" in part]
     groups = sum(_groups(part["intake"]) for part in counted)
+    groups += sum(_groups_of_panes(part) for part in shared.values() if is_family(part))
     if not counted:
         groups = sum(int(part["table"]["alive"].sum()) for part in parts if "table" in part)
     return SavedQuery(name, saved["outlet"]["count"], groups, rows, (*windows, *own))
@@ -166,6 +169,13 @@ def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict
 def _groups(intake: dict[str, Any]) -> int:
     """Those that have rows. What others share keeps the groups for them; how many rows are in each is its own."""
     return int(np.count_nonzero(intake["counts"] if "counts" in intake else intake["groups"]["counts"]))
+
+
+def _groups_of_panes(family: dict[str, Any]) -> int:
+    """Those that are in some window of a family, besides those of the open pane alone."""
+    counts = family["totals"]["counts"].reshape(-1, len(family["layout"]["windows"])).any(axis=1)
+    counts[family["pane"]["intake"]["groups"]["counts"][: len(counts)] > 0] = False
+    return int(np.count_nonzero(counts))
 
 
 def _parts(node: Any) -> Iterator[dict[str, Any]]:

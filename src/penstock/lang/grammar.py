@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.lang.create_grammar import CreateParser
 from penstock.lang.places import QueryText
-from penstock.lang.query import Emit
+from penstock.lang.query import STRATEGIES, Emit
 from penstock.lang.syntax import (
     FromItem,
     Name,
@@ -63,7 +63,7 @@ class StatementParser(CreateParser):
     def statement(self) -> Statement:
         start = self._curr.start
         explain = self.take("EXPLAIN")
-        name = into = None
+        name = into = strategy = None
         if self._match(TokenType.CREATE):
             if not explain and self.take("STREAM"):
                 return self.create_stream()
@@ -72,6 +72,7 @@ class StatementParser(CreateParser):
             if not self.take("QUERY"):
                 self.unexpected("QUERY" if explain else "STREAM, SINK or QUERY after CREATE")
             name = self.name("the name of the query")
+            strategy = self.strategy() if self._match(TokenType.WITH) else None
             self.expect(TokenType.ALIAS, "AS")
         elif self._match(TokenType.INSERT):
             self.expect(TokenType.INTO, "INTO")
@@ -80,7 +81,19 @@ class StatementParser(CreateParser):
             self.unexpected("SELECT, INSERT INTO, CREATE STREAM, CREATE SINK, CREATE QUERY or EXPLAIN")
         body = self.query()
         end = self._prev.end + 1
-        return QueryStatement(body, name, into, explain, self.source.text[start:end])
+        return QueryStatement(body, name, into, explain, self.source.text[start:end], strategy)
+
+    def strategy(self) -> str:
+        """`('strategy' = 'panes')`, the one option of a query."""
+        start = self._curr.start if self._curr else 0
+        options = dict(self.options())
+        strategy = options.pop("strategy", "")
+        if options:
+            self.refuse(f"a query has no option '{next(iter(options))}'", self.span_since(start), "it has 'strategy'")
+        if strategy not in STRATEGIES:
+            known = " or ".join(f"'{known}'" for known in STRATEGIES)
+            self.refuse(f"there is no strategy '{strategy}'", self.span_since(start), f"write {known}")
+        return strategy
 
     def query(self) -> QuerySyntax:
         """SELECT, or several joined by UNION ALL."""

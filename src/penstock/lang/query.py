@@ -125,14 +125,20 @@ class SinkDef:
     place: Place | None = field(default=None, compare=False)
 
 
+STRATEGIES = ("auto", "panes", "window")
+"""How windows are kept: whichever costs less, as panes wherever that can be, or as the rows that are in them."""
+
+
 @dataclass(frozen=True)
 class Query:
-    """A named continuous query. `into` is a sink, a derived stream of that name, or None: read by the program."""
+    """A named continuous query. `into` is a sink, a derived stream of that name, or None: read by the program.
+    `strategy` says how its windows are kept, one of `STRATEGIES`; None leaves it to the app."""
 
     name: str
     body: Select | Union
     into: str | None
     text: str = field(default="", compare=False)
+    strategy: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

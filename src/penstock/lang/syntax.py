@@ -115,6 +115,7 @@ class QueryStatement:
     into: Name | None
     explain: bool
     text: str
+    strategy: str | None = None
 
 
 Statement = CreateStream | CreateSink | QueryStatement

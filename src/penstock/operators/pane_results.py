@@ -47,12 +47,6 @@ class PaneReader:
         self.ready.append(self.made)
         self.made = []
 
-    def snapshot(self) -> dict[str, Any]:
-        """All that is a query's own is saved with the family."""
-        return {}
-
-    def restore(self, snapshot: dict[str, Any]) -> None: ...
-
 
 class Gathered(NamedTuple):
     """Evaluations as they were made: evaluation k is of `windows[k]`, over [starts[k], ends[k]), and has the next

@@ -22,7 +22,7 @@ Invariants:
 4. A group has its slot as long as the open pane or some window has rows of it.
 5. Windows are known by numbers that stay; slots are laid out by their place among those that are left.
 
-Made by `engine.flow`; the interface is that of `shared_aggregation`, so that `sliding` need not know.
+Made by `engine.flow` for the queries that it starts together; their operators (`paned`) are the callers.
 """
 
 from __future__ import annotations
@@ -133,10 +133,6 @@ class PaneFamily:
         self._windows = [self._windows[place] for place in kept.tolist()]
         self._store.release(int(self._positions.min()))
         self._collect()
-
-    def show_of(self, reader: PaneReader) -> PaneReader:
-        """What holds the query's own state."""
-        return reader
 
     def close(self) -> None:
         """Gives everything back; the queries are gone, or never came."""
@@ -290,3 +286,8 @@ class PaneFamily:
         self._positions = snapshot["positions"]
         self._pane_ends, self._events = snapshot["pane_ends"], snapshot["events"]
         self._collect()
+
+
+def is_family(saved: dict[str, Any]) -> bool:
+    """Whether saved state is that of a family."""
+    return "layout" in saved

@@ -16,6 +16,8 @@ from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.paned import PanedAggregate
+from penstock.operators.panes import PaneFamily
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
@@ -62,7 +64,7 @@ class Pipeline:
         name: str,
         node: Node,
         resources: Resources,
-        shared: Iterable[SharedAggregation] = (),
+        shared: Iterable[SharedAggregation | PaneFamily] = (),
         *,
         in_parts: bool = False,
     ) -> None:
@@ -82,6 +84,7 @@ class Pipeline:
         name = f"{self.name}-{len(self._operators)}"
         shared = next(self._shared, None) if may_share(node) else None
         if self._in_parts and isinstance(node, AggregateNode):
+            assert not isinstance(shared, PaneFamily), "parts keep the rows of their windows"
             operator = make_part(name, node, resources, shared)
         else:
             operator = make_operator(name, node, resources, shared)
@@ -170,7 +173,9 @@ def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
     return Progress(results + last.chunks, last.watermark)
 
 
-def make_operator(name: str, node: Node, resources: Resources, shared: SharedAggregation | None = None) -> Operator:
+def make_operator(
+    name: str, node: Node, resources: Resources, shared: SharedAggregation | PaneFamily | None = None
+) -> Operator:
     if isinstance(node, UnionNode):
         return Union(name, node, resources)
     if isinstance(node, CombineNode):
@@ -186,4 +191,6 @@ def make_operator(name: str, node: Node, resources: Resources, shared: SharedAgg
         return ClosingAggregate(name, node, resources)
     if node.partition_by:
         return PartitionedAggregate(name, node, resources)
+    if isinstance(shared, PaneFamily):
+        return PanedAggregate(node, resources, shared)
     return SlidingAggregate(name, node, resources, shared)

@@ -56,9 +56,10 @@ class Pane(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
-    """The nodes of queries over windows of one family, and its distinct windows."""
+    """The nodes of queries over windows of one family, and its distinct windows. Only one is equal to itself: there
+    may be a thousand nodes to compare."""
 
     nodes: tuple[AggregateNode, ...]
     windows: tuple[PanedWindow, ...]
@@ -98,17 +99,19 @@ def why_not(node: AggregateNode) -> str | None:
     return None
 
 
+def family_of(nodes: Sequence[AggregateNode]) -> Family:
+    """These nodes, which are known to be of one family."""
+    return Family(tuple(nodes), tuple(dict.fromkeys(map(PanedWindow.of, nodes))))
+
+
 def families(nodes: Iterable[AggregateNode]) -> list[Family]:
     """The families among queries that are started together; nodes that cannot be made of panes are in none."""
     looks: dict[tuple[Any, ...], list[AggregateNode]] = {}
     for node in nodes:
         if why_not(node) is None:
             looks.setdefault((node.input, grouping_of(node), PanedWindow.of(node)), []).append(node)
-    found: dict[tuple[Any, ...], list[tuple[PanedWindow, list[AggregateNode]]]] = {}
-    for (source, grouping, window), own in looks.items():
+    found: dict[tuple[Any, ...], list[AggregateNode]] = {}
+    for (source, grouping, _), own in looks.items():
         states = frozenset(state_key(state) for node in own for state in node.states)
-        found.setdefault((source, grouping, states), []).append((window, own))
-    return [
-        Family(tuple(node for _, own in together for node in own), tuple(window for window, _ in together))
-        for together in found.values()
-    ]
+        found.setdefault((source, grouping, states), []).extend(own)
+    return [family_of(together) for together in found.values()]

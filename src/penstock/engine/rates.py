@@ -1,0 +1,56 @@
+"""How fast the streams of an app are, in event time: what the planner's estimates begin with once events have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.operators.chunk import Chunk
+from penstock.plan.cost import Workload
+
+LEAST_EVENTS = 1000
+"""After fewer events a rate says little, and the planner's default stands."""
+
+
+@dataclass
+class _Span:
+    first: int
+    last: int
+    events: int
+
+
+class Rates:
+    """
+    >>> import numpy as np
+    >>> from penstock.operators.chunk import NO_ROWS
+    >>> rates = Rates()
+    >>> rates.note("s", [Chunk(np.arange(5000) * 200, NO_ROWS)])
+    >>> rates.workload("s").rate, rates.workload("other").rate
+    (5001.0, 1000.0)
+    """
+
+    def __init__(self) -> None:
+        self._spans: dict[str, _Span] = {}
+
+    def note(self, stream: str, chunks: Iterable[Chunk]) -> None:
+        """Events have passed, in the order of their times."""
+        for chunk in chunks:
+            if chunk.rows:
+                span = self._spans.get(stream)
+                if span is None:
+                    span = self._spans[stream] = _Span(int(chunk.times[0]), 0, 0)
+                span.last = int(chunk.times[-1])
+                span.events += chunk.rows
+
+    def workload(self, stream: str) -> Workload:
+        span = self._spans.get(stream)
+        if span is None or span.events < LEAST_EVENTS or span.last == span.first:
+            return Workload()
+        return Workload(rate=round(span.events * 1e6 / (span.last - span.first), 0))
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: [span.first, span.last, span.events] for name, span in self._spans.items()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._spans = {name: _Span(*span) for name, span in snapshot.items()}
