@@ -34,8 +34,8 @@ class Seat:
     each group has in its window, and how far that has come.
 
     `has_slots`: the slot is stored, after the time; without, all rows are of one group. A landmark window has no tail.
-    `texts` says where the tail shows the strings of the whole window. What a seat reads is the window's to save and to
-    account for, except for the row counts.
+    `texts` says where the tail shows the strings of the whole window, and `began` how many rows that had seen when the
+    member came. What a seat reads is the window's to save and to account for, except for the row counts.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Seat:
         has_slots: bool,
         tail: WindowTail | None,
         texts: dict[str, int],
+        began: int,
     ) -> None:
         self.enter = enter
         self.hand_over = hand_over
@@ -61,6 +62,7 @@ class Seat:
         self.has_slots = has_slots
         self.tail = tail
         self.texts = texts
+        self.began = began
         self.admits_all = node.where is None or not node.filter_first
         self.tally = grouping.groups.tally()
         self.nbytes = 0
@@ -78,7 +80,8 @@ class Seat:
             self.tail.seek(position)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"counts": self.counts}
+        return {"counts": self.counts, "began": self.began}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.counts[: len(snapshot["counts"])] = snapshot["counts"]
+        self.began = snapshot["began"]

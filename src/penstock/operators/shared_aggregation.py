@@ -9,7 +9,8 @@ The window's policy says where evaluations take place and what has left by then;
 that enter and the aggregation's own tail of it gives those that leave; the evaluation plays both against each other.
 
 Invariants:
-1. The queries of an aggregation are there from its first row on, and are fed the same calls in the same order. The
+1. The queries of an aggregation are there from its first row on, or from the moment on at which it was filled with
+   rows of the past, and are fed the same calls in the same order. The
    first that asks for its results drives the window for all; those of the others wait until they ask.
 2. States stay until the last query has left, also those that only a query read that is gone.
 3. After a restart the aggregation has the states of the queries that are left, found by what they compute.
@@ -26,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.lang.query import Emit
 from penstock.operators.aggregation import Run
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
@@ -36,7 +38,8 @@ from penstock.operators.seat import Entered
 from penstock.operators.shared_window import SharedWindow
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
-from penstock.windows.steps import Steps, policy_for
+from penstock.windows.spec import Range, TimeSlide, last_boundary_upto
+from penstock.windows.steps import BoundaryPolicy, Steps, policy_for
 
 MakeEvaluation = Callable[..., Evaluation]
 """Called with a name, the node with all states, what it reads, resources, and `one_group`."""
@@ -88,6 +91,7 @@ class SharedAggregation:
         self._evaluation = make_evaluation(name, node, seat, resources, one_group=not seat.has_slots)
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._drain = node.emission.drain
+        self._node = node
         self._none = Run(0, np.empty(0, np.int32), seat.no_columns())
 
     # Queries come and go
@@ -129,6 +133,75 @@ class SharedAggregation:
     def close(self) -> None:
         """Gives everything back; the queries are gone, or never came."""
         self._resources.close()
+
+    # Rows of the past
+
+    def begins_at(self, reached: int) -> int:
+        """The time of the oldest row that can be in its window once the stream has reached a time."""
+        window = self._node.window
+        assert isinstance(window.extent, Range), "the planner backfills no other windows"
+        if isinstance(window.slide, TimeSlide):
+            return last_boundary_upto(reached, window.slide) - window.extent.micros
+        return reached - window.extent.micros + 1
+
+    def fill(self, others: Sequence[SharedAggregation], reached: int) -> bool:
+        """Takes over what others have stored, as if its queries had been there all along; False if not all of it is
+        there. The stream has reached the time given."""
+        since = self.begins_at(reached)
+        source = next((other for other in others if other.has_rows_of(self, since)), None)
+        if source is None or not self.window.has_kept(self._seat):
+            return False
+        self._fill_from(source, reached)
+        return True
+
+    def has_rows_of(self, other: SharedAggregation, since: int) -> bool:
+        """Whether another aggregation finds all its rows from a time on in this one's part of the store."""
+        policy, seat = self._policy, self._seat
+        if other.window is not self.window or other._seat.grouping is not seat.grouping:
+            return False
+        if not isinstance(policy, BoundaryPolicy) or not isinstance(policy.extent, Range) or policy.first_time is None:
+            return False
+        if seat.began > 0 and since <= policy.first_time:
+            return False
+        return policy.closed is None or since >= policy.closed - policy.extent.micros
+
+    def _fill_from(self, other: SharedAggregation, reached: int) -> None:
+        """The last boundary is looked at for ISTREAM and DSTREAM, which compare with it; nothing comes out."""
+        since, slide = self.begins_at(reached), self._node.window.slide
+        boundary = last_boundary_upto(reached, slide) if isinstance(slide, TimeSlide) else None
+        looked = boundary is None
+        found = False
+        for times, run in self.window.stored(self._seat, other._seat.position):
+            begin, end = int(np.searchsorted(times, since)), len(times)
+            if begin == end:
+                continue
+            if not found:
+                self._seat.seek(run.first + begin)
+                found = True
+            if not looked and boundary is not None and times[-1] >= boundary:
+                upto = max(begin, int(np.searchsorted(times, boundary)))
+                self._add(run.part(begin, upto))
+                self._look_back(boundary)
+                looked, begin = True, upto
+            self._add(run.part(begin, end))
+        if not looked and boundary is not None:
+            self._look_back(boundary)
+        if boundary is not None:
+            self._policy.restore(other._policy.snapshot() | {"closed": boundary})
+
+    def _add(self, rows: Run) -> None:
+        """Rows enter without an evaluation."""
+        one = np.full(1, len(rows.slots), np.int64)
+        self._evaluation.play(Turn(rows, self._none, one, one * 0, one < 0, one * 0, one * 0), None)
+
+    def _look_back(self, boundary: int) -> None:
+        if self._node.emission.emit not in (Emit.ISTREAM, Emit.DSTREAM):
+            return
+        end = np.full(1, boundary, np.int64)
+        none = np.zeros(1, np.int64)
+        self._evaluation.play(Turn(self._none, self._none, none, none, none == 0, none, end), None)
+        for audience in self._audiences:
+            audience.show.take()
 
     # Rows pass
 

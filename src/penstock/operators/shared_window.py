@@ -14,7 +14,8 @@ Invariants:
    slot column if every row stored is in its one group.
 3. A row stays until every member's window has passed it: rows before `_floor()` are released, and so are the strings
    of rows before `_released`.
-4. What is in the store is fixed when it is made. A column whose last reader has left is written as zeros.
+4. What is in the store is fixed when it is made. A column whose last reader has left is written as zeros; it is
+   `_stale` from then on, also when someone reads it again.
 
 The members are aggregations (`shared_aggregation`), each for one query or several; a window is made by whoever runs
 the queries together.
@@ -22,7 +23,7 @@ the queries together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ import numpy as np
 from penstock.aggregates.state import Argument, Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.lang.fingerprint import fingerprint
+from penstock.operators.aggregation import Run
 from penstock.operators.arguments import ArgumentColumns, Computed
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.grouping import Grouping
@@ -68,6 +70,7 @@ class SharedWindow:
         self._groupings: dict[str, Grouping] = {}
         self._left: dict[str, int] = {}
         self._seats: list[Seat] = []
+        self._stale: set[str] = set()
         self._admits_all = False
         self._filtering: list[str] = []
         self._rows = 0
@@ -129,7 +132,7 @@ class SharedWindow:
             tail = WindowTail(self._store, columns, self._release, by_position=by_position)
         else:
             has_slots = not _is_whole(key, (node,))
-        seat = Seat(node, enter, hand_over, grouping, own, has_slots, tail, texts)
+        seat = Seat(node, enter, hand_over, grouping, own, has_slots, tail, texts, self._rows)
         self._seats.append(seat)
         self._note_members()
         return seat
@@ -138,9 +141,11 @@ class SharedWindow:
         """A member goes; what only it needed goes with it, and with the last one the window."""
         self._seats.remove(seat)
         self._columns.forget(seat.columns)
+        self._stale |= {name for name in seat.names if not self._columns.knows([name])}
         seat.groups.forget(seat.tally)
         if all(other.grouping is not seat.grouping for other in self._seats):
             del self._groupings[seat.grouping.key.name]
+            self._stale.add(seat.grouping.key.name)
         if self._seats:
             self._note_members()
             self.settle()
@@ -228,6 +233,19 @@ class SharedWindow:
             columns.append(column)
         return columns
 
+    def stored(self, seat: Seat, begin: int) -> Iterator[tuple[Int64s, Run]]:
+        """What a member reads of the stored rows from a position on, and their times."""
+        assert self._store is not None
+        names = [spec.name for spec in self._layout]
+        for view in self._store.scan(begin, self._store.head):
+            columns = dict(zip(names, view.columns, strict=True))
+            slots = columns[seat.grouping.key.name].values if seat.has_slots else np.zeros(view.count, np.int32)
+            yield columns[_TIME].values, Run(view.first, slots, tuple([columns[name] for name in seat.names]))
+
+    def has_kept(self, seat: Seat) -> bool:
+        """Whether all that a member reads has been written of every row that is stored."""
+        return self._stale.isdisjoint((*seat.names, seat.grouping.key.name))
+
     # Rows go
 
     def let_go(self, seat: Seat, leaving: Leaving) -> None:
@@ -290,6 +308,7 @@ class SharedWindow:
             "texts": self._columns.snapshot(),
             "rows": self._rows,
             "released": self._released,
+            "stale": sorted(self._stale),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -298,6 +317,8 @@ class SharedWindow:
             grouping.groups.restore(snapshot["groups"][name])
         self._columns.restore(snapshot["texts"])
         self._rows, self._released = snapshot["rows"], snapshot["released"]
+        unread = {spec.name for spec in self._layout[1:]} - set(self._groupings)
+        self._stale = {name for name in unread if not self._columns.knows([name])} | set(snapshot["stale"])
         self._tell_budget()
 
 

@@ -1,0 +1,46 @@
+"""Which queries can begin with rows of the past: those whose windows may share stored rows, and hold a stretch of time.
+
+    SELECT k, SUM(v) FROM s [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY k     can, where rows of an hour are stored
+    SELECT AVG(v) FROM s [RANGE 1 HOUR]                                  can
+    SELECT SUM(v) FROM s [ROWS 1000]                                     cannot: it counts rows from its own beginning
+    SELECT k, SUM(v) FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k       cannot: tumbling windows store no rows
+
+Whether the rows are there, only the running app can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from penstock.errors import QueryError
+from penstock.lang.query import Query
+from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.sharing import may_share, stream_of
+from penstock.windows.spec import CountSlide, Range
+
+_HINT = "add it without backfill, and it begins from now on; or run it over the history in an app of its own"
+
+
+def backfilled_stream(query: Query, node: Node, streams: Container[str]) -> str:
+    """The stream whose stored rows the query takes over; refuses a query that cannot."""
+    if not isinstance(node, AggregateNode) or not may_share(node) or stream_of(node) not in streams:
+        raise QueryError(
+            f"query {query.name} cannot begin with rows of the past: only aggregates over a sliding window of a "
+            "declared stream can",
+            hint=_HINT,
+        )
+    if not isinstance(node.window.extent, Range) or isinstance(node.window.slide, CountSlide):
+        raise QueryError(
+            f"query {query.name} cannot begin with rows of the past: its window counts rows from its own beginning",
+            hint=_HINT,
+        )
+    return stream_of(node)
+
+
+def not_stored(query: Query) -> QueryError:
+    """What is said where the rows are not there."""
+    return QueryError(
+        f"query {query.name} cannot begin with rows of the past: no query at work stores all of them, with the same "
+        "WHERE and GROUP BY, the columns that it reads, and a time slide over at least its RANGE",
+        hint=_HINT,
+    )
