@@ -85,8 +85,7 @@ class Run:
         if self._indexed:
             for index in (BY_SEGMENT, BY_DIRECTION_AND_SPEED):
                 self._storage.register_index(index, self.store)
-        assert isinstance(self.readers["order"], SequentialReader)
-        self.model.position = self.readers["order"]._behind
+        self.model.position = 0
 
     def do(self, operation: tuple[Any, ...]) -> None:
         name, *arguments = operation

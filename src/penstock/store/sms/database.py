@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.errors import StorageError
 from penstock.store.sms.items import Row, Value
 from penstock.types import Field
 
@@ -47,7 +48,7 @@ class Database(ABC):
 
     @abstractmethod
     def to_database(self, row: Row) -> Sequence[Value]:
-        """A row as the database can keep it."""
+        """A row as the database can keep it; `StorageError` if it cannot."""
 
     @abstractmethod
     def from_database(self, fields: Sequence[Field], row: Sequence[Any]) -> Row:
@@ -86,3 +87,19 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+def check_texts(row: Row, unfit: str = "") -> None:
+    """Refuses text that no database can keep, or that has one of these characters."""
+    for value in row:
+        if type(value) is str and (any(character in value for character in unfit) or not _is_unicode(value)):
+            raise StorageError(f"{value!r} has a character that the database cannot keep; leave it out")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -37,6 +37,8 @@ class DatabaseStorage(Storage):
         if codec.layout.find(ITEM_ID) is not None:
             raise StorageError(f"in a database the column {ITEM_ID} holds the items' ids; name the attribute otherwise")
         self.codec = codec
+        self.rows_at_once = NEW_ROWS
+        self.block_bytes = NEW_ROWS * codec.row_bytes
         self._dead: set[int] = set()
         self._database = database
         self._table, self._readers = table, f"{table} readers"
@@ -55,6 +57,7 @@ class DatabaseStorage(Storage):
         self.first_id = next_id if first_id is None else first_id
 
     def append(self, row: Row) -> int:
+        self._database.to_database(row)  # refuses what it could not take later
         if len(self._new) >= NEW_ROWS:
             self.sync()
         self._new.append(row)
@@ -116,8 +119,9 @@ class DatabaseStorage(Storage):
             self.sync()
 
     def replace(self, item_id: int, row: Row) -> None:
+        values = self._database.to_database(row)
         self.sync()
-        self._database.run(self._statements.replace, [[*self._database.to_database(row), item_id]])
+        self._database.run(self._statements.replace, [[*values, item_id]])
         self.version += 1
 
     def sync(self) -> None:

@@ -34,6 +34,7 @@ class FifoStorage(TransientStorage):
         self._factor = rows.block_rows
         self._new: list[Row] = []
         self.rows_at_once = min(NEW_ROWS, rows.block_rows)
+        self.block_bytes = rows.block_rows * codec.width
         new_items.resize(self.rows_at_once * codec.row_bytes)
 
     def append(self, row: Row) -> int:

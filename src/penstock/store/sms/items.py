@@ -56,6 +56,8 @@ class ItemCodec:
         ]
         self.row_bytes = 64 + 48 * len(self.layout)
         """About what a row takes as a tuple of Python values."""
+        self.width = sum(column.dtype.itemsize + 1 for column in self.columns)
+        """Bytes of a row in a block, with its validity."""
         self._places = {name: place for place, name in enumerate(self.layout.names)}
         self._types = tuple(_FORMATS[field.type][1] for field in self.layout)
         self._formats = [_FORMATS[field.type][0] for field in self.layout]

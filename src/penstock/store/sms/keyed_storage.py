@@ -1,7 +1,7 @@
 """IN-PLACE: items never leave; a new one takes the place of an old one with the same key, or is added.
 
-Blocks are as many and as large as the budget wants them, so that one in the middle can be on the device while another
-is written. Which items have a key, an index says (`indices`).
+Items are spread over many blocks, so that some can be on the device while another is written. Which items have a key
+is a matter of indices.
 
 Invariants:
 1. All blocks are full; the items after them are in `_new`. An item's block follows from its id.
@@ -25,6 +25,7 @@ class KeyedStorage(TransientStorage):
         self._closed: list[PagedBlock] = []
         self._new: list[Row] = []
         self.rows_at_once = self._factor = min(NEW_ROWS, self._blocks.block_rows)
+        self.block_bytes = self._blocks.block_rows * codec.width
         place.account("new items").resize(self._factor * codec.row_bytes)
 
     def append(self, row: Row) -> int:

@@ -2,8 +2,9 @@
 
 Invariants:
 1. A block is in memory, on the device, or both; one that was changed in memory is no longer on the device.
-2. The account holds the frames in memory. When the budget is full, the owner is first asked to collect what is gone;
-   then the block that was used longest ago goes to the device. One frame is set aside from the beginning.
+2. The account holds the frames in memory: a part of what it could get, since others, which cannot page, need room to
+   grow. When there is no more, the owner is first asked to collect what is gone; then the block that was used longest
+   ago goes to the device. One frame is set aside from the beginning.
 3. How many rows of a block mean something is its owner's matter.
 
 Used by the storages of RANDOM and IN-PLACE stores.
@@ -19,6 +20,9 @@ from penstock.store.blocks import BlockLayout, Frame
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.sms.items import ItemCodec
+
+_SHARE = 2
+_LEAST_FRAMES = 2
 
 
 class PagedBlock:
@@ -45,8 +49,7 @@ class PagedBlocks:
     ) -> None:
         self._device = device
         self._account = account
-        row_bytes = sum(column.dtype.itemsize + 1 for column in codec.columns)
-        self._layout = BlockLayout(codec.columns, min(rows * row_bytes + 16 * len(codec.columns), device.capacity))
+        self._layout = BlockLayout(codec.columns, min(rows * codec.width + 16 * len(codec.columns), device.capacity))
         self._collect = collect
         self._resident: set[PagedBlock] = set()
         self._clock = 0
@@ -63,16 +66,22 @@ class PagedBlocks:
             try:
                 if also is not None:
                     also()
-                self._resize(len(self._resident) + 1)
-                return
+                if self._may_grow():
+                    self._resize(len(self._resident) + 1)
+                    return
             except BudgetError:
-                if not collected:
-                    collected = True
-                    self._collect()
-                elif self._resident:
-                    self._spill(min(self._resident, key=lambda block: block.used))
-                else:
+                if collected and not self._resident:
                     raise
+            if collected:
+                self._spill(min(self._resident, key=lambda block: block.used))
+            else:
+                collected = True
+                self._collect()
+
+    def _may_grow(self) -> bool:
+        frames = len(self._resident) + 1
+        reach = self._account.nbytes + self._account.free
+        return frames <= _LEAST_FRAMES or frames * self._layout.frame_bytes <= reach // _SHARE
 
     def add(self, columns: Sequence[Argument]) -> PagedBlock:
         """A new block with these rows at its front; `reserve` was called for it."""

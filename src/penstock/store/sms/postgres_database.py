@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.errors import StorageError
-from penstock.store.sms.database import Database, Part, Statement
+from penstock.store.sms.database import Database, Part, Statement, check_texts
 from penstock.store.sms.items import Row, Value
 from penstock.types import Field, SqlType
 
@@ -56,6 +56,7 @@ class PostgresDatabase(Database):
         return self.keyword(_TYPES.get(field.type, "BIGINT"))
 
     def to_database(self, row: Row) -> Sequence[Value]:
+        check_texts(row, unfit="\0")
         return row
 
     def from_database(self, fields: Sequence[Field], row: Sequence[Any]) -> Row:
@@ -95,5 +96,5 @@ class PostgresDatabase(Database):
 def _errors() -> Iterator[None]:
     try:
         yield
-    except (psycopg.Error, UnicodeError) as error:
+    except psycopg.Error as error:
         raise StorageError(f"PostgreSQL: {error}") from error

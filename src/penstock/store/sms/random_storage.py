@@ -36,6 +36,7 @@ class RandomStorage(TransientStorage):
         self.first_id = self.next_id = 0
         self._blocks = PagedBlocks(codec, place.device(), place.account("blocks"), NEW_ROWS, self.collect)
         self.rows_at_once = min(NEW_ROWS, self._blocks.block_rows)
+        self.block_bytes = self._blocks.block_rows * codec.width
         self._starts: list[int] = []
         self._closed: list[_Closed] = []
         self._index = place.account("id index")

@@ -6,7 +6,8 @@
 
 Invariants:
 1. A reader shows an item only as long as it is in the store and the reader has not consumed it.
-2. A reader holds at most one block, and gives it up when the storage's `version` says that blocks have changed.
+2. A reader holds at most one block, which is on its account, and gives it up when the storage's `version` says that
+   blocks have changed.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Reader(ABC):
         self._lock = store.lock
         self._consumer = consumer
         self._plain = self._codec.schema is not None
+        self._account = store.place.account(f"reader {name}")
 
     # --- reading by value ---------------------------------------------------------------------------------------------
 
@@ -87,6 +89,7 @@ class Reader(ABC):
     def close(self) -> None:
         """There is no such reader any more: what only it still needed is removed."""
         self._store.remove_reader(self.name)
+        self._account.close()
 
     def _has_consumed(self, item_id: int) -> bool:
         return item_id < self._consumer.floor or item_id in self._consumer.marks
@@ -159,6 +162,7 @@ class ClusteredReader(ReaderById):
 
     def __init__(self, store: StoreInstance, name: str, consumer: Consumer, notify: Notify | None) -> None:
         super().__init__(store, name, consumer, notify)
+        self._account.resize(self._storage.block_bytes)
         self._block: Block | None = None
         self._version = -1
         self._row = self._row_nearby
@@ -191,7 +195,6 @@ class SequentialReader(Reader):
     def __init__(self, store: StoreInstance, name: str, consumer: Consumer, notify: Notify | None) -> None:
         super().__init__(store, name, consumer, notify)
         self.last_id = -1
-        self._account = store.place.account(f"reader {name}")
         self._account.resize(self._storage.rows_at_once * self._codec.row_bytes)
         self.seek(max(self._storage.first_id, consumer.floor))
 
@@ -217,10 +220,6 @@ class SequentialReader(Reader):
         self._at = 0
         self._behind = item_id
         self._changes = self._version = -1
-
-    def close(self) -> None:
-        super().close()
-        self._account.close()
 
     def _next(self) -> Row | None:
         storage = self._storage

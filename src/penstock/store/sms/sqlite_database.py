@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import StorageError
-from penstock.store.sms.database import Database, Part, Statement
+from penstock.store.sms.database import Database, Part, Statement, check_texts
 from penstock.store.sms.items import Row, Value
 from penstock.types import Field, SqlType
 
@@ -50,6 +50,7 @@ class SqliteDatabase(Database):
         return "REAL" if field.type.is_floating else "INTEGER"
 
     def to_database(self, row: Row) -> Sequence[Value]:
+        check_texts(row)
         return [_NAN if type(value) is float and math.isnan(value) else value for value in row]
 
     def from_database(self, fields: Sequence[Field], row: Sequence[Any]) -> Row:
@@ -91,5 +92,5 @@ class SqliteDatabase(Database):
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, UnicodeError) as error:
+        except (sqlite3.Error, OverflowError) as error:
             raise StorageError(f"{self._path}: {error}") from error

@@ -96,12 +96,14 @@ class NewRows(Block):
 
 class Storage(ABC):
     """`first_id` is that of the oldest item there may be, `next_id` that of the next to come. `version`
-    counts changes of blocks, `changes` those of which items are shown. Rows are handled `rows_at_once` together."""
+    counts changes of blocks, `changes` those of which items are shown. Rows are handled `rows_at_once` together; a
+    block takes `block_bytes` at most."""
 
     codec: ItemCodec
     first_id: int
     next_id: int
-    rows_at_once: int = NEW_ROWS
+    rows_at_once: int
+    block_bytes: int
     version: int = 0
     changes: int = 0
 
