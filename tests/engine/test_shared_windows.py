@@ -180,3 +180,25 @@ def test_a_query_that_comes_later_costs_no_space() -> None:
             assert mean.equals(alone.results("mean20").replace_schema_metadata(mean.schema.metadata))
         assert app.metrics.blocks_written <= without.metrics.blocks_written + 4
         assert app.metrics.stored_bytes <= 1.05 * without.metrics.stored_bytes
+
+
+TWO_STREAMS = STREAM + STREAM.replace("STREAM s", "STREAM slow")
+
+
+@pytest.mark.parametrize("memory", [45_000, 70_000, 150_000, 400_000])
+def test_windows_of_two_streams_answer_alike_in_any_memory(memory: int) -> None:
+    """Memory that moves between streams and groups changes no answer, and is never more than there is."""
+    seconds = (5, 8, 13, 30)
+    queries = "".join(MEANS.format(s) for s in seconds)
+    on_slow = queries.replace("QUERY mean", "QUERY slow").replace("FROM s ", "FROM slow ")
+    names = [f"{name}{s}" for s in seconds for name in ("mean", "slow")]
+    answers = []
+    for budget in (memory, 64_000_000):
+        with ps.App(TWO_STREAMS + queries + on_slow, memory=budget, block_size="1KiB") as app:
+            for first in range(0, 3 * ROWS, ROWS):
+                app.push("s", batch(first))
+                app.push("slow", batch(first).take(pa.array(np.arange(0, ROWS, 7))))
+                assert app.metrics.memory_peak <= budget
+            answers.append({name: app.results(name).to_pydict() for name in names})
+            assert (app.metrics.blocks_read > 0) == (budget == memory)
+    assert answers[0] == answers[1]

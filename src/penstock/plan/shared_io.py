@@ -42,8 +42,8 @@ def shared_stores(
     block_size: int,
     memory: int,
 ) -> list[SharedStore]:
-    """The stores that windows of different length share, with so much memory for the blocks of each. The windows of these
-    queries over one stream are stored together."""
+    """The stores that windows of different length share, with so much memory for the blocks of each. The windows of
+    these queries over one stream are stored together."""
     members: dict[str, dict[str, list[AggregateNode]]] = {}
     for name, node in nodes.items():
         for window in shareable(node):
