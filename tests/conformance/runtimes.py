@@ -54,6 +54,7 @@ class Drive:
     restart_at: int | None = None
     lost: int = 0
     directory: Path | None = None
+    strategy: str = "auto"
 
 
 def joined(tables: Sequence[Table]) -> Table:
@@ -99,7 +100,13 @@ def drive_embedded(program: str, arrivals: Arrivals, queries: Sequence[str], lat
     checkpoint = str(drive.directory) if drive.restart_at is not None else None
 
     def start() -> ps.App:
-        return ps.App(program, memory=drive.memory, checkpoint=checkpoint, block_size=drive.block_size)
+        return ps.App(
+            program,
+            memory=drive.memory,
+            checkpoint=checkpoint,
+            block_size=drive.block_size,
+            strategy=drive.strategy,
+        )
 
     def collect(app: ps.App) -> None:
         for name in queries:

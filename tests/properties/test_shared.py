@@ -122,7 +122,13 @@ def play(
 
     def start() -> ps.App:
         text = program(stream, {name: life.query for name, life in lives.items()})
-        return ps.App(text, memory=drive.memory, block_size=drive.block_size, checkpoint=drive.directory)
+        return ps.App(
+            text,
+            memory=drive.memory,
+            block_size=drive.block_size,
+            checkpoint=drive.directory,
+            strategy=drive.strategy,
+        )
 
     def collect() -> None:
         for name in lives:

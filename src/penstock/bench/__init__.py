@@ -27,6 +27,7 @@ NAMES = {
     "callcentre": "the 144 KPIs of the SlideM paper's call centre: 24 hours, every 10 seconds, in 64 MB",
     "multi": "1 to 16 times the same aggregation over one stream, over a stream each, in a thread each",
     "stores": "Linear Road's traffic through stores that know nothing of their use, and through stores that are told",
+    "queries": "one to a thousand overlapping windows over one stream: what does the next query cost",
     "blowup": "an average per key on Spark against Spark's own window() while RANGE/SLIDE grows",
     "spark-throughput": "call-centre KPIs per service on Spark, from Parquet, beside the embedded engine",
     "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",

@@ -67,7 +67,8 @@ class App:
     Results that nobody reads or subscribes to are kept beside the budget. `max_ahead` is how far (in seconds) an
     event's time may be ahead of the clock before it is rejected. With `linger`, single events that are pushed wait up
     to so many seconds for company: a batch of a few costs hardly more than one. They are worked off by the first push
-    after that time and by every other call, so someone who has nothing more to push calls `flush`.
+    after that time and by every other call, so someone who has nothing more to push calls `flush`. `strategy` is how
+    windows are kept: "auto" for what costs less, "panes" wherever that can be, or "window".
 
     With a `checkpoint` directory that has a checkpoint, the app goes on from there: queries that are as they were
     resume, and their results go on counting; new and changed queries begin afresh, from now on; those that are gone
@@ -86,6 +87,7 @@ class App:
         max_ahead: float | None = None,
         linger: float = 0.0,
         clock: Clock | None = None,
+        strategy: str = "auto",
     ) -> None:
         self._users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
         self.program = parse(program if isinstance(program, str) else render(program), user_aggregates=self._users)
@@ -107,7 +109,8 @@ class App:
         blocks = Path(self._temporary) if self._temporary is not None else Path(str(checkpoint)) / "blocks"
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
-            self._flow = Flow(self._stores, self._reject, self._users, self._clock, self._sinks)
+            self._strategy = strategy
+            self._flow = Flow(self._stores, self._reject, self._users, self._clock, self._sinks, strategy=strategy)
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -129,11 +132,12 @@ class App:
     def _sinks(self) -> tuple[str, ...]:
         return tuple(sink.name for sink in self.program.sinks)
 
-    def _declare(self, program: Program, state: dict[str, Any] | None = None) -> None:
+    def _declare(self, program: Program, state: dict[str, Any] | None = None, *, backfill: bool = False) -> None:
         nodes = {query.name: build(query.body) for query in program.queries}
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
-        self._flow.start([(query, nodes[query.name]) for query in program.queries])
+        past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
+        self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
 
     def _declare_stream(
         self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
@@ -166,16 +170,17 @@ class App:
             stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)
             for stream in self.program.streams:
                 StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
-            flow = Flow(stores, self._reject, self._users, self._clock, self._sinks)
+            flow = Flow(stores, self._reject, self._users, self._clock, self._sinks, strategy=self._strategy)
             flow.start([(query, nodes[query.name]) for query in self.program.queries])
             least = stores.budget.peak
             stores.close()
         return f"hint: the least budget that this plan can start with is {least:,} bytes"
 
-    def add_query(self, text: str | BuiltQuery) -> str:
+    def add_query(self, text: str | BuiltQuery, *, backfill: bool = False) -> str:
         """Starts a query (or several) on the running app, from now on; returns the name of the last one.
 
-        New streams may be declared with it, sinks may not. If anything of it cannot be done, nothing is.
+        New streams may be declared with it, sinks may not. If anything of it cannot be done, nothing is. With
+        `backfill` it begins with the rows of the past that others have stored, and answers as if it had been there.
         """
         self.flush()
         self._guard.check()
@@ -198,7 +203,7 @@ class App:
             source.check_can_widen(columns)
         before = (set(running), set(self._streams), set(self._late_outlets))
         try:
-            self._declare(program)
+            self._declare(program, backfill=backfill)
         except BaseException:
             self._take_back(*before)
             raise
@@ -425,8 +430,9 @@ class App:
 
     def explain(self) -> str:
         """The plan of every query as a tree, with estimates of space and I/O."""
-        running = self._flow.running.values()
-        return explain([r.query for r in running], {r.query.name: r.node for r in running}, self._flow.sharers())
+        flow, total = self._flow, self._stores.budget.total
+        plans, nodes = [r.query for r in flow.running.values()], {n: r.node for n, r in flow.running.items()}
+        return explain(plans, nodes, flow.sharers(), families=flow.families(), groups=flow.aggregations(), memory=total)
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
         """The columns of a stream that are worth reading."""

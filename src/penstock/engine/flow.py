@@ -13,6 +13,8 @@ Invariants:
    them that add up the same rows in the same groups an aggregation (`plan.aggregations`). One that is started later
    joins the window if all that it reads is there, with an aggregation of its own. After a restart those that are as
    they were share as before, and the others begin afresh in windows of their own.
+5. Windows that are started together and cost less that way are families made of panes (`plan.pane_cost`), and stay so
+   as long as their queries are as they were.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from typing import Any
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.clock import Clock
 from penstock.engine.outlet import Outlet
+from penstock.engine.rates import Rates
 from penstock.engine.ticking import Ticking
+from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
-from penstock.lang.query import Query
+from penstock.lang.query import STRATEGIES, Query
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
+from penstock.operators.panes import PaneFamily, is_family
 from penstock.operators.parts import PartialEvaluation
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.resources import Resources
@@ -36,12 +41,19 @@ from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.sliding import make_results
 from penstock.plan.aggregations import AggregationKey, Aggregations, aggregate_nodes, key_of
+from penstock.plan.backfill import backfilled_stream, not_stored
 from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.pane_cost import Choice, check_strategy, choose
+from penstock.plan.panes import Family, family_of
 from penstock.plan.sharing import may_share, shareable, stream_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
 """How many rows of a derived stream wait for who may want to read them, besides the queries that do."""
+
+
+Shared = SharedAggregation | PaneFamily
+"""What queries have in common: the states of one window, or all windows that are made of the same panes."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +65,19 @@ class Running:
     node: Node
     fingerprint: str
     pipeline: Pipeline
-    shared: tuple[SharedAggregation, ...]
+    shared: tuple[Shared, ...]
     outlet: Outlet
     feeds: str | None
 
     @property
     def windows(self) -> tuple[SharedWindow, ...]:
-        return tuple(aggregation.window for aggregation in self.shared)
+        return tuple(shared.window for shared in self.shared if isinstance(shared, SharedAggregation))
 
 
 @dataclass(frozen=True, eq=False)
 class _Together:
-    """Windows of queries that are one aggregation: the name of the saved one that it goes on from, if any."""
+    """Windows of queries that are one aggregation or one family: the name of the saved one that it goes on from, if
+    any."""
 
     saved: str
     nodes: list[AggregateNode]
@@ -86,13 +99,18 @@ class Flow:
         sinks: Iterable[str],
         *,
         in_parts: bool = False,
+        strategy: str = "auto",
     ) -> None:
+        if strategy not in STRATEGIES:
+            raise QueryError(f"there is no strategy '{strategy}'", hint=f"use {' or '.join(STRATEGIES)}")
         self._stores = stores
         self._reject = reject
         self._users = users
         self._clock = clock
         self._sinks = set(sinks)
         self._in_parts = in_parts
+        self._strategy = "window" if in_parts else strategy
+        self._rates = Rates()
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._saved: dict[str, Any] = {}
         self._saved_aggregations: dict[str, Any] = {}
@@ -111,14 +129,18 @@ class Flow:
         self._used_names = {saved["pipeline"] for saved in self._saved.values()}
         self._used_names |= set(self._saved_windows) | set(self._saved_aggregations)
         self.passed = dict(snapshot["passed"])
+        self._rates.restore(snapshot["rates"])
 
-    def start(self, queries: Sequence[tuple[Query, Node]]) -> None:
-        """Starts queries together, from here on; if that fails, nothing of them stays."""
-        made: list[SharedWindow | SharedAggregation] = []
+    def start(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int] | None = None) -> None:
+        """Starts queries together, from here on or, given how far the streams have come, with the rows of the past that
+        are stored; if that fails, nothing of them stays."""
+        made: list[SharedWindow | Shared] = []
         try:
-            shared = self._share(queries, made)
+            shared = self._share(queries, made, with_panes=past is None)
             for query, node in queries:
                 self._start(query, node, shared[query.name])
+            if past is not None:
+                self._backfill(queries, past)
         except BaseException:
             for query, _ in reversed(queries):
                 if query.name in self.running:
@@ -129,36 +151,81 @@ class Flow:
             raise
 
     def _share(
-        self, queries: Sequence[tuple[Query, Node]], made: list[SharedWindow | SharedAggregation]
-    ) -> dict[str, list[SharedAggregation]]:
-        """The aggregations of each query, and their windows; what had to be `made` for them is noted."""
+        self, queries: Sequence[tuple[Query, Node]], made: list[SharedWindow | Shared], *, with_panes: bool
+    ) -> dict[str, list[Shared]]:
+        """What each query has in common with others, and the windows of it; what had to be `made` is noted."""
         found: dict[str, list[_Together]] = {}
-        groups: dict[tuple[str, AggregationKey], _Together] = {}
+        groups: dict[tuple[str, AggregationKey | Family | None], _Together] = {}
+        panes = self._choose_panes(queries) if with_panes else {}
         for query, node in queries:
             saved = self._saved_state(query, node)
             names = [""] * len(shareable(node)) if saved is None else saved["aggregations"]
-            found[query.name] = [
-                groups.setdefault((name, key_of(window)), _Together(name, [])).with_one_more(window)
-                for name, window in zip(names, shareable(node), strict=True)
-            ]
-        windows = self._make_windows(list(groups.values()), made)
-        aggregations: dict[_Together, SharedAggregation] = {}
-        for (saved_name, key), group in groups.items():
-            name = saved_name or self._free_name(f"aggregate-{stream_of(group.nodes[0])}-{fingerprint(key)[:12]}")
-            make_evaluation = PartialEvaluation if self._in_parts else make_results
+            found[query.name] = own = []
+            for name, window in zip(names, shareable(node), strict=True):
+                key: AggregationKey | Family | None = panes.get((self._strategy_of(query), window)) or key_of(window)
+                if name:
+                    key = None if is_family(self._saved_aggregations[name]) else key_of(window)
+                own.append(groups.setdefault((name, key), _Together(name, [])).with_one_more(window))
+        stored = [group for (_, key), group in groups.items() if isinstance(key, AggregationKey)]
+        windows = self._make_windows(stored, made)
+        shared: dict[_Together, Shared] = {}
+        for (_, key), group in groups.items():
             resources = self._resources()
             try:
-                shared = SharedAggregation(name, group.nodes, resources, make_evaluation, windows[group])
+                shared[group] = self._make_shared(group, key, resources, windows.get(group))
             except BaseException:
                 resources.close()
                 raise
-            self._used_names.add(name)
-            made.append(shared)
-            aggregations[group] = shared
-        return {query: [aggregations[group] for group in own] for query, own in found.items()}
+            self._used_names.add(shared[group].name)
+            made.append(shared[group])
+        return {query: [shared[group] for group in together] for query, together in found.items()}
+
+    def _backfill(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int]) -> None:
+        """Lets queries that have just begun take over the rows that others have stored of the past."""
+        filled: set[Shared] = set()
+        for query, node in queries:
+            stream = backfilled_stream(query, node, past)
+            for shared in self.running[query.name].shared:
+                if shared in filled or self.passed.get(stream, 0) == 0:
+                    continue
+                filled.add(shared)
+                assert isinstance(shared, SharedAggregation)
+                others = [other for other in self._aggregations.values() if isinstance(other, SharedAggregation)]
+                if not shared.fill([other for other in others if other is not shared], past[stream]):
+                    raise not_stored(query)
+
+    def _choose_panes(self, queries: Sequence[tuple[Query, Node]]) -> Choice:
+        """Which windows of queries that begin afresh are made of panes."""
+        for query, node in queries:
+            check_strategy(query, node)
+        fresh = [
+            (self._strategy_of(query), window)
+            for query, node in queries
+            if self._saved_state(query, node) is None
+            for window in shareable(node)
+        ]
+        memory = self._stores.budget.total
+        return choose(fresh, lambda window: self._rates.workload(stream_of(window)), memory)
+
+    def _strategy_of(self, query: Query) -> str:
+        return self._strategy if query.strategy is None or self._in_parts else query.strategy
+
+    def _make_shared(
+        self,
+        group: _Together,
+        key: AggregationKey | Family | None,
+        resources: Resources,
+        window: SharedWindow | None,
+    ) -> Shared:
+        kind, stream = ("aggregate" if window is not None else "family"), stream_of(group.nodes[0])
+        name = group.saved or self._free_name(f"{kind}-{stream}-{fingerprint(key)[:12]}")
+        if window is None:
+            return PaneFamily(name, group.nodes, resources, self._saved_aggregations.get(name))
+        make_evaluation = PartialEvaluation if self._in_parts else make_results
+        return SharedAggregation(name, group.nodes, resources, make_evaluation, window)
 
     def _make_windows(
-        self, groups: Sequence[_Together], made: list[SharedWindow | SharedAggregation]
+        self, groups: Sequence[_Together], made: list[SharedWindow | Shared]
     ) -> dict[_Together, SharedWindow]:
         """The window of each aggregation: the one it had, one that is there and has all it reads, or one for all that
         begin on the same stream."""
@@ -192,7 +259,7 @@ class Flow:
         windows = (window for running in readers for window in running.windows if stream == window.stream)
         return next((window for window in windows if all(map(window.takes, nodes))), None)
 
-    def _start(self, query: Query, node: Node, shared: list[SharedAggregation]) -> None:
+    def _start(self, query: Query, node: Node, shared: list[Shared]) -> None:
         print_of = fingerprint(node)
         saved = self._saved_state(query, node)
         name = self._free_name(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
@@ -243,7 +310,7 @@ class Flow:
         return {window.name: window for running in self.running.values() for window in running.windows}
 
     @property
-    def _aggregations(self) -> dict[str, SharedAggregation]:
+    def _aggregations(self) -> dict[str, Shared]:
         return {shared.name: shared for running in self.running.values() for shared in running.shared}
 
     def aggregations(self) -> Aggregations:
@@ -256,12 +323,25 @@ class Flow:
                 found.setdefault(key, []).append((name, node))
         return list(found.values())
 
+    def families(self) -> dict[AggregateNode, Family]:
+        """The families of the windows that are made of panes."""
+        members: dict[PaneFamily, list[AggregateNode]] = {}
+        for running in self.running.values():
+            for node, shared in zip(shareable(running.node), running.shared, strict=True):
+                if isinstance(shared, PaneFamily):
+                    members.setdefault(shared, []).append(node)
+        return {node: family for nodes in members.values() for family in (family_of(nodes),) for node in nodes}
+
     def sharers(self) -> dict[str, list[str]]:
         """For each query that shares a window the others that do."""
         found: dict[str, list[str]] = {}
         for running in self.running.values():
-            mine = set(running.windows)
-            others = [r.query.name for r in self.running.values() if r is not running and mine & set(r.windows)]
+            mine = {*running.windows, *running.shared}
+            others = [
+                r.query.name
+                for r in self.running.values()
+                if r is not running and not mine.isdisjoint((*r.windows, *r.shared))
+            ]
             if others:
                 found[running.query.name] = others
         return found
@@ -282,6 +362,7 @@ class Flow:
     def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         """Hands a stream's rows to the queries that read it, and their results to those that read these."""
         self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
+        self._rates.note(stream, chunks)
         for running in self._readers.get(stream, ()):
             progress = running.pipeline.push(stream, chunks, watermark)
             self._deliver(running, progress.chunks, progress.watermark)
@@ -331,7 +412,13 @@ class Flow:
         }
         aggregations = {name: aggregation.snapshot() for name, aggregation in self._aggregations.items()}
         windows = {name: window.snapshot() for name, window in self._windows.items()}
-        return {"queries": queries, "aggregations": aggregations, "windows": windows, "passed": self.passed}
+        return {
+            "queries": queries,
+            "aggregations": aggregations,
+            "windows": windows,
+            "passed": self.passed,
+            "rates": self._rates.snapshot(),
+        }
 
     def committed(self) -> None:
         """The last snapshot is durable: block files that only earlier ones name are gone."""
@@ -353,5 +440,8 @@ class Flow:
                 running.outlet.restore(saved["outlet"])
         for window in resumed:
             window.settle()
+        for aggregation in self._aggregations.values():
+            if isinstance(aggregation, PaneFamily):
+                aggregation.settle()
         self._saved, self._saved_aggregations, self._saved_windows = {}, {}, {}
         self._ticking.restored()

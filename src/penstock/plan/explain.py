@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.lang.query import Emit, Query
-from penstock.lang.render import render, render_window
+from penstock.lang.render import render, render_duration, render_window
 from penstock.plan import cost
+from penstock.plan.aggregations import Aggregations, aggregations, count, unite
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -19,16 +20,21 @@ from penstock.plan.nodes import (
     UnionNode,
     children,
 )
-from penstock.plan.nullability import can_be_null
+from penstock.plan.pane_cost import DEFAULT_MEMORY, Comparison, choose, compare
+from penstock.plan.panes import Family, family_of, why_not
 from penstock.plan.placement import Placement, follows_the_wall_clock, place
-from penstock.plan.sharing import sharers
+from penstock.plan.shared_io import SharedStore, shared_stores
+from penstock.plan.sharing import shareable, sharers
+from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.windows.spec import Range, TimeSlide
-
-STATE_BYTES = {"COUNT": 8, "SUM": 48, "MOMENTS": 144, "COMOMENTS": 320}
-"""Bytes per group and state of constant size; the other kinds grow with the window."""
+from penstock.windows.spec import Range
 
 DEFAULT_BLOCK = 65536
+
+_NAMES_SHOWN = 10
+
+Families = Mapping[AggregateNode, Family]
+"""The families of the windows that are made of panes."""
 
 
 def explain(
@@ -37,45 +43,80 @@ def explain(
     sharing: Mapping[str, Sequence[str]] | None = None,
     workload: cost.Workload | None = None,
     block_size: int = DEFAULT_BLOCK,
+    families: Families | None = None,
+    memory: int = DEFAULT_MEMORY,
+    groups: Aggregations | None = None,
 ) -> str:
-    """The plans, and under each window its estimates for the workload given (or a stated default).
+    """The plans, and under each window its estimates for the workload given (or a stated default); at the end those of
+    stores that several windows share, for so much memory.
 
-    `sharing` names for each query those that share its stored rows; by default as if all were started together.
+    `sharing` names for each query those that share its stored rows, `groups` has the queries of each aggregation and
+    `families` the windows that are made of panes; by default as if all were started together.
     """
     queries = tuple(queries)
     sharing = sharers(nodes) if sharing is None else sharing
+    if families is None:
+        families = _families(queries, nodes, workload or cost.Workload())
     placements = place(queries, nodes)
     assumed = workload or cost.Workload()
     lines = [
         f"estimates for {assumed.rate:,.0f} events/s, {assumed.groups_in_slide:,} groups per slide, "
         f"{assumed.groups:,} groups per window, blocks of {block_size // 1024} KB"
     ]
+    lines += _counted(aggregations(nodes) if groups is None else groups)
     for query in queries:
         target = f" into {query.into}" if query.into else ""
         lines.append(f"\n{query.name}{target}")
         if sharing.get(query.name):
-            lines.append(f"shares its stored rows with {', '.join(sharing[query.name])}")
+            lines.append(f"shares its stored rows with {_listed(sharing[query.name])}")
         lines.append(f"on Spark, {_on_spark(nodes[query.name], placements[query.name])}")
-        lines += _tree(nodes[query.name], "", assumed, block_size)
+        lines += _tree(nodes[query.name], "", assumed, block_size, families)
+    together = {name: node for name, node in nodes.items() if sharing.get(name)}
+    for store in shared_stores(together, families, assumed, block_size=block_size, memory=memory):
+        lines += _shared(store, memory)
     return "\n".join(lines)
+
+
+def _families(queries: Iterable[Query], nodes: Mapping[str, Node], workload: cost.Workload) -> Families:
+    windows = [(query.strategy or "auto", window) for query in queries for window in shareable(nodes[query.name])]
+    choice = choose(windows, lambda window: workload, DEFAULT_MEMORY)
+    return {window: family for (_, window), family in choice.items()}
+
+
+def _counted(groups: Aggregations) -> list[str]:
+    """What is computed once for several queries."""
+    queries = len({name for group in groups for name, _ in group})
+    if all(len(group) == 1 for group in groups):
+        return []
+    found = count(groups)
+    return [
+        f"{queries:,} queries are {len(groups):,} aggregation{'s' if len(groups) > 1 else ''}: {found.asked:,} KPIs, "
+        f"{found.aggregates:,} different aggregates, {found.states:,} states"
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names; of many the first ones."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMES_SHOWN])} and {more:,} more"
 
 
 def _on_spark(node: Node, placement: Placement) -> str:
     return "refused: windows ON WALL CLOCK cannot be repeated there" if follows_the_wall_clock(node) else str(placement)
 
 
-def _tree(node: Node, indent: str, workload: cost.Workload, block_size: int) -> list[str]:
-    title, details = _describe(node, workload, block_size)
+def _tree(node: Node, indent: str, workload: cost.Workload, block_size: int, families: Families) -> list[str]:
+    title, details = _describe(node, workload, block_size, families)
     below = children(node)
     lines = [f"{indent}└─ {title}"]
     bar = "│  " if below else "   "
     lines += [f"{indent}   {bar}{detail}" for detail in details]
     for child in below:
-        lines += _tree(child, indent + "   ", workload, block_size)
+        lines += _tree(child, indent + "   ", workload, block_size, families)
     return lines
 
 
-def _describe(node: Node, workload: cost.Workload, block_size: int) -> tuple[str, list[str]]:
+def _describe(node: Node, workload: cost.Workload, block_size: int, families: Families) -> tuple[str, list[str]]:
     if isinstance(node, StreamNode):
         return f"stream {node.name}", []
     if isinstance(node, UnionNode):
@@ -104,7 +145,12 @@ def _describe(node: Node, workload: cost.Workload, block_size: int) -> tuple[str
         + (f", {shared} from the group's row count" if shared else "")
     )
     details += _emission(node.emission, _names(node))
-    return f"aggregate over {render_window(node.window)}", details + _estimates(node, workload, block_size)
+    family = families.get(node)
+    if family is not None:
+        details += _estimates_of_panes(family, workload)
+    else:
+        details += _estimates(node, workload, block_size)
+    return f"aggregate over {render_window(node.window)}", details
 
 
 def _outputs(node: ProjectNode) -> str:
@@ -143,14 +189,6 @@ def _emission(emission: Emission, names: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def row_bytes(node: AggregateNode) -> int:
-    """Bytes of a row in the window's blocks: time, group and each distinct argument and filter, as stored."""
-    arguments = dict.fromkeys(arg for state in node.states for arg in state.args)
-    filters = dict.fromkeys(state.filter for state in node.states if state.filter is not None)
-    nullable = sum(can_be_null(arg, node.input.schema) for arg in arguments)
-    return 12 + sum(arg.type.storage.itemsize for arg in arguments) + len(filters) + -(-nullable // 8)
-
-
 def _estimates(node: AggregateNode, workload: cost.Workload, block_size: int) -> list[str]:
     if closes_as_a_whole(node):
         return ["stores   accumulators of open windows only; no rows"]
@@ -160,22 +198,46 @@ def _estimates(node: AggregateNode, workload: cost.Workload, block_size: int) ->
         f"{_size(cost.io_bandwidth(workload.rate, block_size=block_size, row=row))}/s (3.2)"
     )
     lines = [f"stores   rows of {row} bytes, each written once and read once"]
-    state = max((STATE_BYTES.get(s.kind, 64) for s in node.states), default=8)
-    if isinstance(node.window.extent, Range):
-        window = node.window.extent.micros / 1e6
+    if why_not(node) is None:
+        lines += _comparison(compare(family_of([node]), workload), panes_used=False)
+    elif isinstance(node.window.extent, Range):
+        window, state = node.window.extent.micros / 1e6, state_bytes(node.states)
         one = cost.space_one_window(workload, aggregates=len(node.states) + 1, window=window, row=row, state=state)
-        lines.append(f"space    one window (1W) {_size(one)} (2.2), used")
-        if isinstance(node.window.slide, TimeSlide):
-            two = cost.space_two_level(
-                workload,
-                aggregates=len(node.states) + 1,
-                window=window,
-                slide=node.window.slide.micros / 1e6,
-                state=state,
-                partial=state + 4,
-            )
-            lines.append(f"         two levels (2LA) would take {_size(two)} (2.1)")
+        lines.append(f"space    one window (1W) {_size(one)} (2.2)")
     return [*lines, f"I/O      {io} once the window is larger than memory"]
+
+
+def _estimates_of_panes(family: Family, workload: cost.Workload) -> list[str]:
+    windows, row = len(family.windows), pane_row_bytes(unite(family.nodes).states)
+    made = f"for {windows:,} windows" if windows > 1 else "for this window"
+    return [
+        f"stores   panes of {render_duration(family.pane.micros)} {made}, rows of {row} bytes for each group in a pane",
+        *_comparison(compare(family, workload), panes_used=True),
+    ]
+
+
+def _shared(store: SharedStore, memory: int) -> list[str]:
+    needed = (
+        f"at most {store.requests:.2f} requests/s (4.1), {store.hit_rate:.0%} of the blocks found in memory (4.2)"
+        if store.hit_rate < 1
+        else "none: all blocks stay in memory"
+    )
+    return [
+        f"\nthe stored rows of {store.stream}, shared by {', '.join(store.queries)}",
+        f"   stores   rows of {store.row} bytes, each written once",
+        f"   space    {_size(store.space)}, that of the largest window; {_size(store.space_apart)} for windows apart",
+        f"   I/O      {needed} with {_size(memory)}; {store.requests_apart:.2f} for windows apart (3.1)",
+    ]
+
+
+def _comparison(found: Comparison, *, panes_used: bool) -> list[str]:
+    one, panes = found.one_window, found.panes
+    used, not_used = ("", ", used") if panes_used else (", used", "")
+    return [
+        f"space    one window (1W) {_size(one.space)} (2.2){used}",
+        f"         two levels (2LA) {_size(panes.space)} (2.1){not_used}",
+        f"CPU      one window {one.cpu:.2%} of a core, panes {panes.cpu:.2%}",
+    ]
 
 
 def _size(size: float) -> str:

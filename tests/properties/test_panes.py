@@ -1,0 +1,79 @@
+"""Windows made of panes answer as the contract says, and as windows of rows do, whoever comes, goes or changes.
+
+panes     App(q1; q2; q3, strategy="panes"): each row is added once, each pane to all windows
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.compare import assert_same
+from conformance.description import Event, Query, Stream
+from conformance.runtimes import Drive, drive_embedded
+from properties.generate import COLUMNS, event_lists, queries, sliding
+from properties.test_shared import aggregating, alone, answer, play, program, room, stories
+from properties.test_windows import HOLISTIC, SEARCH, drives
+
+UNIT = 1_000
+
+
+def can_be_paned(query: Query) -> bool:
+    """Most of what is drawn should be: one window, no percentiles and the like, and no strings."""
+    calls = query.aggregates
+    if any(call.over is not None or call.function in HOLISTIC for call in calls):
+        return False
+    return aggregating(query) and not any(term.sql == "k" for call in calls for term in call.args)
+
+
+def paned(named: dict[str, Query], drive: Drive, directory: str) -> Drive:
+    """With room for a pane row in a block."""
+    block = max(1024, drive.block_size)
+    return replace(room(named, drive), directory=Path(directory), strategy="panes", block_size=block)
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[Query]:
+    """Queries that differ in their windows, and some in more than that."""
+    first = draw(sliding(UNIT).flatmap(queries).filter(can_be_paned))
+    others = draw(st.lists(sliding(UNIT), min_size=1, max_size=4))
+    found = [first, *(replace(first, window=window) for window in others)]
+    return [
+        draw(queries(query.window).filter(aggregating)) if draw(st.integers(0, 7)) == 0 else query for query in found
+    ]
+
+
+@settings(SEARCH)
+@given(alike(), st.sampled_from((0, 2)), st.data(), drives)
+def test_windows_of_panes_answer_by_the_contract(
+    chosen: list[Query], lateness: int, data: st.DataObject, drive: Drive
+) -> None:
+    stream = Stream("s", COLUMNS, lateness=lateness * UNIT)
+    events: list[Event] = data.draw(event_lists(UNIT, lateness))
+    named = {f"q{i}": query for i, query in enumerate(chosen)}
+    with tempfile.TemporaryDirectory() as directory:
+        drive = paned(named, drive, directory)
+        came = drive_embedded(program(stream, named), [("s", e) for e in events], tuple(named), ("s",), drive)
+    rejected = 0
+    for name, query in named.items():
+        rows, failed = answer(stream, query, events)
+        assert_same(came.table(name), rows, f"results of {query.sql()}")
+        rejected += failed
+    assert came.rejects == rejected
+
+
+@settings(SEARCH)
+@given(alike(), st.data(), drives)
+def test_queries_over_panes_come_and_go_and_change(chosen: list[Query], data: st.DataObject, drive: Drive) -> None:
+    stream = Stream("s", COLUMNS)
+    events = sorted(data.draw(event_lists(UNIT, 0)), key=lambda event: event["t"])
+    named = {f"q{i}": query for i, query in enumerate(chosen)}
+    story = data.draw(stories(named, len(events)))
+    with tempfile.TemporaryDirectory() as directory:
+        came = play(stream, named, story, events, paned(named, drive, directory))
+    for life, table in came:
+        assert_same(table, alone(stream, life, events), f"{life.query.sql()} from {life.begin} to {life.end}")
