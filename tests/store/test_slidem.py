@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.bench.belady import fewest_requests, references
+from penstock.plan import cost
 from penstock.store.fifo import FifoStore
 from penstock.store.memory_device import MemoryDevice
 from penstock.store.slidem import NEVER, farthest
@@ -50,15 +53,15 @@ def fewest_transfers(events: list[Event], frames: int) -> int:
         following: dict[tuple[frozenset[int], frozenset[int]], int] = {}
         if kind == "begin":
             recent = block
-        for (memory, disk), cost in states.items():
+        for (memory, disk), paid in states.items():
             if kind == "release":
-                options = [(memory - {block}, disk - {block}, cost)]
+                options = [(memory - {block}, disk - {block}, paid)]
             elif block in memory:
-                options = [(memory, disk, cost)]
+                options = [(memory, disk, paid)]
             else:
                 read = kind == "use"
                 options = [
-                    (kept | {block}, now_on_disk, cost + written + read)
+                    (kept | {block}, now_on_disk, paid + written + read)
                     for kept, now_on_disk, written in with_room(memory, disk, frames, recent)
                 ]
             for now_memory, now_disk, now_cost in options:
@@ -141,6 +144,53 @@ def test_two_windows_over_one_store_transfer_less_than_two_stores() -> None:
                 store.release(cursor.position)
     assert shared.metrics.blocks_written <= 100, "a block is written at most once, however many windows read it"
     assert transfers(shared) < transfers(unshared[0]) + transfers(unshared[1])
+
+
+def slide(store: FifoStore, windows: list[int], blocks: int) -> None:
+    """So many blocks enter a store that windows of these sizes (in blocks) share, and leave all of them in turn."""
+    rows = store.block_rows
+    cursors = [store.cursor() for _ in windows]
+    for _ in range(blocks):
+        store.append(batch(store.head, rows))
+        for cursor, size in zip(cursors, windows, strict=True):
+            read_all(cursor, store.head - size * rows)
+        store.release(min(cursor.position for cursor in cursors))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shared_windows_need_what_belady_needs_and_less_than_formula_4_1(seed: int) -> None:
+    chance = random.Random(seed)
+    needed = best = 0
+    for _ in range(4):
+        count = chance.choice((2, 3, 4, 6, 9))
+        windows = sorted(chance.sample(range(4, 60), count))
+        frames = chance.randint(count + 2, windows[-1])
+        blocks = 5 * windows[-1]
+        store = even_store(frames)
+        slide(store, windows, blocks)
+        events = list(references(windows, block_rows=1, turn_rows=1, rows=blocks + 2 * windows[-1]))
+        needed += transfers(store)
+        best += sum(fewest_requests(events, frames, 0, blocks))
+        metrics = store.metrics
+        hit_rate = metrics.pool_hits / (metrics.pool_hits + metrics.pool_misses)
+        assert transfers(store) <= blocks * cost.shared_io(count, hit_rate)
+    assert needed <= 1.03 * best
+
+
+def test_blocks_that_stay_until_all_windows_have_passed_are_not_on_disk_as_well() -> None:
+    """The space is that of the largest window, though most of it was on disk once; a snapshot needs it there again."""
+    store = even_store(50)
+    slide(store, [60, 64, 68, 72, 76, 80], 400)
+    block = store.metrics.bytes_written // store.metrics.blocks_written
+
+    def blocks_held() -> int:
+        return len(store.pool.frames) + (store.nbytes_total - store.pool.nbytes) // block
+
+    assert 80 <= blocks_held() <= 82
+    assert store.metrics.blocks_read > 100, "blocks come back"
+    assert store.metrics.blocks_written < 400, "and are written once at most"
+    store.snapshot()
+    assert blocks_held() > 125
 
 
 def test_victims() -> None:
