@@ -110,7 +110,7 @@ class Run:
             self.store.delete_up_to(last)
             gone = [item_id for item_id in self.model.items if item_id <= last]
         elif self._properties.update is UpdatePattern.RANDOM:
-            gone = [item_id for item_id in self.model.items if item_id % 3 == 0 and item_id <= last]
+            gone = [item_id for item_id in self.model.items if item_id % 5 and item_id <= last]
             self.store.delete_items(gone)
         else:
             return

@@ -89,6 +89,22 @@ def test_a_store_goes_on_where_it_was(where: Where) -> None:
         storage.remove_store(again)
 
 
+def test_consumption_never_goes_back(where: Where) -> None:
+    place = where("goes back")
+    with manager() as storage:
+        store = open_tolls(storage, place)
+        store.reader("other")
+        reader = store.reader("reader")
+        for number in range(10):
+            store.buffer_item(report(number))
+        reader.delete_up_to(7)
+        reader.delete_up_to(2)
+        storage.close_store(store)
+        again = open_tolls(storage, place)
+        assert again.reader("reader").get_next_item() == report(8)
+        storage.remove_store(again)
+
+
 def test_ids_are_never_given_twice(where: Where) -> None:
     place = where("ids")
     with manager() as storage:

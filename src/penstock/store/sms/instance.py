@@ -203,7 +203,7 @@ class StoreInstance:
         with self.lock:
             floor = self._known(item_id) + 1
             self._release(self._ordered.consume_upto(name, floor))
-            self.storage.note_consumer(name, [item_id], alone=True)
+            self.storage.note_consumer(name, [self._ordered.join(name).floor - 1], alone=True)
             self.storage.changes += 1
 
     def consume_items(self, name: str, item_ids: Sequence[int]) -> None:
