@@ -14,11 +14,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 from penstock.store.sms.instance import StoreInstance
-from penstock.store.sms.items import Item, Row
 from penstock.store.sms.lifecycle import StorageManager
 from penstock.store.sms.properties import (
     IndexSchema,
@@ -74,7 +74,8 @@ class InOrder:
         self._ordered = store.properties.update is FIFO
         self._next = self._consumed = 0
 
-    def next(self) -> Item | None:
+    def next(self) -> Any:
+        """The next report, which has come."""
         item = self._reader.get_next_item() if self._in_order else self._reader.get_item(self._next)
         self._next += 1
         return item
@@ -142,12 +143,11 @@ class Network:
         self.input.buffer_item(report)
         item = self._arrivals.next()
         self._arrivals.consume()
-        assert isinstance(item, tuple)
-        minute = report[0] // 60
+        minute = item[0] // 60
         if minute != self._minute:
             self._end_minute(minute)
         item_id = self.positions.buffer_item(item)
-        self._groups.setdefault((report[5], report[6]), []).append(item_id)
+        self._groups.setdefault((item[5], item[6]), []).append(item_id)
         self._look_for_accident(item_id)
         return self._cross(minute)
 
@@ -157,44 +157,42 @@ class Network:
     def _cross(self, minute: int) -> bool:
         """A car that comes into another segment is told the toll there."""
         item = self._crossing.next()
-        assert isinstance(item, tuple)
         car, segment = item[1], item[6]
-        if self._segment_of.get(car) == segment:  # type: ignore[arg-type]
+        if self._segment_of.get(car) == segment:
             return False
-        self._segment_of[car] = segment  # type: ignore[index, assignment]
+        self._segment_of[car] = segment
         self.to_respond.buffer_item(item)
         crossing = self._answering.next()
         self._answering.consume()
-        assert isinstance(crossing, tuple)
         return minute > 0 and self._notify(crossing, minute - 1)
 
-    def _notify(self, crossing: Row, minute: int) -> bool:
+    def _notify(self, crossing: Report, minute: int) -> bool:
         _, car, _, _, _, direction, segment, _ = crossing
         toll = 0
+        found: Any
         for _, found in self._toll_of.retrieve(BY_MINUTE_AND_PLACE, (minute, direction, segment), when=minute):
-            toll = found[4]  # type: ignore[index]
+            toll = found[4]
         for _ in self._accident_at.retrieve(BY_PLACE, (direction, segment)):
             toll = 0
-        self.balance[car] = self.balance.get(car, 0) + toll  # type: ignore[index, arg-type]
+        self.balance[car] = self.balance.get(car, 0) + toll
         self.alerts += 1
         return True
 
     def _look_for_accident(self, item_id: int) -> None:
         """Two reports in a row from cars that stand at one place are an accident; it ends when one of them moves."""
-        speed = self._standing.get_attribute(item_id, "speed")
+        speed: Any = self._standing.get_attribute(item_id, "speed")
         if item_id == self._minute_began:
             return
         before = self._standing.get_attribute(item_id - 1, "speed")
         if self._accident_of:
-            car = self._standing.get_attribute(item_id, "car")
+            car: Any = self._standing.get_attribute(item_id, "car")
             if speed and car in self._accident_of:
-                self.accidents.delete_items([self._accident_of.pop(car)])  # type: ignore[arg-type]
+                self.accidents.delete_items([self._accident_of.pop(car)])
         if speed == before == 0:
-            one, other = self._standing.get_item(item_id), self._standing.get_item(item_id - 1)
-            assert isinstance(one, tuple)
-            assert isinstance(other, tuple)
+            one: Any = self._standing.get_item(item_id)
+            other: Any = self._standing.get_item(item_id - 1)
             if one[7] == other[7] and one[1] not in self._accident_of:
-                self._accident_of[one[1]] = self.accidents.buffer_item((one[5], one[6], one[1]))  # type: ignore[index]
+                self._accident_of[one[1]] = self.accidents.buffer_item((one[5], one[6], one[1]))
 
     def _end_minute(self, minute: int) -> None:
         """The statistics of the minute, segment by segment, and the tolls that follow from them."""
@@ -202,9 +200,9 @@ class Network:
         for (direction, segment), ids in self._groups.items():
             cars, speeds = set(), 0
             for item_id in ids:
-                item = self._statistics.get_item(item_id)
-                cars.add(item[1])  # type: ignore[index]
-                speeds += item[2]  # type: ignore[index, operator, assignment]
+                item: Any = self._statistics.get_item(item_id)
+                cars.add(item[1])
+                speeds += item[2]
             mean = speeds // len(ids)
             toll = 2 * (len(cars) - 50) ** 2 if mean < 40 and len(cars) > 50 else len(cars)
             self.tolls.buffer_item((self._minute, direction, segment, mean, toll))

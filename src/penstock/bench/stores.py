@@ -148,7 +148,7 @@ class _SpeedZero:
         following = self._items.next
         standing = 0
         for _ in range(count):
-            if following()[2] == 0:  # type: ignore[index]
+            if following()[2] == 0:
                 standing += 1
         self._items.consume()
         self.standing.append(standing)
