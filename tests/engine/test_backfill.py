@@ -109,6 +109,32 @@ def test_what_is_not_stored_is_refused(query: str, why: str) -> None:
         app.add_query(query)
 
 
+def test_backfill_in_the_text() -> None:
+    query = late("", "RANGE 20 SECONDS SLIDE 4 SECONDS")
+    written = query.replace("late AS", "late BACKFILL AS")
+    before, after = events(0, 100), events(100, 200)
+    with ps.App(STREAM + STORING, strategy="window") as app:
+        app.push("s", before)
+        with pytest.raises(QueryError, match="of the queries that are added together late would begin with rows"):
+            app.add_query(f"{written}; SELECT v FROM s")
+        app.add_query(written)
+        app.push("s", after)
+        app.finish()
+        assert app.results("late").to_pylist() == from_the_beginning(query, before, after)
+
+
+def test_at_the_beginning_there_is_nothing_to_take_over_and_at_a_restart_it_is_refused(tmp_path: Path) -> None:
+    written = late("", "RANGE 20 SECONDS SLIDE 4 SECONDS").replace("late AS", "late BACKFILL AS")
+    with ps.App(STREAM + STORING + written, checkpoint=tmp_path) as app:
+        app.push("s", events(0, 100))
+        app.checkpoint()
+    with ps.App(STREAM + STORING + written, checkpoint=tmp_path) as app:
+        app.push("s", events(100, 200))
+        assert app.results("late").num_rows > 10
+    with pytest.raises(QueryError, match="query new is new and cannot begin with rows of the past at a restart"):
+        ps.App(STREAM + STORING + written.replace("late BACKFILL", "new BACKFILL"), checkpoint=tmp_path)
+
+
 def test_a_column_that_nobody_read_for_a_while_cannot_be_taken_over(tmp_path: Path) -> None:
     """`means` leaves and something that reads the same column comes again: rows in between have none of it."""
     means = "CREATE QUERY {} AS SELECT k, AVG(x) AS b FROM s [RANGE 20 SECONDS SLIDE 4 SECONDS] WHERE v > 1 GROUP BY k;"

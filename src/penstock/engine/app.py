@@ -38,6 +38,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.places import did_you_mean
 from penstock.lang.query import Program, StreamDef
 from penstock.operators.reorder import START
+from penstock.plan.backfill import all_backfilled
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
 from penstock.plan.explain import explain
@@ -100,8 +101,7 @@ class App:
         self._streams: dict[str, StreamInput] = {}
         self._late_outlets: dict[str, Outlet] = {}
         self._guard = Guard()
-        self._finished = False
-        self._has_idle_streams = False
+        self._finished = self._has_idle_streams = False
         self.restored: dict[str, Any] | None = None
         total, block = parse_size(memory), parse_size(block_size)
         self._directory = CheckpointDirectory(Path(checkpoint)) if checkpoint is not None else None
@@ -203,7 +203,7 @@ class App:
             source.check_can_widen(columns)
         before = (set(running), set(self._streams), set(self._late_outlets))
         try:
-            self._declare(program, backfill=backfill)
+            self._declare(program, backfill=all_backfilled(program.queries, backfill))
         except BaseException:
             self._take_back(*before)
             raise

@@ -64,6 +64,7 @@ class StatementParser(CreateParser):
         start = self._curr.start
         explain = self.take("EXPLAIN")
         name = into = strategy = None
+        backfill = False
         if self._match(TokenType.CREATE):
             if not explain and self.take("STREAM"):
                 return self.create_stream()
@@ -73,6 +74,7 @@ class StatementParser(CreateParser):
                 self.unexpected("QUERY" if explain else "STREAM, SINK or QUERY after CREATE")
             name = self.name("the name of the query")
             strategy = self.strategy() if self._match(TokenType.WITH) else None
+            backfill = self.take("BACKFILL")
             self.expect(TokenType.ALIAS, "AS")
         elif self._match(TokenType.INSERT):
             self.expect(TokenType.INTO, "INTO")
@@ -81,7 +83,7 @@ class StatementParser(CreateParser):
             self.unexpected("SELECT, INSERT INTO, CREATE STREAM, CREATE SINK, CREATE QUERY or EXPLAIN")
         body = self.query()
         end = self._prev.end + 1
-        return QueryStatement(body, name, into, explain, self.source.text[start:end], strategy)
+        return QueryStatement(body, name, into, explain, self.source.text[start:end], strategy, backfill)
 
     def strategy(self) -> str:
         """`('strategy' = 'panes')`, the one option of a query."""

@@ -147,7 +147,7 @@ class ProgramBinder:
             self._catalog.add_stream(into, columns_of(body))
         name = self._query_name(statement, into)
         self._catalog.add_query(name)
-        self._queries.append(Query(name, body, into, statement.text, statement.strategy))
+        self._queries.append(Query(name, body, into, statement.text, statement.strategy, statement.backfill))
 
     def _check_target(self, target: Name) -> None:
         if self._catalog.stream(target.text) is not None:

@@ -132,13 +132,15 @@ STRATEGIES = ("auto", "panes", "window")
 @dataclass(frozen=True)
 class Query:
     """A named continuous query. `into` is a sink, a derived stream of that name, or None: read by the program.
-    `strategy` says how its windows are kept, one of `STRATEGIES`; None leaves it to the app."""
+    `strategy` says how its windows are kept, one of `STRATEGIES`; None leaves it to the app. With `backfill` it begins,
+    on an app at work, with the rows that are stored."""
 
     name: str
     body: Select | Union
     into: str | None
     text: str = field(default="", compare=False)
     strategy: str | None = field(default=None, compare=False)
+    backfill: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,7 @@ class QueryStatement:
     explain: bool
     text: str
     strategy: str | None = None
+    backfill: bool = False
 
 
 Statement = CreateStream | CreateSink | QueryStatement

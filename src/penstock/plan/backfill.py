@@ -5,12 +5,13 @@
     SELECT SUM(v) FROM s [ROWS 1000]                                     cannot: it counts rows from its own beginning
     SELECT k, SUM(v) FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k       cannot: tumbling windows store no rows
 
-Whether the rows are there, only the running app can say.
+Whether the rows are there, only the running app can say. Where an app begins, there are none, and BACKFILL changes
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from penstock.errors import QueryError
 from penstock.lang.query import Query
@@ -35,6 +36,30 @@ def backfilled_stream(query: Query, node: Node, streams: Container[str]) -> str:
             hint=_HINT,
         )
     return stream_of(node)
+
+
+def all_backfilled(queries: Sequence[Query], asked: bool) -> bool:
+    """Whether queries that are added together begin with rows of the past: those that say so, or all if it is asked.
+    Queries that begin together may be one aggregation, so they begin alike."""
+    wanting = [query.name for query in queries if query.backfill]
+    if asked or len(wanting) == len(queries):
+        return True
+    if wanting:
+        raise QueryError(
+            f"of the queries that are added together {', '.join(wanting)} would begin with rows of the past and others "
+            "would not",
+            hint="add them one after the other, or write BACKFILL for all",
+        )
+    return False
+
+
+def refuse_after_restart(query: Query) -> None:
+    """A query that comes with a restart begins before the stored rows are there."""
+    if query.backfill:
+        raise QueryError(
+            f"query {query.name} is new and cannot begin with rows of the past at a restart",
+            hint="start without it, and add it to the running app with add_query",
+        )
 
 
 def not_stored(query: Query) -> QueryError:

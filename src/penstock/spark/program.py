@@ -58,6 +58,13 @@ def read_program(
     read = set().union(*map(streams_of, nodes.values()))
     streams = tuple(stream for name, stream in declared.items() if name in read)
     _refuse(text, nodes, streams)
+    late = [query.name for query in parsed.queries if query.backfill]
+    if late:
+        raise QueryError(
+            f"BACKFILL of query {late[0]} does not run on Spark: a query that comes later begins with the next events",
+            text,
+            hint="leave BACKFILL out, or run it embedded and add it with add_query",
+        )
     return Program(streams, parsed.queries, nodes, tuple(sink.name for sink in parsed.sinks))
 
 
