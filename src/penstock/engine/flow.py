@@ -41,7 +41,7 @@ from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.sliding import make_results
 from penstock.plan.aggregations import AggregationKey, Aggregations, aggregate_nodes, key_of
-from penstock.plan.backfill import backfilled_stream, not_stored
+from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.pane_cost import Choice, check_strategy, choose
 from penstock.plan.panes import Family, family_of
@@ -134,6 +134,9 @@ class Flow:
     def start(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int] | None = None) -> None:
         """Starts queries together, from here on or, given how far the streams have come, with the rows of the past that
         are stored; if that fails, nothing of them stays."""
+        for query, node in queries:
+            if past is None and self._saved and self._saved_state(query, node) is None:
+                refuse_after_restart(query)
         made: list[SharedWindow | Shared] = []
         try:
             shared = self._share(queries, made, with_panes=past is None)
