@@ -84,7 +84,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     rows_per_event = {count: count / plan.per_slide for count in plan.counts}
     gross = {count: _per_event(pushed[str(count)]) for count in plan.counts}
     row = {count: _per_event(priced[str(count)]) for count in plan.counts}
-    net = {count: gross[count] - rows_per_event[count] * row[count] for count in plan.counts}
+    net = {count: max(gross[count] - rows_per_event[count] * row[count], 1e-12) for count in plan.counts}
     table = [
         {
             "queries": count,

@@ -27,6 +27,7 @@ from penstock.aggregates.user import UserAggregate
 from penstock.engine.clock import Clock
 from penstock.engine.outlet import Outlet
 from penstock.engine.rates import Rates
+from penstock.engine.running import Members, Running, Shared, receivers
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
@@ -50,28 +51,6 @@ from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
 """How many rows of a derived stream wait for who may want to read them, besides the queries that do."""
-
-
-Shared = SharedAggregation | PaneFamily
-"""What queries have in common: the states of one window, or all windows that are made of the same panes."""
-
-
-@dataclass(frozen=True)
-class Running:
-    """`feeds` is the derived stream that the query's rows go on to; `shared` are the aggregations that it may have with
-    others."""
-
-    query: Query
-    node: Node
-    fingerprint: str
-    pipeline: Pipeline
-    shared: tuple[Shared, ...]
-    outlet: Outlet
-    feeds: str | None
-
-    @property
-    def windows(self) -> tuple[SharedWindow, ...]:
-        return tuple(shared.window for shared in self.shared if isinstance(shared, SharedAggregation))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +91,7 @@ class Flow:
         self._strategy = "window" if in_parts else strategy
         self._rates = Rates()
         self._readers: dict[str, tuple[Running, ...]] = {}
+        self._receivers: dict[str, list[Running | Members]] = {}
         self._saved: dict[str, Any] = {}
         self._saved_aggregations: dict[str, Any] = {}
         self._saved_windows: dict[str, Any] = {}
@@ -142,6 +122,7 @@ class Flow:
             shared = self._share(queries, made, with_panes=past is None)
             for query, node in queries:
                 self._start(query, node, shared[query.name])
+            self._note_changes()
             if past is not None:
                 self._backfill(queries, past)
         except BaseException:
@@ -278,7 +259,6 @@ class Flow:
         self.running[query.name] = Running(query, node, print_of, pipeline, tuple(shared), outlet, feeds)
         self._used_names.add(name)
         self._ticking.add(query.name, node, pipeline)
-        self._note_changes()
 
     def _resources(self) -> Resources:
         return Resources(self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed)
@@ -307,6 +287,7 @@ class Flow:
         everyone = tuple(self.running.values())
         streams = set().union(*(running.pipeline.streams for running in everyone))
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
+        self._receivers = {stream: receivers(readers) for stream, readers in self._readers.items()}
 
     @property
     def _windows(self) -> dict[str, SharedWindow]:
@@ -366,9 +347,13 @@ class Flow:
         """Hands a stream's rows to the queries that read it, and their results to those that read these."""
         self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
         self._rates.note(stream, chunks)
-        for running in self._readers.get(stream, ()):
-            progress = running.pipeline.push(stream, chunks, watermark)
-            self._deliver(running, progress.chunks, progress.watermark)
+        for receiver in self._receivers.get(stream, ()):
+            if isinstance(receiver, Members):
+                for running, results in receiver.push(chunks, watermark):
+                    self._deliver(running, results, watermark)
+            else:
+                progress = receiver.pipeline.push(stream, chunks, watermark)
+                self._deliver(receiver, progress.chunks, progress.watermark)
 
     def _deliver(self, running: Running, chunks: list[Chunk], watermark: int) -> None:
         for chunk in chunks:

@@ -44,8 +44,12 @@ class PaneReader:
 
     def hand_over(self) -> None:
         """A call is done."""
-        self.ready.append(self.made)
-        self.made = []
+        self.ready.append(self.take())
+
+    def take(self) -> list[Chunk]:
+        """What was made since the last time."""
+        made, self.made = self.made, []
+        return made
 
 
 class Gathered(NamedTuple):

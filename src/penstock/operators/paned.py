@@ -13,15 +13,15 @@ from penstock.plan.nodes import AggregateNode
 
 class PanedAggregate(Operator):
     def __init__(self, node: AggregateNode, resources: Resources, family: PaneFamily) -> None:
-        self._family = family
-        self._reader = reader = family.join(node, resources.reject)
+        self.family = family
+        self.reader = reader = family.join(node, resources.reject)
         resources.at_end(lambda: family.leave(reader))
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        return Progress(self._family.process(self._reader, chunk, watermark), watermark)
+        return Progress(self.family.process(self.reader, chunk, watermark), watermark)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
-        return self._family.finish(self._reader, last_time)
+        return self.family.finish(self.reader, last_time)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything is saved with the family."""

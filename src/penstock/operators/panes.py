@@ -104,6 +104,10 @@ class PaneFamily:
     def is_used(self) -> bool:
         return bool(self._readers)
 
+    @property
+    def queries(self) -> int:
+        return len(self._readers)
+
     def join(self, node: AggregateNode, reject: Reject) -> PaneReader:
         """One of the queries that it was made for."""
         number = int(self._numbers[self._windows.index(PanedWindow.of(node))])
@@ -147,12 +151,20 @@ class PaneFamily:
     def process(self, reader: PaneReader, chunk: Chunk, watermark: int) -> list[Chunk]:
         """The query's results of a call that every query of the family is given."""
         if not reader.ready:
-            for part, reached in chunk.parts(watermark):
-                self._enter(part, reached)
-            self._show()
+            self._process(chunk, watermark)
             for other in self._readers:
                 other.hand_over()
         return reader.ready.popleft()
+
+    def process_all(self, chunk: Chunk, watermark: int) -> list[tuple[PaneReader, list[Chunk]]]:
+        """A call for all queries at once: the results of those that have any."""
+        self._process(chunk, watermark)
+        return [(reader, reader.take()) for reader in self._readers if reader.made]
+
+    def _process(self, chunk: Chunk, watermark: int) -> None:
+        for part, reached in chunk.parts(watermark):
+            self._enter(part, reached)
+        self._show()
 
     def finish(self, reader: PaneReader, last_time: int | None) -> list[Chunk]:
         """The query's results up to the end of a bounded run, which is not the same for all windows."""
@@ -162,8 +174,7 @@ class PaneFamily:
             return []
         self._pass_time(end, place)
         self._show()
-        results, reader.made = reader.made, []
-        return results
+        return reader.take()
 
     def _enter(self, chunk: Chunk, watermark: int) -> None:
         self._clock.observe(chunk.times)

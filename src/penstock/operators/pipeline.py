@@ -95,6 +95,11 @@ class Pipeline:
         self._operators.append(operator)
         return _Stage(operator, None, inputs)
 
+    @property
+    def only(self) -> Operator | None:
+        """The query's one operator; None if there are several."""
+        return self._operators[0] if len(self._operators) == 1 else None
+
     def push(self, stream: str, chunks: list[Chunk], watermark: int) -> Progress:
         progress = self._push(self._root, stream, Progress(chunks, watermark))
         assert progress is not None, f"{self.name} does not read {stream}"

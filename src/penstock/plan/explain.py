@@ -236,7 +236,7 @@ def _comparison(found: Comparison, *, panes_used: bool) -> list[str]:
     return [
         f"space    one window (1W) {_size(one.space)} (2.2){used}",
         f"         two levels (2LA) {_size(panes.space)} (2.1){not_used}",
-        f"CPU      one window {one.cpu:.2%} of a core, panes {panes.cpu:.2%}",
+        f"CPU      one window {one.cpu:.3%} of a core, panes {panes.cpu:.3%}",
     ]
 
 

@@ -1,0 +1,119 @@
+"""Windows made of panes in an app: who is, who may ask for it, and that queries around them come, go and read on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+STREAM = "CREATE STREAM s (t TIMESTAMP, k INT, x DOUBLE, EVENT TIME t);"
+SECOND = 1_000_000
+
+
+def windows(count: int, what: str = "AVG(x) AS a") -> str:
+    text = (f"CREATE QUERY w{i} AS SELECT {what} FROM s [RANGE {i + 2} SECONDS SLIDE 1 SECOND];" for i in range(count))
+    return STREAM + "".join(text)
+
+
+def batch(first: int, rows: int, per_second: int) -> pa.RecordBatch:
+    numbers = np.arange(first, first + rows)
+    times = pa.array(numbers * (SECOND // per_second)).view(pa.timestamp("us", tz="UTC"))
+    return pa.RecordBatch.from_arrays(
+        [times, pa.array((numbers % 3).astype(np.int32)), pa.array(numbers * 0.1)], names=["t", "k", "x"]
+    )
+
+
+def rows(app: ps.App, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = app.results(name).to_pylist()
+    return found
+
+
+def uses_panes(app: ps.App) -> bool:
+    return "stores   panes" in app.explain()
+
+
+def test_many_windows_are_made_of_panes_and_few_are_not() -> None:
+    with ps.App(windows(3)) as few, ps.App(windows(30)) as many, ps.App(windows(30), strategy="window") as forced:
+        assert [uses_panes(app) for app in (few, many, forced)] == [False, True, False]
+        for app in (many, forced):
+            app.push("s", batch(0, 500, 10))
+            app.finish()
+        assert [rows(many, f"w{i}") for i in range(30)] == [rows(forced, f"w{i}") for i in range(30)]
+        assert len(rows(few, "w0")) == 0
+
+
+def test_what_was_measured_decides_for_queries_that_come_later() -> None:
+    """Two windows are not worth panes at the rate that is assumed, and are at a hundred times that."""
+    more = windows(2).removeprefix(STREAM)
+    with ps.App(STREAM) as slow, ps.App(STREAM + "SELECT COUNT(*) AS n FROM s [ROWS 2];") as fast:
+        fast.push("s", batch(0, 20_000, 100_000))
+        for app in (slow, fast):
+            app.add_query(more)
+        assert [uses_panes(app) for app in (slow, fast)] == [False, True]
+
+
+def test_a_query_of_a_family_may_feed_another() -> None:
+    text = windows(8, "MAX(x) AS a") + "INSERT INTO peaks SELECT MAX(x) AS a FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS];"
+    text += "CREATE QUERY last AS SELECT LAST(a) AS b FROM peaks [ROWS 1];"
+    outcomes = []
+    for strategy in ("panes", "window"):
+        with ps.App(text, strategy=strategy) as app:
+            for first in range(0, 300, 7):
+                app.push("s", batch(first, 7, 10))
+            app.finish()
+            outcomes.append([rows(app, name) for name in ("w0", "w7", "last")])
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][2]
+
+
+def test_dropping_the_longest_window_lets_its_rows_go() -> None:
+    text = STREAM + "CREATE QUERY long AS SELECT k, SUM(x) AS a FROM s [RANGE 1 HOUR SLIDE 1 SECOND] GROUP BY k;"
+    text += "CREATE QUERY short AS SELECT k, SUM(x) AS a FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k;"
+    with ps.App(text, strategy="panes") as app, ps.App(text, strategy="window") as other:
+        for one in (app, other):
+            one.push("s", batch(0, 30_000, 10))
+        held = app.metrics.stored_bytes
+        app.drop_query("long")
+        assert app.metrics.stored_bytes < held
+        for one in (app, other):
+            one.push("s", batch(30_000, 100, 10))
+            one.finish()
+        assert rows(app, "short") == rows(other, "short")
+
+
+def test_what_goes_on_from_a_checkpoint_stays_as_it_was(tmp_path: Path) -> None:
+    with ps.App(windows(30), checkpoint=tmp_path) as app:
+        app.push("s", batch(0, 200, 10))
+        app.checkpoint()
+    with ps.App(windows(30), checkpoint=tmp_path, strategy="window") as app, ps.App(windows(30)) as whole:
+        assert uses_panes(app)
+        app.push("s", batch(200, 200, 10))
+        whole.push("s", batch(0, 400, 10))
+        assert rows(app, "w29") == rows(whole, "w29")
+
+
+@pytest.mark.parametrize(
+    ("select", "reason"),
+    [
+        ("SELECT MEDIAN(x) AS m FROM s [RANGE 9 SECONDS SLIDE 1 SECOND]", "PERCENTILE_CONT of panes"),
+        ("SELECT SUM(x) AS m FROM s [ROWS 9]", "RANGE windows over a stream"),
+        ("SELECT SUM(x) AS m FROM s [RANGE 9 SECONDS]", "RANGE windows over a stream"),
+        ("SELECT k FROM s", "it aggregates no window"),
+    ],
+)
+def test_panes_that_cannot_be_are_refused(select: str, reason: str) -> None:
+    with pytest.raises(ps.QueryError, match=reason):
+        ps.App(f"{STREAM} CREATE QUERY q WITH ('strategy' = 'panes') AS {select};")
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    with pytest.raises(ps.QueryError, match="there is no strategy 'pains'"):
+        ps.App(STREAM, strategy="pains")
+    for option, message in (("'strategy' = 'pains'", "no strategy 'pains'"), ("'speed' = '9'", "no option 'speed'")):
+        with pytest.raises(ps.QueryError, match=message):
+            ps.App(f"{STREAM} CREATE QUERY q WITH ({option}) AS SELECT SUM(x) AS a FROM s [ROWS 2];")
