@@ -24,6 +24,7 @@ from penstock.bench.feed import Feed, Ring, evenly
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.engine.app import App
+from penstock.operators.chunk import CHUNK_ROWS
 from penstock.operators.shared_window import LEAST_TURN
 from penstock.plan import cost
 
@@ -50,14 +51,17 @@ class _Plan:
         return (self.block_size - _HEADER) // stock_feed.BYTES_READ
 
     @property
-    def turn_rows(self) -> int:
-        """Rows after which the next window has its turn."""
-        return max(LEAST_TURN, self.block_rows)
+    def batch_rows(self) -> int:
+        return 8 * max(LEAST_TURN, self.block_rows)
+
+    def turn_rows(self, windows: int, frames: int) -> int:
+        """About how many rows each window takes in turn (see `SharedWindow`)."""
+        return min(self.batch_rows, CHUNK_ROWS, max(LEAST_TURN, (frames - 1) // windows // 2 * self.block_rows))
 
 
 _PLANS = {
     Size.TINY: _Plan((2, 4), 10, 1_000_000, 2048, 7200, 3600),
-    Size.QUICK: _Plan((2, 8, 32), 50, 5_120_000, 8192, 7200, 7200),
+    Size.QUICK: _Plan((2, 4, 8, 16, 32), 50, 5_120_000, 8192, 7200, 7200),
     Size.FULL: _Plan((2, 4, 8, 16, 32), 5000, 512_000_000, 65536, 10_800, 10_800),
 }
 
@@ -74,7 +78,8 @@ _SHOWN = (
 
 
 class _Counted(NamedTuple):
-    """Blocks read and written and blocks found in memory while measured; bytes held and bytes of pools at the end."""
+    """Blocks read and written and blocks found in memory while measured; bytes held at the end, and bytes that others
+    leave to the pools."""
 
     reads: int
     writes: int
@@ -89,7 +94,7 @@ class _Counted(NamedTuple):
 
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
-    ring = stock_feed.ring(8, 8 * plan.turn_rows)
+    ring = stock_feed.ring(8, plan.batch_rows)
     rows = []
     for count in plan.queries:
         windows = [round(_SMALLEST + (_LARGEST - _SMALLEST) * i / (count - 1)) for i in range(count)]
@@ -131,18 +136,18 @@ def _run(plan: _Plan, ring: Ring, windows: Sequence[int], parts: int) -> _Counte
             after.blocks_written - before.blocks_written,
             after.pool_hits - before.pool_hits,
             after.stored_bytes,
-            after.pool_bytes,
+            after.memory_budget - after.memory_bytes + after.pool_bytes,
         )
 
 
 def _compared(plan: _Plan, windows: Sequence[int], apart: _Counted, shared: _Counted) -> dict[str, Any]:
-    batch_rows = 8 * plan.turn_rows
+    batch_rows = plan.batch_rows
     first = -(-plan.warm_up * plan.per_second // batch_rows) * batch_rows
     last = first + -(-plan.measured * plan.per_second // batch_rows) * batch_rows
     frames = shared.pool // (plan.block_rows * stock_feed.BYTES_READ)
     in_rows = [window * plan.per_second for window in windows]
     future = last + 2 * _LARGEST * plan.per_second
-    events = list(references(in_rows, plan.block_rows, plan.turn_rows, future))
+    events = list(references(in_rows, plan.block_rows, plan.turn_rows(len(windows), frames), future))
     best = fewest_requests(events, frames, first, last)
     blocks = [rows / plan.block_rows for rows in cost.segments(in_rows)]
     hit_rate = shared.hits / (shared.hits + shared.reads)
