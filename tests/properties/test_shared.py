@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from conformance.cases import Moment, Table
 from conformance.compare import assert_same
-from conformance.description import CountSlide, Event, Query, Stream
+from conformance.description import CountSlide, Event, Query, Stream, Window
 from conformance.oracle import expected
 from conformance.runtimes import Drive, drive_embedded, joined, plain
 from properties.counter import COUNTER
@@ -91,13 +91,16 @@ class Story:
     restarts: dict[int, dict[str, Query]]
 
 
+def moved(query: Query, window: Window) -> Query:
+    """The same over another window, without those behind OVER, which need not go with it."""
+    return replace(query, window=window, aggregates=tuple(replace(call, over=None) for call in query.aggregates))
+
+
 @st.composite
 def stories(draw: st.DrawFn, first: dict[str, Query], events: int) -> Story:
     places = st.integers(1, max(1, events - 1))
     late = stored.filter(lambda query: not isinstance(query.window.slide, CountSlide))
-    alike = st.builds(
-        lambda query, window: replace(query, window=window), st.sampled_from(list(first.values())), sliding(UNIT)
-    )
+    alike = st.builds(moved, st.sampled_from(list(first.values())), sliding(UNIT))
     comes: dict[int, dict[str, Query]] = {}
     for i, query in enumerate(draw(st.lists(late | alike, max_size=3))):
         comes.setdefault(draw(places), {})[f"late{i}"] = query
