@@ -47,8 +47,9 @@ class OrderedConsumption:
     def consume_upto(self, name: str, floor: int) -> int:
         """Everything below `floor`; returns the id below which now all have."""
         consumer = self._consumers[name]
-        consumer.floor = max(consumer.floor, floor)
-        return self._floor()
+        if floor > consumer.floor:
+            consumer.floor = floor
+        return consumer.floor if len(self._consumers) == 1 else self._floor()
 
     def _floor(self) -> int:
         return min((consumer.floor for consumer in self._consumers.values()), default=0)

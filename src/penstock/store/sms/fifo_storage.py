@@ -25,6 +25,8 @@ from penstock.store.sms.storage import NEW_ROWS, Block, NewRows, TransientStorag
 class FifoStorage(TransientStorage):
     """`rows` is a store of the codec's columns, `new_items` the account of what is not yet in it."""
 
+    in_order = True
+
     def __init__(self, rows: FifoStore, codec: ItemCodec, indices: ValueIndices, new_items: Account) -> None:
         self.rows = rows
         super().__init__(codec, indices)

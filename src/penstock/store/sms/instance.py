@@ -27,6 +27,7 @@ from penstock.store.sms.properties import (
     Properties,
     ReadPattern,
     Sharing,
+    Transient,
     UpdatePattern,
 )
 from penstock.store.sms.readers import READERS, Notify, Reader
@@ -47,6 +48,7 @@ class StoreInstance:
         self.place = place
         self._source = None if source is None else iter(source)
         self._readers: dict[str, Reader] = {}
+        self._remembers = not isinstance(properties.persistence, Transient)
         self._ordered = OrderedConsumption(storage.consumers())
         marked = storage.consumers() if properties.update is UpdatePattern.RANDOM else {}
         self._marked = MarkedConsumption(marked, place.account("consumed items"))
@@ -200,18 +202,22 @@ class StoreInstance:
 
     def consume_up_to(self, name: str, item_id: int) -> None:
         self._require(UpdatePattern.FIFO, "delete_up_to")
+        storage = self.storage
         with self.lock:
-            floor = self._known(item_id) + 1
-            self._release(self._ordered.consume_upto(name, floor))
-            self.storage.note_consumer(name, [self._ordered.join(name).floor - 1], alone=True)
-            self.storage.changes += 1
+            floor = self._ordered.consume_upto(name, self._known(item_id) + 1)
+            if floor > storage.first_id:
+                storage.release_upto(floor)
+            storage.changes += 1
+            if self._remembers:
+                storage.note_consumer(name, [self._ordered.join(name).floor - 1], alone=True)
 
     def consume_items(self, name: str, item_ids: Sequence[int]) -> None:
         self._require(UpdatePattern.RANDOM, "delete_items")
         with self.lock:
             new = self._present(item_ids, self._marked.join(name).marks)
             done = self._marked.consume(name, new)
-            self.storage.note_consumer(name, new)
+            if self._remembers:
+                self.storage.note_consumer(name, new)
             self._remove(done)
             self.storage.changes += 1
 

@@ -237,7 +237,14 @@ class SequentialReader(Reader):
                         return None
 
     def _is_there(self, item_id: int) -> bool:
-        return not self._storage.was_removed(item_id) and not self._has_consumed(item_id)
+        """Whether an item that was taken out of its block is still to be shown."""
+        storage = self._storage
+        if not storage.in_order:
+            return not storage.was_removed(item_id) and not self._has_consumed(item_id)
+        if item_id < storage.first_id or item_id < self._consumer.floor:
+            return False
+        self._changes = storage.changes  # then all after it are there
+        return True
 
     def _advance(self) -> bool:
         """Takes the next rows out of their block; False if there are none."""

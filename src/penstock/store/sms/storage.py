@@ -104,6 +104,8 @@ class Storage(ABC):
     next_id: int
     rows_at_once: int
     block_bytes: int
+    in_order: bool = False
+    """Whether items only ever leave before all that are left."""
     version: int = 0
     changes: int = 0
 
