@@ -299,6 +299,23 @@ def test_a_store_that_is_not_shared_has_one_reader() -> None:
         store.reader("second")
 
 
+def test_what_has_ended_is_not_used_any_more() -> None:
+    with manager() as storage:
+        store = storage.create_store(Properties(schema=REPORTS, update=UpdatePattern.FIFO), "input")
+        fill(store)
+        reader = store.reader("reader")
+        reader.close()
+        with pytest.raises(StorageError, match="the reader reader of input was closed"):
+            reader.delete_up_to(3)
+        with pytest.raises(StorageError, match="was closed"):
+            reader.close()
+        storage.close_store(store)
+        with pytest.raises(StorageError, match="removed or closed"):
+            store.buffer_item(report(0))
+        with pytest.raises(StorageError, match="removed or closed"):
+            store.reader("another")
+
+
 def test_what_does_not_go_together_is_refused() -> None:
     with manager() as storage:
         store = storage.create_store(Properties(schema=REPORTS), "input")

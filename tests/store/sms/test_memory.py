@@ -8,7 +8,7 @@ from penstock.errors import BudgetError
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 from penstock.store.sms.lifecycle import StorageManager
-from penstock.store.sms.properties import Properties, ReadPattern, UpdatePattern
+from penstock.store.sms.properties import Properties, ReadPattern, Sharing, UpdatePattern
 from penstock.types import Field, Schema, SqlType
 
 from .kinds import ALL_READS, BY_SEGMENT, REPORTS, manager, report
@@ -97,6 +97,25 @@ def test_strings_and_index_entries_of_gone_items_are_forgotten() -> None:
     assert max(used) < 1.5 * used[2]
     storage.close()
     assert budget.used == 0
+
+
+def test_a_reader_for_whom_there_is_no_room_is_not_waited_for() -> None:
+    budget = Budget(100_000)
+    storage = StorageManager(StoreManager(budget, None, 4096))
+    properties = Properties(schema=PAIRS, update=UpdatePattern.FIFO, read=ALL_READS, sharing=Sharing.SHARED)
+    store = storage.create_store(properties, "pairs")
+    for number in range(100):
+        store.buffer_item(pair(number))
+    first = store.reader("first", ReadPattern.RANDOM)
+    hoard = budget.account("something else")
+    hoard.resize(budget.free)
+    with pytest.raises(BudgetError, match="reader second"):
+        store.reader("second", ReadPattern.SEQUENTIAL)
+    first.delete_up_to(49)
+    assert store.storage.first_id == 50
+    hoard.close()
+    assert store.reader("second", ReadPattern.SEQUENTIAL).get_next_item() == pair(50)
+    storage.close()
 
 
 def test_a_full_budget_refuses_and_the_store_goes_on() -> None:

@@ -94,6 +94,21 @@ def test_data_that_has_gone_is_not_there() -> None:
             store.wait_for(1, timeout=0)
 
 
+def test_a_replaced_item_counts_as_what_it_is_now() -> None:
+    with manager() as storage:
+        store = storage.create_store(properties(update=UpdatePattern.IN_PLACE), "tolls")
+        storage.register_index(BY_SEGMENT, store)
+        store.buffer_item(report(2))
+        store.wait_for(0, timeout=0)
+        waiting = threading.Thread(target=store.wait_for, args=(3, PATIENCE))
+        waiting.start()
+        store.update(BY_SEGMENT, (3, 2, 0.5, "east", True), [2])
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive()
+        with pytest.raises(StorageError, match="minute = 0"):
+            store.wait_for(0, timeout=0)
+
+
 def test_an_active_store_is_driven_by_who_waits() -> None:
     with manager() as storage:
         active = Properties(schema=REPORTS, synchronization=Synchronization("minute"), role=Role.ACTIVE)

@@ -36,6 +36,9 @@ class OrderedConsumption:
         for name, consumed in before.items():
             self.join(name).floor = max(consumed, default=-1) + 1
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._consumers
+
     def join(self, name: str) -> Consumer:
         return self._consumers.setdefault(name, Consumer())
 
@@ -62,6 +65,9 @@ class MarkedConsumption:
         self._account = account
         self._consumers = {name: Consumer(consumed) for name, consumed in before.items()}
         self._resize(0)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._consumers
 
     def join(self, name: str) -> Consumer:
         return self._consumers.setdefault(name, Consumer())

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from threading import Condition, RLock
 
-from penstock.errors import StorageError
+from penstock.errors import BudgetError, StorageError
 from penstock.store.sms.consumption import MarkedConsumption, OrderedConsumption
 from penstock.store.sms.indices import Matcher
 from penstock.store.sms.items import Item, Row, Value
@@ -47,6 +47,7 @@ class StoreInstance:
         self._arrival = Condition(self.lock)
         self.place = place
         self._source = None if source is None else iter(source)
+        self._open = True
         self._readers: dict[str, Reader] = {}
         self._remembers = not isinstance(properties.persistence, Transient)
         self._ordered = OrderedConsumption(storage.consumers())
@@ -82,6 +83,7 @@ class StoreInstance:
 
     def _enter(self, row: Row) -> int:
         with self.lock:
+            self._check_open()
             item_id = self.storage.append(row)
             if self._condition is not None:
                 self._arrival.notify_all()
@@ -131,7 +133,10 @@ class StoreInstance:
             found = list(self.matching(index, values))
             for item_id, _ in found:
                 self.storage.replace(item_id, row)
-            if not found:
+            if found:
+                self.storage.changes += 1
+                self._arrival.notify_all()
+            else:
                 self._enter(row)
         return len(found)
 
@@ -145,6 +150,7 @@ class StoreInstance:
         if pattern not in offered:
             kinds = ", ".join(kind.value for kind in offered)
             raise StorageError(f"{self.name} was made for {kinds} reads, not for {pattern.value} ones; add the pattern")
+        self._check_open()
         if not name or name in self._readers:
             raise StorageError(f"{self.name} needs a new name for a reader, not {name!r}")
         if self.properties.sharing is Sharing.NOT_SHARED and self._readers:
@@ -154,10 +160,15 @@ class StoreInstance:
                 "a reader of a store with push access says whom to notify, one with pull access does not"
             )
         with self.lock:
-            random = self.properties.update is UpdatePattern.RANDOM
-            consumer = self._marked.join(name) if random else self._ordered.join(name)
+            consumption = self._marked if self.properties.update is UpdatePattern.RANDOM else self._ordered
+            is_new = name not in consumption
+            try:
+                reader = READERS[pattern](self, name, consumption.join(name), notify)
+            except BudgetError:
+                if is_new:  # or it would be waited for
+                    consumption.leave(name)
+                raise
             self.storage.note_consumer(name)
-            reader = READERS[pattern](self, name, consumer, notify)
             self._readers[name] = reader
         return reader
 
@@ -204,6 +215,7 @@ class StoreInstance:
         self._require(UpdatePattern.FIFO, "delete_up_to")
         storage = self.storage
         with self.lock:
+            self._check_reader(name)
             floor = self._ordered.consume_upto(name, self._known(item_id) + 1)
             if floor > storage.first_id:
                 storage.release_upto(floor)
@@ -214,6 +226,7 @@ class StoreInstance:
     def consume_items(self, name: str, item_ids: Sequence[int]) -> None:
         self._require(UpdatePattern.RANDOM, "delete_items")
         with self.lock:
+            self._check_reader(name)
             new = self._present(item_ids, self._marked.join(name).marks)
             done = self._marked.consume(name, new)
             if self._remembers:
@@ -224,6 +237,7 @@ class StoreInstance:
     def remove_reader(self, name: str) -> None:
         """Its consumption no longer counts. With its last reader a store keeps what it has."""
         with self.lock:
+            self._check_reader(name)
             del self._readers[name]
             self.storage.forget_consumer(name)
             if self.properties.update is UpdatePattern.RANDOM:
@@ -249,10 +263,19 @@ class StoreInstance:
     def _end(self, end: Callable[[], None]) -> None:
         with self.lock:
             self._readers.clear()
+            self._open = False
             try:
                 end()
             finally:
                 self.place.give_back()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StorageError(f"{self.name} was removed or closed; create it again")
+
+    def _check_reader(self, name: str) -> None:
+        if name not in self._readers:
+            raise StorageError(f"the reader {name} of {self.name} was closed; make another")
 
     def _require(self, pattern: UpdatePattern, operation: str) -> None:
         if self.properties.update is not pattern:
