@@ -53,6 +53,7 @@ def from_the_beginning(query: str, before: Events, after: Events) -> list[dict[s
     outputs=st.sampled_from((OUTPUTS, "SUM(v) AS a", "k, MAX(v) AS m")),
     added=st.integers(0, 150),
     restarted=st.booleans(),
+    full=st.sampled_from(("", " WHEN FULL")),
     options=st.sampled_from(({}, {"memory": "1MB", "block_size": "4KiB"})),
 )
 def test_answers_are_those_of_a_query_that_was_there(
@@ -64,11 +65,12 @@ def test_answers_are_those_of_a_query_that_was_there(
     outputs: str,
     added: int,
     restarted: bool,
+    full: str,
     options: dict[str, Any],
 ) -> None:
-    query = late(emit, f"RANGE {extent} SECONDS SLIDE {min(slide or 0, extent - 1)} SECONDS", having, outputs)
+    query = late(emit, f"RANGE {extent} SECONDS SLIDE {min(slide or 0, extent - 1)} SECONDS{full}", having, outputs)
     if slide is None:
-        query = late("", f"RANGE {extent} SECONDS", having, outputs)
+        query = late("", f"RANGE {extent} SECONDS{full}", having, outputs)
     before, after = events(0, added), events(added, 260)
     directory = tmp_path_factory.mktemp("checkpoint")
     app = ps.App(STREAM + STORING, strategy="window", checkpoint=directory, **options)
@@ -107,6 +109,24 @@ def test_what_is_not_stored_is_refused(query: str, why: str) -> None:
         assert app.queries == ("storing",)
         assert app.metrics.memory_bytes == held
         app.add_query(query)
+
+
+def test_queries_that_are_added_together_share_what_they_take_over() -> None:
+    """One of them compares whole evaluations, since it chooses among all rows; the first one does not compare."""
+    queries = {
+        "all_rows": late("", "RANGE 20 SECONDS SLIDE 4 SECONDS").replace("late AS", "all_rows AS"),
+        "news": late("ISTREAM", "RANGE 20 SECONDS SLIDE 4 SECONDS", "ORDER BY a LIMIT 2").replace("late AS", "news AS"),
+    }
+    before, after = events(0, 100), events(100, 200)
+    with ps.App(STREAM + STORING, strategy="window") as app:
+        app.push("s", before)
+        app.add_query(";".join(queries.values()), backfill=True)
+        assert [[name for name, _ in group] for group in app._flow.aggregations()] == [["storing"], list(queries)]
+        app.push("s", after)
+        app.finish()
+        for name, query in queries.items():
+            expected = from_the_beginning(query.replace(f"{name} AS", "late AS"), before, after)
+            assert app.results(name).to_pylist() == expected, name
 
 
 def test_backfill_in_the_text() -> None:

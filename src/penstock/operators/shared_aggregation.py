@@ -92,6 +92,7 @@ class SharedAggregation:
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._drain = node.emission.drain
         self._node = node
+        self._compares = any(own.emission.emit in (Emit.ISTREAM, Emit.DSTREAM) for own in nodes)
         self._none = Run(0, np.empty(0, np.int32), seat.no_columns())
 
     # Queries come and go
@@ -169,7 +170,8 @@ class SharedAggregation:
         """The last boundary is looked at for ISTREAM and DSTREAM, which compare with it; nothing comes out."""
         since, slide = self.begins_at(reached), self._node.window.slide
         boundary = last_boundary_upto(reached, slide) if isinstance(slide, TimeSlide) else None
-        looked = boundary is None
+        known = other._policy.snapshot()
+        looked = boundary is None or (self._node.window.when_full and since < known["first_time"])
         found = False
         for times, run in self.window.stored(self._seat, other._seat.position):
             begin, end = int(np.searchsorted(times, since)), len(times)
@@ -187,7 +189,9 @@ class SharedAggregation:
         if not looked and boundary is not None:
             self._look_back(boundary)
         if boundary is not None:
-            self._policy.restore(other._policy.snapshot() | {"closed": boundary})
+            self._policy.restore(known | {"closed": boundary})
+        else:
+            self._policy.restore(self._policy.snapshot() | {"first_time": known["first_time"]})
 
     def _add(self, rows: Run) -> None:
         """Rows enter without an evaluation."""
@@ -195,7 +199,7 @@ class SharedAggregation:
         self._evaluation.play(Turn(rows, self._none, one, one * 0, one < 0, one * 0, one * 0), None)
 
     def _look_back(self, boundary: int) -> None:
-        if self._node.emission.emit not in (Emit.ISTREAM, Emit.DSTREAM):
+        if not self._compares:
             return
         end = np.full(1, boundary, np.int64)
         none = np.zeros(1, np.int64)
