@@ -95,6 +95,8 @@ class PaneTotals:
         for state, pane, place, number in zip(self._states, panes, self._places, self.extras_of, strict=True):
             state.take_units(pane)
             state.enter(PaneRows(positions, words, place, extras[number]), groups, self._windows)
+        if any(extras):
+            self.account()
 
     def leave(self, positions: Int64s, slots: Slots, words: Words, extras: Sequence[Extras]) -> None:
         """Each row leaves one window of its group."""

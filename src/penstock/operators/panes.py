@@ -214,6 +214,8 @@ class PaneFamily:
         self._store.append(end, groups, words, extras)
         self._totals.enter(self._pane.states, first, groups, words, extras)
         self._pane.reset(groups)
+        if self._store.nbytes > self._account.nbytes:
+            self._account.resize(self._store.nbytes + self._results.nbytes)
 
     def _slide(self, due: Due) -> None:
         """Windows come to a boundary: what is too old leaves them, and they are evaluated."""
