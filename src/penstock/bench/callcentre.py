@@ -42,7 +42,7 @@ _SECOND = 1_000_000
 _PER_SECOND = 1000
 _SLIDE = 10 * _SECOND
 _RING_ROWS = LEGS * LEG_EVENTS
-_BATCH_ROWS = _RING_ROWS // 20
+_BATCH_ROWS = 32_768
 _VALUES = (*GROUP_KEYS, *FIELDS)
 _GROUPS = {
     "instance": callcentre.INSTANCES,
@@ -98,7 +98,7 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan(600, 100, 50, 1, "32MB"),
-    Size.QUICK: _Plan(86_400, 720, 100, 20, "64MB"),
+    Size.QUICK: _Plan(86_400, 800, 100, 20, "64MB"),
     Size.FULL: _Plan(86_400, 86_400, 1, 100, "64MB"),
 }
 
@@ -154,7 +154,7 @@ class _CallCentre:
     def push(self) -> Timing:
         """One batch; the time is that of the push alone."""
         times = pa.array(self._plan.times(self.pushed, _BATCH_ROWS)).view(SqlType.TIMESTAMP.arrow)
-        columns = self._values(self.pushed % _RING_ROWS, _BATCH_ROWS).columns
+        columns = self._values(self.pushed % _RING_ROWS).columns
         batch = pa.RecordBatch.from_arrays([times, *columns], names=["timestamp", *_VALUES])
         wall, cpu = time.perf_counter(), time.process_time()
         self.app.push(callcentre.STREAM, batch)
@@ -164,8 +164,12 @@ class _CallCentre:
             relation.settle()
         return taken
 
-    def _values(self, first: int, rows: int) -> pa.RecordBatch:
-        return self._source.batch(first, rows, _VALUES)
+    def _values(self, first: int) -> pa.RecordBatch:
+        """The values of a batch; those of the ring begin anew at its end."""
+        stretches = [(first, min(_BATCH_ROWS, _RING_ROWS - first))]
+        if stretches[0][1] < _BATCH_ROWS:
+            stretches.append((0, _BATCH_ROWS - stretches[0][1]))
+        return pa.concat_batches([self._source.batch(begin, rows, _VALUES) for begin, rows in stretches])
 
     def is_right(self) -> bool:
         """Whether all KPIs are those that DuckDB computes for the last boundary."""
@@ -177,7 +181,7 @@ class _CallCentre:
         import duckdb  # its memory is not to be taken for the engine's
 
         with duckdb.connect() as database:
-            events = pa.Table.from_batches([self._values(0, _RING_ROWS)])
+            events = pa.Table.from_batches([self._source.batch(0, _RING_ROWS, _VALUES)])
             database.register("ring", events.append_column("often", pa.array(often)))
             return all(self._agrees(database.sql(_recomputed(key)).to_arrow_table(), key) for key in GROUP_KEYS)
 
