@@ -63,6 +63,20 @@ def test_what_was_measured_decides_for_queries_that_come_later() -> None:
         assert [uses_panes(app) for app in (slow, fast)] == [False, True]
 
 
+def test_groups_that_are_known_count_for_queries_that_come_later() -> None:
+    by_key = windows(30, "k, AVG(x) AS a").removeprefix(STREAM).replace("];", "] GROUP BY k;")
+    first = "CREATE QUERY known AS SELECT k, AVG(x) AS a FROM s [RANGE 9 SECONDS SLIDE 2 SECONDS] GROUP BY k;"
+    outcomes = []
+    for strategy in ("auto", "window"):
+        with ps.App(STREAM + first, strategy=strategy) as app:
+            app.push("s", batch(0, 5_000, 1_000))
+            app.add_query(by_key)
+            assert uses_panes(app) == (strategy == "auto")
+            app.push("s", batch(5_000, 5_000, 1_000))
+            outcomes.append([rows(app, name) for name in app.queries])
+    assert outcomes[0] == outcomes[1]
+
+
 def test_a_query_of_a_family_may_feed_another() -> None:
     text = windows(8, "MAX(x) AS a") + "INSERT INTO peaks SELECT MAX(x) AS a FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS];"
     text += "CREATE QUERY last AS SELECT LAST(a) AS b FROM peaks [ROWS 1];"

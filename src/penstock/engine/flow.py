@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
@@ -43,9 +43,11 @@ from penstock.operators.shared_window import SharedWindow
 from penstock.operators.sliding import make_results
 from penstock.plan.aggregations import AggregationKey, Aggregations, aggregate_nodes, key_of
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
+from penstock.plan.cost import Workload
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.pane_cost import Choice, check_strategy, choose
 from penstock.plan.panes import Family, family_of
+from penstock.plan.reads import grouping_of
 from penstock.plan.sharing import may_share, shareable, stream_of
 from penstock.store.manager import StoreManager
 
@@ -188,8 +190,20 @@ class Flow:
             if self._saved_state(query, node) is None
             for window in shareable(node)
         ]
-        memory = self._stores.budget.total
-        return choose(fresh, lambda window: self._rates.workload(stream_of(window)), memory)
+        return choose(fresh, self._workload, self._stores.budget.total)
+
+    def _workload(self, window: AggregateNode) -> Workload:
+        """The rate of the window's stream and the number of its groups, as far as they are known."""
+        stream, grouping = stream_of(window), grouping_of(window)
+        known = [
+            groups
+            for running in self._readers.get(stream, ())
+            for shared in running.shared
+            if (groups := shared.groups_of(grouping)) is not None
+        ]
+        rate = self._rates.of(stream)
+        assumed = Workload() if rate is None else Workload(rate)
+        return replace(assumed, groups_in_slide=max(known), groups=max(known)) if any(known) else assumed
 
     def _strategy_of(self, query: Query) -> str:
         return self._strategy if query.strategy is None or self._in_parts else query.strategy

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.operators.chunk import Chunk
-from penstock.plan.cost import Workload
 
 LEAST_EVENTS = 1000
 """After fewer events a rate says little, and the planner's default stands."""
@@ -25,9 +24,9 @@ class Rates:
     >>> import numpy as np
     >>> from penstock.operators.chunk import NO_ROWS
     >>> rates = Rates()
-    >>> rates.note("s", [Chunk(np.arange(5000) * 200, NO_ROWS)])
-    >>> rates.workload("s").rate, rates.workload("other").rate
-    (5001.0, 1000.0)
+    >>> rates.note("s", [Chunk(np.arange(5001) * 200, NO_ROWS)])
+    >>> rates.of("s"), rates.of("other")
+    (5001.0, None)
     """
 
     def __init__(self) -> None:
@@ -43,11 +42,12 @@ class Rates:
                 span.last = int(chunk.times[-1])
                 span.events += chunk.rows
 
-    def workload(self, stream: str) -> Workload:
+    def of(self, stream: str) -> float | None:
+        """Events per second; None while too few have come."""
         span = self._spans.get(stream)
         if span is None or span.events < LEAST_EVENTS or span.last == span.first:
-            return Workload()
-        return Workload(rate=round(span.events * 1e6 / (span.last - span.first), 0))
+            return None
+        return span.events * 1e6 / (span.last - span.first)
 
     def snapshot(self) -> dict[str, Any]:
         return {name: [span.first, span.last, span.events] for name, span in self._spans.items()}

@@ -46,6 +46,7 @@ from penstock.operators.resources import Resources
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.panes import Pane, PanedWindow, pane_of
+from penstock.plan.reads import GroupingKey, grouping_of
 
 _COLLECT_AFTER = 1024
 """Pane rows that leave windows, at least, between two looks for groups that are gone."""
@@ -75,6 +76,7 @@ class PaneFamily:
         pane = pane_of(windows) if layout is None else Pane(*layout["pane"])
         self._pane_micros, self._pane_offset = pane
         source, where = nodes[0].input, nodes[0].where
+        self._grouping = grouping_of(nodes[0])
         self._intake = Intake(where, nodes[0].group_by, united.states, source.schema, self._reject)
         self._groups = self._intake.groups
         self._held = self._groups.tally()
@@ -107,6 +109,10 @@ class PaneFamily:
     @property
     def queries(self) -> int:
         return len(self._readers)
+
+    def groups_of(self, grouping: GroupingKey) -> int | None:
+        """How many groups there are now; None if it groups otherwise."""
+        return len(self._groups.order()) if self._grouping == grouping else None
 
     def join(self, node: AggregateNode, reject: Reject) -> PaneReader:
         """One of the queries that it was made for."""

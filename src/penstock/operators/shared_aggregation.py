@@ -38,6 +38,7 @@ from penstock.operators.seat import Entered
 from penstock.operators.shared_window import SharedWindow
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
+from penstock.plan.reads import GroupingKey
 from penstock.windows.spec import Range, TimeSlide, last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, Steps, policy_for
 
@@ -123,6 +124,11 @@ class SharedAggregation:
             self._evaluation.drop(audience.show)
         if not self._audiences:
             self.close()
+
+    def groups_of(self, grouping: GroupingKey) -> int | None:
+        """How many groups there are now; None if it groups otherwise."""
+        own = self._seat.grouping
+        return len(own.groups.order()) if own.key == grouping else None
 
     def show_of(self, reader: Reader) -> Show:
         """What holds the query's own state."""
