@@ -35,7 +35,7 @@ from penstock.store.manager import StoreManager
 from penstock.store.sms.instance import StoreInstance
 from penstock.store.sms.lifecycle import StorageManager
 from penstock.store.sms.properties import Properties, ReadPattern, Sharing, UpdatePattern
-from penstock.workloads.linear_road import REPORT, Traffic
+from penstock.workloads.linear_road import REPORT, Traffic, as_line, from_line
 
 _LOAD = 0.9
 _BUDGET = 256_000_000
@@ -65,7 +65,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     report.step("one query, with the right read pattern and with wrong ones")
     patterns = in_turns({p.value: partial(_speed_zero, reports, p) for p in ReadPattern}, plan.rounds)
     report.step("two queries, over one store and over two")
-    lines = [b",".join(b"%d" % value for value in item) for item in reports]
+    lines = [as_line(item) for item in reports]
     sharing = in_turns({"shared": partial(_shared, lines), "not shared": partial(_not_shared, lines)}, plan.rounds)
     rates = [{"variant": name, "reports_per_second": cpu_rate(r)} for name, r in {**patterns, **sharing}.items()]
     report.table(("variant", "reports/s"), [tuple(row.values()) for row in rates])
@@ -178,7 +178,7 @@ class _SegmentStatistics:
 
 def _parsed(lines: Sequence[bytes]) -> Iterator[Any]:
     """The reports, made of the lines in which they come from the road."""
-    return (tuple(map(int, line.split(b","))) for line in lines)
+    return map(from_line, lines)
 
 
 def _feed(reports: Iterable[Any], store: StoreInstance, end_minute: Sequence[Callable[[int], None]]) -> None:

@@ -28,6 +28,24 @@ FEET_PER_MILE = 5280
 _FEET_PER_SECOND = FEET_PER_MILE / 3600
 
 
+def as_line(report: Report) -> bytes:
+    """A report as the benchmark's input has it: 15 numbers, the kind of message first; the last six are for others.
+
+    >>> as_line((30, 7, 55, 0, 2, 1, 3, 15900))
+    b'0,30,7,55,0,2,1,3,15900,-1,-1,-1,-1,-1,-1'
+    """
+    return b",".join(b"%d" % value for value in (0, *report, *(-1,) * 6))
+
+
+def from_line(line: bytes) -> tuple[int, ...]:
+    """The report of such a line.
+
+    >>> from_line(b"0,30,7,55,0,2,1,3,15900,-1,-1,-1,-1,-1,-1")
+    (30, 7, 55, 0, 2, 1, 3, 15900)
+    """
+    return tuple(map(int, line.split(b",")))[1:9]
+
+
 @dataclass(frozen=True)
 class Traffic:
     """`cars` on the road at any time; each has an accident with this chance per report."""
