@@ -53,6 +53,17 @@ def test_many_windows_are_made_of_panes_and_few_are_not() -> None:
         assert len(rows(few, "w0")) == 0
 
 
+def test_windows_that_show_changes_of_groups_keep_their_rows() -> None:
+    """Rows say which groups have changed; whole relations would be compared otherwise."""
+    changes = windows(30, "ISTREAM k, AVG(x) AS a").replace("];", "] GROUP BY k;")
+    with ps.App(changes) as app, ps.App(changes, strategy="panes") as forced:
+        assert [uses_panes(one) for one in (app, forced)] == [False, True]
+        for one in (app, forced):
+            one.push("s", batch(0, 500, 10))
+            one.finish()
+        assert [rows(app, f"w{i}") for i in range(30)] == [rows(forced, f"w{i}") for i in range(30)]
+
+
 def test_what_was_measured_decides_for_queries_that_come_later() -> None:
     """Two windows are not worth panes at the rate that is assumed, and are at a hundred times that."""
     more = windows(2).removeprefix(STREAM)
