@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.engine.ticking import Ticking, wall_clock_slides
@@ -56,6 +56,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("add", [(1, 0)]), ("restore", 2), ("move", -1)])
 def test_those_are_due_whose_next_tick_has_come(steps: list[tuple[str, object]]) -> None:
     """Queries come, go and are restored as they were a while ago, and the clock may be set back."""
     now = 1_000_000 * MICROS

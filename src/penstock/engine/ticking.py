@@ -71,7 +71,8 @@ class Ticking:
         overtaken = {self._names[number] for number in self._calendar.overtaken(now).tolist()}
         candidates = sorted(overtaken | self._behind, key=lambda name: self._entries[name])
         ready = [name for name in candidates if _is_due(self._clocked[name], now)]
-        self._behind = set(candidates).difference(ready)
+        # After the clock was set back, the next tick of one that slides now may still be behind the calendar.
+        self._behind = set(candidates) if now < self._calendar.position else set(candidates).difference(ready)
         return ready
 
     def _note_behind(self, name: str) -> None:
