@@ -29,8 +29,8 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable '.[spark,dev]'
 	@touch $(STAMP)
 
-run: $(STAMP) ## a call centre on Spark's local mode: 24-hour KPIs per service, every 10 seconds of event time
-	@echo "run: generating call-centre events and computing rolling KPIs on Spark (about a minute)"
+run: $(STAMP) ## a call centre on Spark's local mode: 144 KPIs over 24 hours, every two hours of event time
+	@echo "run: generating call-centre events and computing 144 rolling KPIs on Spark (about a minute)"
 	@$(BIN)/python -m penstock.workloads.callcentre_on_spark
 
 test: $(STAMP) ## the quick tests, in a few minutes

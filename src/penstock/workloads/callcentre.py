@@ -111,6 +111,16 @@ FROM {STREAM} [{window}] GROUP BY {key};""".strip()
     )
 
 
+def kpis_by_key(window: str) -> str:
+    """The same 144 KPIs with one query for each key, named `by_serviceId` and so on: where all rows of a look are
+    results, and not only those that changed, the number of calls need not be said six times."""
+    measures = ", ".join(f"SUM({field}) AS {field}_total, AVG({field}) AS {field}_mean" for field in FIELDS)
+    return "\n".join(
+        f"CREATE QUERY by_{key} AS SELECT {key}, COUNT(*) AS calls, {measures} FROM {STREAM} [{window}] GROUP BY {key};"
+        for key in GROUP_KEYS
+    )
+
+
 def kpi_stream_sql(uri: str) -> str:
     """The stream with the columns that the KPIs read, none of which is ever NULL."""
     columns = "".join(f"    {name} INT NOT NULL,\n" for name in (*GROUP_KEYS, *FIELDS))
