@@ -142,6 +142,27 @@ def test_names_and_values_are_never_sql(where: Where, name: str) -> None:
         storage.remove_store(again)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "half of a pair: \ud800", "two\nlines"])
+def test_names_that_are_no_text_are_refused(where: Where, name: str) -> None:
+    with manager() as storage:
+        with pytest.raises(StorageError, match="not a name"):
+            storage.create_store(Properties(persistence=where(name)), "table")
+        schema = Schema((Field(name, SqlType.INT),))
+        with pytest.raises(StorageError, match="not a name"):
+            storage.create_store(Properties(schema=schema, persistence=where("column")), "column")
+        store = storage.create_store(Properties(persistence=where("reader")), "reader")
+        with pytest.raises(StorageError, match="printable name for a reader"):
+            store.reader(name)
+        store.sync()
+        storage.remove_store(store)
+
+
+def test_a_password_is_not_shown() -> None:
+    place = Postgres("postgresql://user:secret@host/base", "t")
+    assert "secret" not in repr(Properties(persistence=place))
+    assert place != Postgres("postgresql://user:other@host/base", "t")
+
+
 EVERY_TYPE = Schema(
     tuple(Field(kind.value.lower(), kind) for kind in SqlType if kind not in (SqlType.NULL, SqlType.INTERVAL))
 )
@@ -167,6 +188,8 @@ def test_every_value_comes_back_as_it_was(where: Where) -> None:
             assert found == row
             assert isinstance(found, tuple)
             assert [type(value) for value in found] == [type(value) for value in row]
+            signs = [math.copysign(1, value) for value in row if isinstance(value, float)]
+            assert [math.copysign(1, value) for value in found if isinstance(value, float)] == signs
         assert math.isnan(reader.get_attribute(len(rows), "double"))  # type: ignore[arg-type]
         storage.remove_store(store)
 
@@ -229,11 +252,35 @@ def test_a_database_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         for place in (
             Embedded(tmp_path / "text.db", "t"),
             Embedded(tmp_path / "missing" / "a.db", "t"),
+            Embedded(tmp_path / "a\0b", "t"),
+            Embedded(tmp_path / "half of a pair: \ud800", "t"),
             Postgres(f"host={tmp_path} user=nobody dbname=none", "t"),
             Postgres("this is no connection string", "t"),
         ):
             with pytest.raises(StorageError):
                 storage.create_store(Properties(schema=REPORTS, persistence=place), "store")
+
+
+def test_every_path_is_one_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with manager() as storage:
+        store = storage.create_store(Properties(persistence=Embedded(Path(":memory:"), "t")), "store")
+        store.buffer_item({"car": 7})
+        storage.close_store(store)
+    assert rows_in(Embedded(tmp_path / ":memory:", "t"), "t") == [(0, '{"car": 7}')]
+
+
+def test_all_stores_are_closed_although_one_fails(tmp_path: Path) -> None:
+    with manager() as storage:
+        places = [Embedded(tmp_path / f"{number}.db", "t") for number in range(3)]
+        for number, place in enumerate(places):
+            store = storage.create_store(Properties(persistence=place), str(number))
+            store.buffer_item({"car": number})
+        with sqlite3.connect(places[1].path) as connection:
+            connection.execute("DROP TABLE t")
+        with pytest.raises(StorageError, match="no such table"):
+            storage.close()
+        assert [rows_in(place, "t") for place in (places[0], places[2])] == [[(0, '{"car": 0}')], [(0, '{"car": 2}')]]
 
 
 def test_text_that_a_database_cannot_hold_is_refused(postgres: str) -> None:

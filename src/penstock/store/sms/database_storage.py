@@ -175,9 +175,12 @@ class DatabaseStorage(Storage):
             self._database.close()
 
     def destroy(self) -> None:
-        for table in (self._table, self._readers):
-            self._database.run(self._database.statement("DROP TABLE {table}", table=self._database.identifier(table)))
-        self._database.close()
+        database = self._database
+        try:
+            for table in (self._table, self._readers):
+                database.run(database.statement("DROP TABLE {table}", table=database.identifier(table)))
+        finally:
+            database.close()
 
     def _create(self) -> None:
         """The tables, if they are not there; a table with other columns is not ours."""

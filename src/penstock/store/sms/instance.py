@@ -151,8 +151,8 @@ class StoreInstance:
             kinds = ", ".join(kind.value for kind in offered)
             raise StorageError(f"{self.name} was made for {kinds} reads, not for {pattern.value} ones; add the pattern")
         self._check_open()
-        if not name or name in self._readers:
-            raise StorageError(f"{self.name} needs a new name for a reader, not {name!r}")
+        if not name or name in self._readers or not name.isprintable():
+            raise StorageError(f"{self.name} needs a new, printable name for a reader, not {name!r}")
         if self.properties.sharing is Sharing.NOT_SHARED and self._readers:
             raise StorageError(f"{self.name} is not shared and is read by {next(iter(self._readers))}; make it shared")
         if (notify is not None) != (self.properties.access is Access.PUSH):

@@ -10,7 +10,7 @@ implementation serves which properties.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from penstock.errors import StorageError
 from penstock.store.fifo import FifoStore
@@ -75,8 +75,10 @@ class StorageManager:
         store.register_index(schema)
 
     def close(self) -> None:
-        for store in list(self._instances.values()):
-            self.close_store(store)
+        """Closes all stores, also those after one that fails."""
+        with ExitStack() as closing:
+            for store in self._instances.values():
+                closing.callback(self.close_store, store)
 
     def _end(self, store: StoreInstance, end: Callable[[], None]) -> None:
         if self._instances.get(store.name) is not store:

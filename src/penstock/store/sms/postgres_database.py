@@ -36,8 +36,8 @@ class PostgresDatabase(Database):
             self._connection = psycopg.connect(conninfo, autocommit=True)
 
     def identifier(self, name: str) -> Part:
-        if "\0" in name or len(name.encode()) > 63:
-            raise StorageError(f"{name!r} is not a name that PostgreSQL can have; use at most 63 bytes")
+        if not name.isprintable() or len(name.encode()) > 63:
+            raise StorageError(f"{name!r} is not a name that PostgreSQL can have; use at most 63 bytes, all printable")
         return sql.Identifier(name.replace("%", "%%"))  # every statement goes through the parser of parameters
 
     def keyword(self, text: str) -> Part:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -105,9 +105,9 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Postgres:
-    """A table of a PostgreSQL server; `conninfo` is a connection string or URI of libpq."""
+    """A table of a PostgreSQL server; `conninfo` is a connection string or URI of libpq, and may hold a password."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)
     table: str
 
 
@@ -173,7 +173,7 @@ class Properties:
         twice = next((name for name in lowered if lowered.count(name) > 1), None)
         if twice is not None:
             raise StorageError(f"the schema has two attributes {twice!r}; names are told apart without regard to case")
-        if any(field.type is SqlType.NULL for field in self.schema):
+        if any(attribute.type is SqlType.NULL for attribute in self.schema):
             raise StorageError("an attribute of type NULL can hold nothing; give it the type it would have")
         if self.synchronization is not None:
             place_of(self.schema, self.synchronization.attribute)
@@ -182,7 +182,7 @@ class Properties:
 def place_of(schema: Schema, attribute: str) -> int:
     """Where an attribute stands in an item."""
     lowered = attribute.lower()
-    for place, field in enumerate(schema):
-        if field.name.lower() == lowered:
+    for place, name in enumerate(schema.names):
+        if name.lower() == lowered:
             return place
     raise StorageError(f"there is no attribute {attribute!r}; the schema has {', '.join(schema.names)}")

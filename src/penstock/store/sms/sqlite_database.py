@@ -5,6 +5,7 @@ single items ask for. A columnar database would be better only at scans, and tho
 from __future__ import annotations
 
 import math
+import os.path
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,18 +18,19 @@ from penstock.store.sms.items import Row, Value
 from penstock.types import Field, SqlType
 
 _NAN = "NaN"
-"""SQLite takes a NaN for NULL; a text in a column of numbers stays what it is."""
+"""SQLite takes a NaN for NULL; a text in a column without a type stays what it is."""
 
 
 class SqliteDatabase(Database):
     def __init__(self, path: Path) -> None:
         self._path = path
         with self._errors():
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            file = os.path.abspath(path)  # or `:memory:` would be no file
+            self._connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._connection.execute("SELECT count(*) FROM sqlite_master")
 
     def identifier(self, name: str) -> Part:
-        if "\0" in name:
+        if not name.isprintable():
             raise StorageError(f"{name!r} is not a name that a database can have")
         return '"' + name.replace('"', '""') + '"'
 
@@ -45,9 +47,9 @@ class SqliteDatabase(Database):
         return template.format(**parts)
 
     def column_type(self, field: Field) -> Part:
-        if field.type is SqlType.STRING:
-            return "TEXT"
-        return "REAL" if field.type.is_floating else "INTEGER"
+        if field.type.is_floating:
+            return ""  # a REAL column has no -0.0
+        return "TEXT" if field.type is SqlType.STRING else "INTEGER"
 
     def to_database(self, row: Row) -> Sequence[Value]:
         check_texts(row)
@@ -92,5 +94,5 @@ class SqliteDatabase(Database):
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, ValueError) as error:
             raise StorageError(f"{self._path}: {error}") from error
