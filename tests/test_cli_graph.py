@@ -17,8 +17,8 @@ def test_to_standard_output_or_to_a_file(penstock, tmp_path: Path) -> None:  # t
     assert (code, err) == (0, "")
     root = ElementTree.fromstring(out)
     assert root.findtext("{http://www.w3.org/2000/svg}title") == "app.sql"
-    assert penstock("graph", tmp_path / "app.sql", "-o", tmp_path / "app.svg") == (0, "", "")
-    assert (tmp_path / "app.svg").read_text() == out
+    assert penstock("graph", tmp_path / "app.sql", "-o", tmp_path / "out" / "app.svg") == (0, "", "")
+    assert (tmp_path / "out" / "app.svg").read_text() == out
 
 
 def test_errors_are_told(penstock, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -27,6 +27,6 @@ def test_errors_are_told(penstock, tmp_path: Path) -> None:  # type: ignore[no-u
     code, out, err = penstock("graph", tmp_path / "bad.sql")
     assert (code, out) == (2, "")
     assert "nowhere" in err
-    code, _, err = penstock("graph", tmp_path / "app.sql", "-o", tmp_path / "no" / "such.svg")
+    code, _, err = penstock("graph", tmp_path / "app.sql", "-o", tmp_path / "app.sql" / "app.svg")
     assert code == 2
     assert "cannot be written" in err

@@ -275,8 +275,9 @@ def bench(
     from penstock import bench as benches
 
     if name is None:
+        width = max(map(len, benches.NAMES))
         for known, measures in benches.NAMES.items():
-            typer.echo(f"{known:<12} {measures}")
+            typer.echo(f"{known:<{width}}  {measures}")
     elif name in benches.NAMES:
         benches.run(name, quick)
     else:

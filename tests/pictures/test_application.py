@@ -56,8 +56,8 @@ def test_streams_windows_queries_and_sinks_are_boxes_and_sharing_is_lines_from_o
     assert drawn.lines_in["window of trades"][1] == "shared by 6 queries"
     for line in [
         ("stream trades", "window of trades"),
-        ("stream trades", "window of bars [RANGE 1 MINUTE SLIDE 1 MINUTE]"),
-        ("window of bars [RANGE 1 MINUTE SLIDE 1 MINUTE]", "query bars"),
+        ("stream trades", "window 1 of bars"),
+        ("window 1 of bars", "query bars"),
         ("query bars", "stream bars"),
         ("stream bars", "window of bars"),
         ("window of bars", "query highs"),
@@ -65,7 +65,7 @@ def test_streams_windows_queries_and_sinks_are_boxes_and_sharing_is_lines_from_o
         ("stream quotes", "query plain"),
     ]:
         assert line in drawn.lines, line
-    assert drawn.lines_in["window of bars [RANGE 1 MINUTE SLIDE 1 MINUTE]"][0] == "window, no rows stored"
+    assert drawn.lines_in["window 1 of bars"][0] == "window, no rows stored"
     assert drawn.lines_in["stream trades"][1] == "trades&co.parquet"
 
 
@@ -124,6 +124,32 @@ def test_windows_of_several_lengths_in_one_query_are_one_stored_window() -> None
     }
     assert drawn.lines_in["query both"][1].startswith("2 aggregates")
     assert drawn.tips["s event time 10000000"] == "both"
+
+
+def test_windows_that_are_written_alike_are_boxes_of_their_own() -> None:
+    drawn = Drawn(
+        "CREATE STREAM s (t TIMESTAMP, x DOUBLE, EVENT TIME t);"
+        "CREATE QUERY q AS SELECT AVG(m) AS mean "
+        "FROM (SELECT MAX(x) AS m FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]) [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+    )
+    assert set(drawn.lines) == {
+        ("stream s", "window 1 of q"),
+        ("window 1 of q", "window 2 of q"),
+        ("window 2 of q", "query q"),
+    }
+
+
+def test_no_name_is_taken_for_another_box() -> None:
+    drawn = Drawn(
+        "CREATE STREAM s (t TIMESTAMP, x DOUBLE, EVENT TIME t);"
+        "INSERT INTO q SELECT MAX(x) AS m FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE];"
+        "INSERT INTO `1 of q` SELECT m FROM q;"
+        "INSERT INTO `q [RANGE 1 MINUTE SLIDE 1 MINUTE]` SELECT m FROM q;"
+        "SELECT AVG(m) AS a FROM `1 of q` [ROWS 2];"
+        "SELECT AVG(m) AS a FROM `q [RANGE 1 MINUTE SLIDE 1 MINUTE]` [ROWS 2]"
+    )
+    windows = {name for name, kind in drawn.boxes.items() if kind == "window"}
+    assert windows == {"window 1 of q", "window of 1 of q", "window of q [RANGE 1 MINUTE SLIDE 1 MINUTE]"}
 
 
 def test_text_of_queries_cannot_break_the_picture() -> None:

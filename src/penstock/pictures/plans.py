@@ -8,8 +8,9 @@ One box is one thing at work: queries that share a stored window (`plan.sharing`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from penstock.lang.query import Program, Query
 from penstock.lang.render import render_window
@@ -46,7 +47,7 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
         plan.add(Box("stream", f"stream {stream.name}", shortened((stream.name, stream.uri or "pushed"))))
     for query in program.queries:
         box = plan.add(_query_box(query, nodes[query.name]))
-        for start in _inputs(query.name, nodes[query.name], plan, sharing):
+        for start in _inputs(query.name, nodes[query.name], plan, sharing, count(1)):
             plan.join(start, box)
         if query.into in sinks:
             uri = sinks[query.into].uri
@@ -65,17 +66,24 @@ def _sharing(nodes: Mapping[str, Node]) -> dict[str, list[tuple[str, AggregateNo
     return found
 
 
-def _inputs(query: str, node: Node, plan: Plan, sharing: Mapping[str, list[tuple[str, AggregateNode]]]) -> list[str]:
-    """The boxes that a node's rows come from; those of windows are added."""
+def _inputs(
+    query: str,
+    node: Node,
+    plan: Plan,
+    sharing: Mapping[str, list[tuple[str, AggregateNode]]],
+    numbers: Iterator[int],
+) -> list[str]:
+    """The boxes that a node's rows come from; those of windows are added, with a number each if they are not shared: a
+    query may have several that are written alike."""
     if isinstance(node, StreamNode):
         return [plan.add(Box("stream", f"stream {node.name}", (node.name, "derived stream")))]
-    below = [start for child in children(node) for start in _inputs(query, child, plan, sharing)]
+    below = [start for child in children(node) for start in _inputs(query, child, plan, sharing, numbers)]
     if not isinstance(node, AggregateNode | RelationNode):
         return below
     if isinstance(node, AggregateNode) and may_share(node):
         box = plan.add(_shared_box(stream_of(node), sharing[stream_of(node)]))
     else:
-        box = plan.add(_own_box(query, node))
+        box = plan.add(_own_box(query, node, next(numbers)))
     for start in below:
         plan.join(start, box)
     return [box]
@@ -90,11 +98,11 @@ def _shared_box(stream: str, members: Sequence[tuple[str, AggregateNode]]) -> Bo
     return Box("window", f"window of {stream}", shortened(("stored window", who, *some)), tip)
 
 
-def _own_box(query: str, node: AggregateNode | RelationNode) -> Box:
+def _own_box(query: str, node: AggregateNode | RelationNode, number: int) -> Box:
     closes = isinstance(node, AggregateNode) and closes_as_a_whole(node)
     title = "window, no rows stored" if closes else "stored window"
-    window = render_window(node.window)
-    return Box("window", f"window of {query} {window}", shortened((title, f"of {query}", window)))
+    lines = shortened((title, f"of {query}", render_window(node.window)))
+    return Box("window", f"window {number} of {query}", lines)
 
 
 def _query_box(query: Query, node: Node) -> Box:
