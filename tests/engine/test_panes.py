@@ -156,6 +156,24 @@ def test_what_goes_on_from_a_checkpoint_stays_as_it_was(tmp_path: Path) -> None:
         assert rows(app, "w29") == rows(whole, "w29")
 
 
+def test_queries_that_are_left_after_a_restart_find_what_they_compare_with(tmp_path: Path) -> None:
+    """`sums` goes; the states of the others were behind its own."""
+    window, other = "s [RANGE 9 SECONDS SLIDE 1 SECOND] GROUP BY k", "s [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY k"
+    sums = f"CREATE QUERY sums AS SELECT ISTREAM k, SUM(x) AS a FROM {window};"
+    left = f"CREATE QUERY most AS SELECT ISTREAM k, MAX(x) AS a FROM {window};"
+    left += f"CREATE QUERY both AS SELECT ISTREAM k, SUM(x) AS a, MAX(x) AS b FROM {other};"
+    with ps.App(STREAM + sums + left, checkpoint=tmp_path, strategy="panes") as app:
+        assert len(set(app._flow.families().values())) == 1
+        app.push("s", batch(0, 100, 5))
+        app.checkpoint()
+    with ps.App(STREAM + left, checkpoint=tmp_path, strategy="panes") as app, ps.App(STREAM + left) as whole:
+        for one, first in ((app, 100), (whole, 0)):
+            one.push("s", batch(first, 200 - first, 5))
+            one.finish()
+        for name in ("most", "both"):
+            assert rows(app, name) == rows(whole, name)
+
+
 @pytest.mark.parametrize(
     ("select", "reason"),
     [

@@ -29,6 +29,7 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations, Reject
 from penstock.operators.groups import GroupTable
 from penstock.operators.shown import Shown
+from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
 
 
@@ -123,7 +124,7 @@ class PaneResults:
         self.rows = 0
 
     def join(self, reader: PaneReader, answers: tuple[Answer, ...]) -> None:
-        base, number = fingerprint((reader.node.emission, reader.node.schema, answers)), 0
+        base, number = _what_is_shown(reader.node), 0
         while (audience := self._audiences.get((base, number))) is not None and reader.window in audience.readers:
             number += 1
         if audience is None:
@@ -165,6 +166,16 @@ class PaneResults:
         for (base, _), audience in self._audiences.items():
             kept = snapshot[base]["before"]
             audience.emitter.restore({"before": {w: kept[w] for w in kept if int(w) in audience.readers}})
+
+
+def _what_is_shown(node: AggregateNode) -> str:
+    """A name for what is made of each window, whichever other queries there are."""
+    states = [node.states[answer.state] if answer.state >= 0 else None for answer in node.answers]
+    answers = [
+        None if state is None else (state_key(state), state.wants[answer.want])
+        for state, answer in zip(states, node.answers, strict=True)
+    ]
+    return fingerprint((node.emission, node.schema, tuple(answers)))
 
 
 def _joined(parts: list[Gathered]) -> Gathered:
