@@ -46,7 +46,7 @@ def from_the_beginning(query: str, before: Events, after: Events) -> list[dict[s
 
 @settings(max_examples=60, deadline=None)
 @given(
-    emit=st.sampled_from(("RSTREAM", "ISTREAM", "DSTREAM")),
+    emit=st.sampled_from(("", "RSTREAM", "ISTREAM", "DSTREAM")),
     extent=st.integers(2, 30),
     slide=st.one_of(st.none(), st.integers(1, 9)),
     having=st.sampled_from(("", "HAVING COUNT(*) > 2")),
@@ -70,7 +70,7 @@ def test_answers_are_those_of_a_query_that_was_there(
 ) -> None:
     query = late(emit, f"RANGE {extent} SECONDS SLIDE {min(slide or 0, extent - 1)} SECONDS{full}", having, outputs)
     if slide is None:
-        query = late("", f"RANGE {extent} SECONDS{full}", having, outputs)
+        query = late(emit, f"RANGE {extent} SECONDS{full}", having, outputs)
     before, after = events(0, added), events(added, 260)
     directory = tmp_path_factory.mktemp("checkpoint")
     app = ps.App(STREAM + STORING, strategy="window", checkpoint=directory, **options)
@@ -127,6 +127,18 @@ def test_queries_that_are_added_together_share_what_they_take_over() -> None:
         for name, query in queries.items():
             expected = from_the_beginning(query.replace(f"{name} AS", "late AS"), before, after)
             assert app.results(name).to_pylist() == expected, name
+
+
+@pytest.mark.parametrize("order", ["", "ORDER BY k"])
+def test_what_failed_before_a_query_came_is_not_said_again(order: str) -> None:
+    """The evaluation before is looked at once more, silently."""
+    large = [{"t": n * 1_000_000, "k": "a", "v": 2**62, "x": 0.5} for n in range(8)]
+    with ps.App(STREAM + STORING.replace("SUM(v) AS a, ", ""), strategy="window") as app:
+        app.push("s", large[:6])
+        app.add_query(late("ISTREAM", "RANGE 20 SECONDS SLIDE 1 SECOND", order, "k, SUM(v) AS a"), backfill=True)
+        assert app.metrics.rejected == 0
+        app.push("s", large[6:])
+        assert app.metrics.rejected == 2
 
 
 def test_backfill_in_the_text() -> None:

@@ -42,7 +42,6 @@ class Combine(Operator):
         self._key_types = tuple(key.type for key in longest.group_by)
         self._looked = node.looked
         self._witnesses = node.witnesses
-        self._drains = node.emission.drain
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         account = resources.account(f"{name}: rows that wait for the other windows")
         self._ports = Ports(len(node.inputs), account)
@@ -53,8 +52,9 @@ class Combine(Operator):
         return Progress(self._release(reached), reached)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
+        """The inputs have ended; `last_time` is the last boundary of the longest window."""
         results = self._release(-START)
-        if self._drains and self._last is not None:
+        if self._last is not None and last_time is not None and self._last + self._slide <= last_time:
             results += self._show_empty()
         return results
 

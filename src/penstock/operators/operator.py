@@ -29,6 +29,10 @@ class Operator(ABC):
     @abstractmethod
     def finish(self, last_time: int | None = None) -> list[Chunk]: ...
 
+    def end(self, last_time: int | None = None) -> int | None:
+        """The last boundary of a bounded run that is finished; None where there is none. For windows by time alone."""
+        return None
+
     @abstractmethod
     def snapshot(self) -> dict[str, Any]: ...
 

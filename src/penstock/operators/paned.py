@@ -23,6 +23,9 @@ class PanedAggregate(Operator):
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         return self.family.finish(self.reader, last_time)
 
+    def end(self, last_time: int | None = None) -> int | None:
+        return self.family.end(self.reader, last_time)
+
     def snapshot(self) -> dict[str, Any]:
         """Everything is saved with the family."""
         return {}

@@ -174,13 +174,20 @@ class PaneFamily:
 
     def finish(self, reader: PaneReader, last_time: int | None) -> list[Chunk]:
         """The query's results up to the end of a bounded run, which is not the same for all windows."""
-        place = int(np.flatnonzero(self._numbers == reader.window)[0])
-        end = self._clock.last_boundary(place, last_time)
+        end = self.end(reader, last_time)
         if end is None:
             return []
-        self._pass_time(end, place)
+        self._pass_time(end, self._place(reader))
         self._show()
         return reader.take()
+
+    def end(self, reader: PaneReader, last_time: int | None) -> int | None:
+        """The last boundary of a bounded run."""
+        return self._clock.last_boundary(self._place(reader), last_time)
+
+    def _place(self, reader: PaneReader) -> int:
+        """Of the query's window."""
+        return int(np.flatnonzero(self._numbers == reader.window)[0])
 
     def _enter(self, chunk: Chunk, watermark: int) -> None:
         self._clock.observe(chunk.times)

@@ -153,7 +153,15 @@ class Pipeline:
                 last = [chunk for chunk in self._finish(below, last_time) if chunk.rows]
                 if last:
                     results += feed(stage.operator, Progress(last, int(last[-1].times[-1])), port).chunks
+        if isinstance(stage.operator, Combine):
+            return results + stage.operator.finish(self._end(stage.inputs[0], last_time))
         return results + stage.operator.finish(last_time if is_lowest else None)
+
+    def _end(self, stage: _Stage, last_time: int | None) -> int | None:
+        """Where the windows of a stage have ended."""
+        assert stage.operator is not None
+        is_lowest = all(below.operator is None for below in stage.inputs)
+        return stage.operator.end(last_time if is_lowest else None)
 
     def close(self) -> None:
         self._resources.close()

@@ -60,10 +60,11 @@ class _Audience:
     def __init__(self, node: AggregateNode) -> None:
         self.node = node
         self.readers: list[Reader] = []
+        self.is_silent = False
         self.show: Show
 
     def reject(self, reason: str, row: dict[str, Any]) -> None:
-        for reader in self.readers:
+        for reader in () if self.is_silent else self.readers:
             reader.reject(reason, row)
 
 
@@ -143,41 +144,43 @@ class SharedAggregation:
 
     # Rows of the past
 
-    def begins_at(self, reached: int) -> int:
-        """The time of the oldest row that can be in its window once the stream has reached a time."""
+    def begins_at(self, reached: int, last_time: int) -> int:
+        """The time of the oldest row that can be in its window once the stream has reached a time. At every event,
+        ISTREAM and DSTREAM compare with the window of the stream's last one."""
         window = self._node.window
         assert isinstance(window.extent, Range), "the planner backfills no other windows"
         if isinstance(window.slide, TimeSlide):
             return last_boundary_upto(reached, window.slide) - window.extent.micros
-        return reached - window.extent.micros + 1
+        return (last_time if self._compares else reached) - window.extent.micros + 1
 
     def fill(self, others: Sequence[SharedAggregation], reached: int) -> bool:
         """Takes over what others have stored, as if its queries had been there all along; False if not all of it is
         there. The stream has reached the time given."""
-        since = self.begins_at(reached)
-        source = next((other for other in others if other.has_rows_of(self, since)), None)
+        source = next((other for other in others if other.has_rows_of(self, reached)), None)
         if source is None or not self.window.has_kept(self._seat):
             return False
         self._fill_from(source, reached)
         return True
 
-    def has_rows_of(self, other: SharedAggregation, since: int) -> bool:
-        """Whether another aggregation finds all its rows from a time on in this one's part of the store."""
+    def has_rows_of(self, other: SharedAggregation, reached: int) -> bool:
+        """Whether another aggregation finds all its rows of the past in this one's part of the store."""
         policy, seat = self._policy, self._seat
         if other.window is not self.window or other._seat.grouping is not seat.grouping:
             return False
         if not isinstance(policy, BoundaryPolicy) or not isinstance(policy.extent, Range) or policy.first_time is None:
             return False
+        since = other.begins_at(reached, policy.stream_last)
         if seat.began > 0 and since <= policy.first_time:
             return False
         return policy.closed is None or since >= policy.closed - policy.extent.micros
 
     def _fill_from(self, other: SharedAggregation, reached: int) -> None:
-        """The last boundary is looked at for ISTREAM and DSTREAM, which compare with it; nothing comes out."""
-        since, slide = self.begins_at(reached), self._node.window.slide
+        """The last boundary or event is looked at for ISTREAM and DSTREAM, which compare with it; nothing comes out."""
+        known, slide = other._policy.snapshot(), self._node.window.slide
+        since = self.begins_at(reached, known["stream_last"])
         boundary = last_boundary_upto(reached, slide) if isinstance(slide, TimeSlide) else None
-        known = other._policy.snapshot()
-        looked = boundary is None or (self._node.window.when_full and since < known["first_time"])
+        start = since if boundary is not None else since - 1
+        looked = self._node.window.when_full and start < known["first_time"]
         found = False
         for times, run in self.window.stored(self._seat, other._seat.position):
             begin, end = int(np.searchsorted(times, since)), len(times)
@@ -192,8 +195,8 @@ class SharedAggregation:
                 self._look_back(boundary)
                 looked, begin = True, upto
             self._add(run.part(begin, end))
-        if not looked and boundary is not None:
-            self._look_back(boundary)
+        if not looked:
+            self._look_back(reached if boundary is None else boundary)
         if boundary is not None:
             self._policy.restore(known | {"closed": boundary})
         else:
@@ -209,9 +212,12 @@ class SharedAggregation:
             return
         end = np.full(1, boundary, np.int64)
         none = np.zeros(1, np.int64)
+        for audience in self._audiences:
+            audience.is_silent = True
         self._evaluation.play(Turn(self._none, self._none, none, none, none == 0, none, end), None)
         for audience in self._audiences:
             audience.show.take()
+            audience.is_silent = False
 
     # Rows pass
 
@@ -224,11 +230,15 @@ class SharedAggregation:
     def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
         """The query's results up to the end of a bounded run, which is the same for all queries of the aggregation."""
         if not reader.ready:
-            end = self._policy.last_boundary(self._drain, last_time)
+            end = self.end(last_time)
             if end is None:
                 return []
             self.window.pass_time(self._seat, end)
         return reader.ready.popleft()
+
+    def end(self, last_time: int | None) -> int | None:
+        """The last boundary of a bounded run."""
+        return self._policy.last_boundary(self._drain, last_time)
 
     def _hand_over(self) -> None:
         """A call is done: what came of it is there for the queries."""

@@ -50,6 +50,9 @@ class SlidingAggregate(Operator):
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         return self._shared.finish(self._reader, last_time)
 
+    def end(self, last_time: int | None = None) -> int | None:
+        return self._shared.end(last_time)
+
     def snapshot(self) -> dict[str, Any]:
         return {
             "aggregation": self._shared.snapshot() if self._is_own else None,

@@ -68,6 +68,9 @@ class WallClock(Operator):
         self._last = self.next_tick
         return self._inner.process(self._overtaken(), self._last).chunks
 
+    def end(self, last_time: int | None = None) -> int | None:
+        return self._last
+
     def snapshot(self) -> dict[str, Any]:
         return {"last": self._last, "inner": self._inner.snapshot()}
 
