@@ -115,3 +115,14 @@ def test_between_evaluations_only_what_changed_is_held() -> None:
         assert len(held.slots) == 1  # the group of the one event since the boundary at 100 s
         app.push("s", events(201, 205))
         assert rows(app.results("news")) == alone("news", 0, 205)
+
+
+def test_what_is_kept_of_changed_groups_is_in_the_budget() -> None:
+    """Ten thousand groups of which nothing is known but that rows have come: a place in three tables, and a slot."""
+    count = 10_000
+    with ps.App("CREATE STREAM s (t BIGINT, k BIGINT, EVENT TIME t UNIT MICROSECONDS)") as app:
+        app.add_query("SELECT ISTREAM k, COUNT(*) AS n FROM s [RANGE 9 HOURS SLIDE 1 HOUR] GROUP BY k")
+        app.push("s", [{"t": n, "k": n} for n in range(count)])
+        held = app._stores.budget.describe()
+    (nbytes,) = (held[name] for name in held if name.endswith("groups before they changed"))
+    assert nbytes >= (3 * 8 + 4) * count

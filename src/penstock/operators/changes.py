@@ -194,7 +194,13 @@ class Changes:
         self._held = _Held(rows.slots[chosen], rows.counts[chosen], [_chosen(a, chosen) for a in rows.answers])
         self._no_row = touched.slots[~had]
         self._mark()
-        self._account.resize(sum(answer.values.nbytes + 12 * len(chosen) for answer in self._held.answers))
+        self._tell_budget()
+
+    def _tell_budget(self) -> None:
+        held = self._held
+        answers = sum(answer.values.nbytes + 2 * len(answer.values) for answer in held.answers)
+        own = held.slots.nbytes + held.counts.nbytes + self._no_row.nbytes + answers
+        self._account.resize(own + self._toucher.nbytes)
 
     def _mark(self) -> None:
         held = self._toucher.held
@@ -223,6 +229,7 @@ class Changes:
         self._no_row = snapshot["no_row"]
         self._toucher.fit()
         self._mark()
+        self._tell_budget()
 
 
 def _answer_names(state: StateSpec) -> list[str]:

@@ -143,6 +143,10 @@ class Toucher:
             self.held = np.append(self.held, np.full(more, NOT_HELD, np.int64))
             self._marks = np.append(self._marks, np.zeros(more, np.int64))
 
+    @property
+    def nbytes(self) -> int:
+        return self.held.nbytes + self._marks.nbytes + self._rank.nbytes
+
     def play(self, turn: Turn, also: Slots, first_row: int, counts: Int64s) -> tuple[Schedule, Int64s, Touched]:
         """The schedule of a turn's evaluations, the row counts of what it shows, and what they are compared for."""
         self.fit()
