@@ -136,8 +136,9 @@ class _CallCentre:
     def __init__(self, plan: _Plan) -> None:
         self._plan = plan
         self._source = callcentre.generator(rate=_PER_SECOND, seconds=0, seed=1, start=0)
-        text = callcentre.kpi_stream_sql("") + callcentre.kpi_queries(f"RANGE {plan.window} SECONDS SLIDE 10 SECONDS")
-        self.app = App(text.replace(" FROM '';", ";"), memory=plan.memory, strategy=plan.strategy)
+        queries = callcentre.kpi_queries(f"RANGE {plan.window} SECONDS SLIDE 10 SECONDS")
+        text = callcentre.kpi_stream_sql("generated") + queries
+        self.app = App(text, memory=plan.memory, strategy=plan.strategy)
         self.relations = {(field, key): _Relation(_GROUPS[key]) for key in GROUP_KEYS for field in FIELDS}
         for (field, key), relation in self.relations.items():
             self.app.subscribe(f"{field}_by_{key}", relation.put)

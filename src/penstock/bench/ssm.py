@@ -14,7 +14,6 @@ blocks and as much less memory: as many windows, of fewer and smaller blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -124,8 +123,7 @@ def _run(plan: _Plan, ring: Ring, windows: Sequence[int], parts: int) -> _Counte
     """One app with these windows and one of so many parts of the memory."""
     budget = plan.memory // parts + _STATE + _QUERY_STATE * len(windows)
     text = stock_feed.application(*[f"RANGE {window} SECONDS" for window in windows])
-    with ExitStack() as closing:
-        app = closing.enter_context(App(text, memory=budget, block_size=plan.block_size))
+    with App(text, memory=budget, block_size=plan.block_size) as app:
         feed = Feed(app, stock_feed.STREAM, ring, evenly(1_000_000 // plan.per_second))
         feed.fill(plan.warm_up * plan.per_second)
         before = app.metrics
