@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import penstock as ps
 
@@ -126,3 +127,16 @@ def test_what_is_kept_of_changed_groups_is_in_the_budget() -> None:
         held = app._stores.budget.describe()
     (nbytes,) = (held[name] for name in held if name.endswith("groups before they changed"))
     assert nbytes >= (3 * 8 + 4) * count
+
+
+@pytest.mark.parametrize("query", ["k, COUNT(*) AS n {} ORDER BY k", "k, COUNT(*) OVER [RANGE 1 HOUR] AS n {}"])
+def test_relations_that_are_compared_are_in_the_budget(query: str) -> None:
+    """Where whole evaluations are compared, the one before is kept: a thousand rows of two BIGINTs."""
+    count = 1_000
+    with ps.App("CREATE STREAM s (t BIGINT, k BIGINT, EVENT TIME t UNIT SECONDS)") as app:
+        app.add_query("SELECT ISTREAM " + query.format("FROM s [RANGE 9 HOURS SLIDE 1 HOUR] GROUP BY k"))
+        app.push("s", [{"t": n, "k": n} for n in range(count)])
+        app.push("s", {"t": 3600, "k": 0})
+        app.flush()
+        held = app._stores.budget.describe()
+    assert max(held[name] for name in held if name.endswith("rows that the next are compared with")) >= 16 * count

@@ -38,6 +38,10 @@ class ResultShow:
         if chunk.rows:
             self._chunks.append(chunk)
 
+    @property
+    def nbytes(self) -> int:
+        return self._emitter.nbytes
+
     def take(self) -> list[Chunk]:
         chunks, self._chunks = self._chunks, []
         return chunks
@@ -59,6 +63,7 @@ class Results:
         self._aggregation.one_group = one_group
         self._groups = reading.groups
         self._shows: list[ResultShow] = []
+        self._account = resources.account(f"{name}: rows that the next are compared with")
         self.of_events = look_of(node) is Look.EVENT
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
@@ -75,6 +80,10 @@ class Results:
             self._play_events(turn, arrivals)
         else:
             self._play_all(turn)
+            self._tell_budget()
+
+    def _tell_budget(self) -> None:
+        self._account.resize(sum(show.nbytes for show in self._shows))
 
     def _play_events(self, turn: Turn, arrivals: Arrivals) -> None:
         """One result per event: its own keys, and its group's aggregates."""
