@@ -5,18 +5,15 @@ panes     App(q1; q2; q3, strategy="panes"): each row is added once, each pane t
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.compare import assert_same
 from conformance.description import Event, Query, Stream
-from conformance.runtimes import Drive, drive_embedded
+from conformance.runtimes import Drive
 from properties.generate import COLUMNS, event_lists, queries, sliding
-from properties.test_shared import aggregating, alone, answer, play, program, room, stories
+from properties.test_shared import aggregating, assert_answers, assert_undisturbed, room, stories
 from properties.test_windows import HOLISTIC, SEARCH, drives
 
 UNIT = 1_000
@@ -34,10 +31,10 @@ def can_be_paned(query: Query) -> bool:
     return has_one_window(query) and not strings and not HOLISTIC & {call.function for call in calls}
 
 
-def paned(named: dict[str, Query], drive: Drive, directory: str) -> Drive:
+def paned(named: dict[str, Query], drive: Drive) -> Drive:
     """With room for a pane row in a block."""
     block = max(1024, drive.block_size)
-    return replace(room(named, drive), directory=Path(directory), strategy="panes", block_size=block)
+    return replace(room(named, drive), strategy="panes", block_size=block)
 
 
 @st.composite
@@ -59,15 +56,7 @@ def test_windows_of_panes_answer_by_the_contract(
     stream = Stream("s", COLUMNS, lateness=lateness * UNIT)
     events: list[Event] = data.draw(event_lists(UNIT, lateness))
     named = {f"q{i}": query for i, query in enumerate(chosen)}
-    with tempfile.TemporaryDirectory() as directory:
-        drive = paned(named, drive, directory)
-        came = drive_embedded(program(stream, named), [("s", e) for e in events], tuple(named), ("s",), drive)
-    rejected = 0
-    for name, query in named.items():
-        rows, failed = answer(stream, query, events)
-        assert_same(came.table(name), rows, f"results of {query.sql()}")
-        rejected += failed
-    assert came.rejects == rejected
+    assert_answers(stream, named, events, paned(named, drive))
 
 
 @settings(SEARCH)
@@ -76,8 +65,4 @@ def test_queries_over_panes_come_and_go_and_change(chosen: list[Query], data: st
     stream = Stream("s", COLUMNS)
     events = sorted(data.draw(event_lists(UNIT, 0)), key=lambda event: event["t"])
     named = {f"q{i}": query for i, query in enumerate(chosen)}
-    story = data.draw(stories(named, len(events)))
-    with tempfile.TemporaryDirectory() as directory:
-        came = play(stream, named, story, events, paned(named, drive, directory))
-    for life, table in came:
-        assert_same(table, alone(stream, life, events), f"{life.query.sql()} from {life.begin} to {life.end}")
+    assert_undisturbed(stream, named, data.draw(stories(named, len(events))), events, paned(named, drive))

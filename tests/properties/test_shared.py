@@ -54,6 +54,19 @@ def answer(stream: Stream, query: Query, events: list[Event]) -> tuple[Table, in
     return Table(("window_start", "window_end", *query.names), rows), outcome.rejected
 
 
+def assert_answers(stream: Stream, named: dict[str, Query], events: list[Event], drive: Drive) -> None:
+    """All queries, in one app, answer as the contract says."""
+    with tempfile.TemporaryDirectory() as directory:
+        drive = replace(drive, directory=Path(directory))
+        came = drive_embedded(program(stream, named), [("s", e) for e in events], tuple(named), ("s",), drive)
+    rejected = 0
+    for name, query in named.items():
+        rows, failed = answer(stream, query, events)
+        assert_same(came.table(name), rows, f"results of {query.sql()}")
+        rejected += failed
+    assert came.rejects == rejected
+
+
 @settings(SEARCH)
 @given(st.lists(stored, min_size=2, max_size=5), st.sampled_from((0, 2)), st.data(), drives)
 def test_several_queries_answer_as_if_alone(
@@ -62,15 +75,7 @@ def test_several_queries_answer_as_if_alone(
     stream = Stream("s", COLUMNS, lateness=lateness * UNIT)
     events = data.draw(event_lists(UNIT, lateness))
     named = {f"q{i}": query for i, query in enumerate(chosen)}
-    with tempfile.TemporaryDirectory() as directory:
-        drive = replace(room(named, drive), directory=Path(directory))
-        came = drive_embedded(program(stream, named), [("s", e) for e in events], tuple(named), ("s",), drive)
-    rejected = 0
-    for name, query in named.items():
-        rows, failed = answer(stream, query, events)
-        assert_same(came.table(name), rows, f"results of {query.sql()}")
-        rejected += failed
-    assert came.rejects == rejected
+    assert_answers(stream, named, events, room(named, drive))
 
 
 @dataclass
@@ -184,6 +189,16 @@ def alone(stream: Stream, life: Life, events: list[Event]) -> Table:
         return plain(app.results("q"))
 
 
+def assert_undisturbed(
+    stream: Stream, named: dict[str, Query], story: Story, events: list[Event], drive: Drive
+) -> None:
+    """Through the story, every query says what it would say alone."""
+    with tempfile.TemporaryDirectory() as directory:
+        came = play(stream, named, story, events, replace(drive, directory=Path(directory)))
+    for life, table in came:
+        assert_same(table, alone(stream, life, events), f"{life.query.sql()} from {life.begin} to {life.end}")
+
+
 @settings(SEARCH)
 @given(st.lists(stored, min_size=2, max_size=4), st.data(), drives)
 def test_queries_come_and_go_and_change_without_disturbing_others(
@@ -192,8 +207,4 @@ def test_queries_come_and_go_and_change_without_disturbing_others(
     stream = Stream("s", COLUMNS)
     events = sorted(data.draw(event_lists(UNIT, 0)), key=lambda event: event["t"])
     named = {f"q{i}": query for i, query in enumerate(chosen)}
-    story = data.draw(stories(named, len(events)))
-    with tempfile.TemporaryDirectory() as directory:
-        came = play(stream, named, story, events, replace(room(named, drive), directory=Path(directory)))
-    for life, table in came:
-        assert_same(table, alone(stream, life, events), f"{life.query.sql()} from {life.begin} to {life.end}")
+    assert_undisturbed(stream, named, data.draw(stories(named, len(events))), events, room(named, drive))

@@ -6,18 +6,15 @@ shared    App(q1; q2; q3): one window, one set of states, three emissions
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.compare import assert_same
 from conformance.description import Query, Stream, column
-from conformance.runtimes import Drive, drive_embedded
+from conformance.runtimes import Drive
 from properties.generate import COLUMNS, CONDITIONS, event_lists, queries
-from properties.test_shared import UNIT, WINDOWS, alone, answer, play, program, room, stories
+from properties.test_shared import UNIT, WINDOWS, assert_answers, assert_undisturbed, room, stories
 from properties.test_windows import SEARCH, drives
 
 
@@ -48,15 +45,7 @@ def test_queries_of_one_aggregation_answer_as_if_alone(chosen: list[Query], data
     stream = Stream("s", COLUMNS)
     events = data.draw(event_lists(UNIT, 0))
     named = {f"q{i}": query for i, query in enumerate(chosen)}
-    with tempfile.TemporaryDirectory() as directory:
-        drive = replace(room(named, drive), directory=Path(directory))
-        came = drive_embedded(program(stream, named), [("s", e) for e in events], tuple(named), ("s",), drive)
-    rejected = 0
-    for name, query in named.items():
-        rows, failed = answer(stream, query, events)
-        assert_same(came.table(name), rows, f"results of {query.sql()}")
-        rejected += failed
-    assert came.rejects == rejected
+    assert_answers(stream, named, events, room(named, drive))
 
 
 @settings(SEARCH)
@@ -67,8 +56,4 @@ def test_queries_leave_an_aggregation_and_change_without_disturbing_others(
     stream = Stream("s", COLUMNS)
     events = sorted(data.draw(event_lists(UNIT, 0)), key=lambda event: event["t"])
     named = {f"q{i}": query for i, query in enumerate(chosen)}
-    story = data.draw(stories(named, len(events)))
-    with tempfile.TemporaryDirectory() as directory:
-        came = play(stream, named, story, events, replace(room(named, drive), directory=Path(directory)))
-    for life, table in came:
-        assert_same(table, alone(stream, life, events), f"{life.query.sql()} from {life.begin} to {life.end}")
+    assert_undisturbed(stream, named, data.draw(stories(named, len(events))), events, room(named, drive))
