@@ -145,6 +145,42 @@ def test_pane_rows_page_to_disk() -> None:
     assert outcomes[0] == outcomes[1]
 
 
+def test_groups_that_come_with_a_boundary_to_close() -> None:
+    """No pane is open when they come, since the events before fail WHERE; and there are more of them than ever."""
+    text = STREAM + "".join(
+        f"CREATE QUERY w{extent} AS SELECT k, SUM(x) AS a FROM s [RANGE {extent} SECONDS SLIDE 2 SECONDS] "
+        "WHERE x > 0 GROUP BY k;"
+        for extent in (4, 8)
+    )
+    events = [(0, 0, 1.0), (3, 0, -1.0), *((7, k, 1.0) for k in range(100)), (9, 0, -1.0)]
+    outcomes = []
+    for strategy in ("panes", "window"):
+        with ps.App(text, strategy=strategy) as app:
+            for begin, end in ((0, 2), (2, len(events))):
+                app.push("s", [{"t": t * SECOND, "k": k, "x": x} for t, k, x in events[begin:end]])
+                app.flush()
+            app.finish()
+            outcomes.append([rows(app, name) for name in ("w4", "w8")])
+    assert outcomes[0] == outcomes[1]
+    assert [len(came) for came in outcomes[0]] == [202, 203]
+
+
+def test_windows_ask_before_they_grow() -> None:
+    """A hundred windows of ten thousand groups: what is refused has not been taken."""
+    text = STREAM + "".join(
+        f"CREATE QUERY w{i} AS SELECT k, SUM(x) AS a FROM s [RANGE {i + 2} HOURS SLIDE 1 HOUR] GROUP BY k;"
+        for i in range(100)
+    )
+    with ps.App(text, strategy="panes", memory="8MB") as app:
+        (family,) = app._flow._aggregations.values()
+        events = [{"t": k, "k": k, "x": 1.0} for k in range(10_000)]
+        app.push("s", events[:10])
+        with pytest.raises(ps.BudgetError, match="accumulators of windows needs"):
+            app.push("s", events[10:])
+        totals = family._totals
+        assert totals.counts.nbytes + sum(state.nbytes for state in totals._states) <= 8_000_000
+
+
 def test_what_goes_on_from_a_checkpoint_stays_as_it_was(tmp_path: Path) -> None:
     with ps.App(windows(30), checkpoint=tmp_path) as app:
         app.push("s", batch(0, 200, 10))

@@ -68,6 +68,7 @@ class PaneTotals:
         """Makes room for so many groups, and asks for it first."""
         slots = groups * self._windows
         if slots > len(self.counts):
+            self._account.resize(self._account.nbytes * slots // max(1, len(self.counts)))
             counts = np.zeros(slots, np.int64)
             counts[: len(self.counts)] = self.counts
             self.counts = counts

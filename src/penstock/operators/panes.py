@@ -197,6 +197,7 @@ class PaneFamily:
         if chunk.rows:
             times = chunk.times
             taken = self._intake.take(chunk, None)
+            self._totals.fit(self._groups.capacity)  # windows that are looked at before a pane closes know them, too
             rows = Run(self._events, taken.slots, taken.columns)
             self._events += chunk.rows
             panes = (times - self._pane_offset) // self._pane_micros
@@ -221,7 +222,6 @@ class PaneFamily:
         groups = np.flatnonzero(self._pane.counts).astype(np.int32)
         if len(groups) == 0:
             return
-        self._totals.fit(self._groups.capacity)
         words, extras = self._totals.rows_of(self._pane.states, self._pane.counts, groups)
         first = self._store.head
         self._store.append(end, groups, words, extras)
