@@ -42,12 +42,12 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
     """`nodes` are the plans of the queries by name."""
     plan = Plan()
     sinks = {sink.name: sink for sink in program.sinks}
-    sharing = _sharing(nodes)
+    shared = _shared_boxes(nodes)
     for stream in program.streams:
         plan.add(Box("stream", f"stream {stream.name}", shortened((stream.name, stream.uri or "pushed"))))
     for query in program.queries:
         box = plan.add(_query_box(query, nodes[query.name]))
-        for start in _inputs(query.name, nodes[query.name], plan, sharing, count(1)):
+        for start in _inputs(query.name, nodes[query.name], plan, shared, count(1)):
             plan.join(start, box)
         if query.into in sinks:
             uri = sinks[query.into].uri
@@ -57,31 +57,25 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
     return plan
 
 
-def _sharing(nodes: Mapping[str, Node]) -> dict[str, list[tuple[str, AggregateNode]]]:
-    """For each stream the windows that are kept in its one store, with their queries."""
+def _shared_boxes(nodes: Mapping[str, Node]) -> dict[str, Box]:
+    """For each stream the one store of the windows that may share, with their queries."""
     found: dict[str, list[tuple[str, AggregateNode]]] = {}
     for name, node in nodes.items():
         for window in shareable(node):
             found.setdefault(stream_of(window), []).append((name, window))
-    return found
+    return {stream: _shared_box(stream, members) for stream, members in found.items()}
 
 
-def _inputs(
-    query: str,
-    node: Node,
-    plan: Plan,
-    sharing: Mapping[str, list[tuple[str, AggregateNode]]],
-    numbers: Iterator[int],
-) -> list[str]:
+def _inputs(query: str, node: Node, plan: Plan, shared: Mapping[str, Box], numbers: Iterator[int]) -> list[str]:
     """The boxes that a node's rows come from; those of windows are added, with a number each if they are not shared: a
     query may have several that are written alike."""
     if isinstance(node, StreamNode):
         return [plan.add(Box("stream", f"stream {node.name}", (node.name, "derived stream")))]
-    below = [start for child in children(node) for start in _inputs(query, child, plan, sharing, numbers)]
+    below = [start for child in children(node) for start in _inputs(query, child, plan, shared, numbers)]
     if not isinstance(node, AggregateNode | RelationNode):
         return below
     if isinstance(node, AggregateNode) and may_share(node):
-        box = plan.add(_shared_box(stream_of(node), sharing[stream_of(node)]))
+        box = plan.add(shared[stream_of(node)])
     else:
         box = plan.add(_own_box(query, node, next(numbers)))
     for start in below:
