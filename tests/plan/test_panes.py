@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
-from penstock.plan.panes import Pane, PanedWindow, families, pane_of
+from penstock.plan.panes import Pane, PanedWindow, families, pane_of, why_not
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, x DOUBLE, y DOUBLE, EVENT TIME t);"
 
@@ -53,6 +53,14 @@ def test_what_cannot_be_made_of_panes_is_in_no_family() -> None:
         )
         == []
     )
+
+
+def test_the_reason_names_functions_as_queries_do() -> None:
+    for call in ("MEDIAN", "MODE"):
+        (query,) = parse(STREAM + over("RANGE 1 HOUR SLIDE 10 SECONDS", f"k, {call}(x) AS a")).queries
+        node = build(query.body)
+        assert isinstance(node, AggregateNode)
+        assert why_not(node) == f"{call} of panes cannot be put together"
 
 
 def test_a_pane_is_the_greatest_common_divisor() -> None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from penstock.lang.query import Emit
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode
+from penstock.plan.partials import written
 from penstock.plan.reads import grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
@@ -93,9 +94,9 @@ def why_not(node: AggregateNode) -> str | None:
         return "the window is looked at with every event"
     for state in node.states:
         if state.kind not in _KINDS:
-            return f"{state.user or state.wants[0].function} of panes cannot be put together"
+            return f"{state.user or written(state.wants[0])} of panes cannot be put together"
         if any(arg.type is SqlType.STRING for arg in state.args):
-            return f"{state.wants[0].function} of a STRING is kept row by row"
+            return f"{written(state.wants[0])} of a STRING is kept row by row"
     return None
 
 

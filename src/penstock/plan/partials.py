@@ -46,11 +46,11 @@ def _emission_reason(emit: Emit) -> str | None:
 def _states(node: AggregateNode) -> str | None:
     for state in node.states:
         if state.kind not in MERGEABLE:
-            return f"{state.user or _written(state.wants[0])} cannot be merged from partial results"
+            return f"{state.user or written(state.wants[0])} cannot be merged from partial results"
     return None
 
 
-def _written(want: Want) -> str:
+def written(want: Want) -> str:
     """A function as a query calls it."""
     if want == Want("PERCENTILE_CONT", 0.5):
         return "MEDIAN"
