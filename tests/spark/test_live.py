@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.spark.live import LiveObjects
+import gc
+import weakref
+
+from penstock.spark.live import SETTLED_AFTER, LiveObjects
 
 
 def test_an_entry_is_taken_once() -> None:
@@ -31,6 +34,26 @@ def test_a_replayed_batch_drops_what_came_after_it() -> None:
     cache.put("later", query="q", batch=9, live=9)
     cache.put("replayed", query="q", batch=7, live=7)
     assert (cache.take("later"), cache.take("replayed")) == (None, 7)
+
+
+def test_a_worker_that_has_settled_leaves_libraries_alone_and_can_still_collect_live_objects() -> None:
+    class Cyclic:
+        def __init__(self) -> None:
+            self.itself = self
+
+    cache = LiveObjects[Cyclic]()
+    before = gc.get_freeze_count()
+    tag, first = "first", Cyclic()
+    followed = weakref.ref(first)
+    cache.put(tag, query="q", batch=0, live=first)
+    del first
+    for batch in range(1, SETTLED_AFTER):
+        cache.put(tag, query="q", batch=batch, live=cache.take(tag) or Cyclic())
+    assert followed() is not None
+    assert cache.take(tag) is None, "it is restored once more"
+    assert gc.get_freeze_count() > before
+    assert followed() is None
+    gc.unfreeze()
 
 
 def test_queries_do_not_drop_each_other() -> None:

@@ -4,7 +4,7 @@ Spark starts it by name (`spark.python.daemon.module`). Nothing is written to st
 daemon's port.
 
 A worker collects garbage after every task, and each time it would visit all objects of the imported libraries, which
-takes longer than a small task itself. Frozen ones are passed over.
+takes longer than a small task itself. Frozen ones are passed over. (What comes later is frozen by `spark.live`.)
 """
 
 from __future__ import annotations

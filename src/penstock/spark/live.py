@@ -7,13 +7,22 @@ Invariants:
 3. A query touches every bucket in every micro-batch, so an entry of a batch before the last is dead and is dropped.
 
 Spark may send a bucket to another worker at any time; that worker then has no entry and restores from the state.
+
+A worker collects garbage after every task, and would walk over all that the kernels have brought with them each time,
+which takes longer than a small task itself. So once, when most kernels are there, `_settle` takes everything out of
+the collector's sight. Live objects must not be among it, or they could never be collected: they are dropped before,
+and restored once more.
 """
 
 from __future__ import annotations
 
+import gc
 from typing import Generic, NamedTuple, TypeVar
 
 Live = TypeVar("Live")
+
+SETTLED_AFTER = 8
+"""Buckets and micro-batches that a worker has seen by the time that most kernels are loaded."""
 
 
 class _Entry(NamedTuple, Generic[Live]):
@@ -32,8 +41,12 @@ class LiveObjects(Generic[Live]):
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[Live]] = {}
+        self._takes = 0
 
     def take(self, tag: str) -> Live | None:
+        self._takes += 1
+        if self._takes == SETTLED_AFTER:
+            self._settle()
         entry = self._entries.pop(tag, None)
         return entry.live if entry else None
 
@@ -44,6 +57,11 @@ class LiveObjects(Generic[Live]):
             if entry.query != query or batch - 1 <= entry.batch <= batch
         }
         self._entries[tag] = _Entry(query, batch, live)
+
+    def _settle(self) -> None:
+        self._entries.clear()
+        gc.collect()
+        gc.freeze()
 
     def __len__(self) -> int:
         return len(self._entries)
