@@ -39,10 +39,13 @@ def paned(named: dict[str, Query], drive: Drive) -> Drive:
 
 @st.composite
 def alike(draw: st.DrawFn) -> list[Query]:
-    """Queries that differ in their windows, and some in more than that."""
+    """Queries that differ in their windows, and some in more than that. One may ask for a part of what another does."""
     first = draw(sliding(UNIT).flatmap(queries).filter(can_be_paned))
     others = draw(st.lists(sliding(UNIT), min_size=1, max_size=4))
     found = [first, *(replace(first, window=window) for window in others)]
+    if draw(st.booleans()):
+        part = replace(first, aggregates=first.aggregates[-1:], having=None, order_by=(), limit=None)
+        found.insert(0, replace(part, emit=draw(st.sampled_from((None, "ISTREAM")))))
     return [
         draw(queries(query.window).filter(has_one_window)) if draw(st.integers(0, 7)) == 0 else query for query in found
     ]
