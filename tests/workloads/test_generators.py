@@ -110,12 +110,3 @@ def test_stock_cycles_through_its_symbols() -> None:
     cents = pc.multiply(ticks.column("Price"), 100.0)
     assert pc.max(pc.abs(pc.subtract(cents, pc.round(cents)))).as_py() < 1e-6
     assert pc.min_max(ticks.column("Volume")).as_py() == {"min": 1, "max": 10_000}
-
-
-@pytest.mark.parametrize("workload", [callcentre, stock])
-def test_the_declaration_names_every_column(workload: object) -> None:
-    text = workload.create_stream_sql("generate:x")  # type: ignore[attr-defined]
-    schema = workload.schema()  # type: ignore[attr-defined]
-    declared = [line.split()[:2] for line in text.splitlines()[1 : 1 + len(schema)]]
-    assert [(name, kind.rstrip(",")) for name, kind in declared] == [(f.name, str(f.type)) for f in schema]
-    assert text.endswith(") FROM 'generate:x';")

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from penstock.connect.generate import Parameters
 from penstock.types import Field, Schema, SqlType
-from penstock.workloads.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, column_list, event_times, random_source
+from penstock.workloads.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 
 STREAM = "AgentInteractions"
 FIELDS = ("alertingTime", "busyTime", "wrapUpTime", "waitTime", "helpTime", "availableTime")
@@ -92,11 +92,6 @@ Ints = NDArray[np.int64]
 
 def schema() -> Schema:
     return Schema(tuple(Field(name, kind, nullable=name != "timestamp") for name, kind in _COLUMNS))
-
-
-def create_stream_sql(uri: str) -> str:
-    """The declaration of the stream over a source."""
-    return f"CREATE STREAM {STREAM} (\n{column_list(schema())}\n    EVENT TIME timestamp\n) FROM '{uri}';"
 
 
 def kpi_queries(window: str = "RANGE 24 HOURS SLIDE 10 SECONDS", emit: str = "ISTREAM") -> str:

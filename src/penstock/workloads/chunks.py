@@ -70,9 +70,3 @@ def event_times(start: int, rate: int, rows: Rows) -> Rows:
     seconds, within = np.divmod(rows, rate)
     times: Rows = start + seconds * 1_000_000 + within * 1_000_000 // rate
     return times
-
-
-def column_list(schema: Schema) -> str:
-    """The columns as CREATE STREAM writes them, one a line."""
-    width = max(len(f.name) for f in schema)
-    return "\n".join(f"    {f.name:<{width}} {f.type}{'' if f.nullable else ' NOT NULL'}," for f in schema)

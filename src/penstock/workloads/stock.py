@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.connect.generate import Parameters
 from penstock.types import Field, Schema, SqlType
-from penstock.workloads.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, column_list, event_times, random_source
+from penstock.workloads.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 
 STREAM = "Stock"
 SYMBOLS = 100
@@ -31,11 +31,6 @@ def schema() -> Schema:
             Field("Volume", SqlType.INT),
         )
     )
-
-
-def create_stream_sql(uri: str) -> str:
-    """The declaration of the stream over a source."""
-    return f"CREATE STREAM {STREAM} (\n{column_list(schema())}\n    EVENT TIME Timestamp\n) FROM '{uri}';"
 
 
 def from_parameters(parameters: Parameters) -> ChunkedGenerator:
