@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.engine.running import aggregations
 from penstock.errors import QueryError
 
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING, v BIGINT, x DOUBLE, EVENT TIME t LATENESS 2 SECONDS);"
@@ -121,7 +122,10 @@ def test_queries_that_are_added_together_share_what_they_take_over() -> None:
     with ps.App(STREAM + STORING, strategy="window") as app:
         app.push("s", before)
         app.add_query(";".join(queries.values()), backfill=True)
-        assert [[name for name, _ in group] for group in app._flow.aggregations()] == [["storing"], list(queries)]
+        assert [[name for name, _ in group] for group in aggregations(app._flow.running)] == [
+            ["storing"],
+            list(queries),
+        ]
         app.push("s", after)
         app.finish()
         for name, query in queries.items():

@@ -7,7 +7,7 @@ shared    App(q1; q2; q3): one window, rows stored once
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -89,11 +89,13 @@ class Life:
 
 @dataclass
 class Story:
-    """What happens before each event: queries come, go, and the app is restarted with the queries named."""
+    """What happens before each event: queries come, go, windows are to be kept otherwise, and the app is restarted with
+    the queries named."""
 
     comes: dict[int, dict[str, Query]]
     goes: dict[int, list[str]]
     restarts: dict[int, dict[str, Query]]
+    strategies: dict[int, str] = field(default_factory=dict)
 
 
 def moved(query: Query, window: Window) -> Query:
@@ -156,6 +158,8 @@ def play(
             for name, query in story.comes.get(at, {}).items():
                 app.add_query(f"CREATE QUERY {name} AS {query.sql()}")
                 begin(name, query, at)
+            if at in story.strategies:
+                app.set_strategy(story.strategies[at])
             for name in story.goes.get(at, []):
                 if name in lives:
                     collect()

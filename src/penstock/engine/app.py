@@ -15,7 +15,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
-from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,13 +28,14 @@ from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
 from penstock.engine.metrics import Metrics
+from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
+from penstock.engine.running import aggregations, as_html, paned_windows, sharers
 from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, QueryError
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
-from penstock.lang.places import did_you_mean
 from penstock.lang.query import Program, StreamDef
 from penstock.operators.reorder import START
 from penstock.plan.backfill import all_backfilled
@@ -110,7 +110,9 @@ class App:
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
             self._strategy = strategy
-            self._flow = Flow(self._stores, self._reject, self._users, self._clock, self._sinks, strategy=strategy)
+            self._flow = Flow(
+                self._stores, self._reject, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
+            )
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -230,6 +232,14 @@ class App:
         if readers:
             raise InputError(f"query {name} feeds {', '.join(readers)}; drop those first")
         self._flow.drop(name)
+
+    def set_strategy(self, strategy: str, query: str | None = None) -> None:
+        """From now on the windows of a query and its family, or of all queries, are kept as "panes", as "window" or
+        as costs less ("auto"). They change while they run, within the time of the longest of them, and no answer does.
+        If the memory is too small for both forms meanwhile, they stay as they are."""
+        self.flush()
+        self._guard.check()
+        self._flow.set_strategy(strategy, None if query is None else self._query(query))
 
     # Events in
 
@@ -430,9 +440,16 @@ class App:
 
     def explain(self) -> str:
         """The plan of every query as a tree, with estimates of space and I/O."""
-        flow, total = self._flow, self._stores.budget.total
-        plans, nodes = [r.query for r in flow.running.values()], {n: r.node for n, r in flow.running.items()}
-        return explain(plans, nodes, flow.sharers(), families=flow.families(), groups=flow.aggregations(), memory=total)
+        running = self._flow.running
+        return explain(
+            [r.query for r in running.values()],
+            {name: r.node for name, r in running.items()},
+            sharers(running),
+            families=paned_windows(running),
+            groups=aggregations(running),
+            memory=self._stores.budget.total,
+            changes=self._flow.changes(),
+        )
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
         """The columns of a stream that are worth reading."""
@@ -450,19 +467,13 @@ class App:
         return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self.metrics}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td><b>{escape(name)}</b></td><td><code>{escape(running.query.text)}</code></td>"
-            f"<td>{running.outlet.count:,}</td></tr>"
-            for name, running in self._flow.running.items()
-        )
-        head = "<tr><th>query</th><th>text</th><th>results</th></tr>"
-        return f"<table>{head}{rows}</table><p>{escape(str(self.metrics))}</p>"
+        return as_html(self._flow.running, str(self.metrics))
 
     def _stream(self, name: str) -> StreamInput:
-        return self._streams[_find(name, "stream", self._streams)]
+        return self._streams[find(name, "stream", self._streams)]
 
     def _query(self, name: str) -> str:
-        return _find(name, "query", self._flow.running)
+        return find(name, "query", self._flow.running)
 
     def _outlet(self, name: str) -> Outlet:
         late = self._late_outlets.get(name.lower())
@@ -485,16 +496,3 @@ class App:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _find(name: str, what: str, known: Iterable[str]) -> str:
-    """The name as it was declared, whatever its case."""
-    known = tuple(known)
-    found = next((k for k in known if k.lower() == name.lower()), None)
-    if found is None:
-        hint = did_you_mean(name, known)
-        raise InputError(
-            f"there is no {what} {name}; there are: {', '.join(known) or 'none'}"
-            + (f"\n  hint: {hint}" if hint else "")
-        )
-    return found

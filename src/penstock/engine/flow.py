@@ -13,8 +13,8 @@ Invariants:
    them that add up the same rows in the same groups an aggregation (`plan.aggregations`). One that is started later
    joins the window if all that it reads is there, with an aggregation of its own. After a restart those that are as
    they were share as before, and the others begin afresh in windows of their own.
-5. Windows that are started together and cost less that way are families made of panes (`plan.pane_cost`), and stay so
-   as long as their queries are as they were.
+5. Windows that are started together and cost less that way are families made of panes (`plan.pane_cost`). Where the
+   flow `adapts`, they may change while they run (`engine.changing`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
+from penstock.engine.changing import Changing, kin
 from penstock.engine.clock import Clock
 from penstock.engine.outlet import Outlet
 from penstock.engine.rates import Rates
@@ -41,14 +42,14 @@ from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.sliding import make_results
-from penstock.plan.aggregations import AggregationKey, Aggregations, aggregate_nodes, key_of
+from penstock.plan.aggregations import AggregationKey, key_of
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.cost import Workload
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.pane_cost import Choice, check_strategy, choose
-from penstock.plan.panes import Family, family_of
+from penstock.plan.panes import Family
 from penstock.plan.reads import grouping_of
-from penstock.plan.sharing import may_share, shareable, stream_of
+from penstock.plan.sharing import shareable, stream_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
@@ -81,9 +82,9 @@ class Flow:
         *,
         in_parts: bool = False,
         strategy: str = "auto",
+        adapts: bool = False,
     ) -> None:
-        if strategy not in STRATEGIES:
-            raise QueryError(f"there is no strategy '{strategy}'", hint=f"use {' or '.join(STRATEGIES)}")
+        _check(strategy)
         self._stores = stores
         self._reject = reject
         self._users = users
@@ -91,6 +92,7 @@ class Flow:
         self._sinks = set(sinks)
         self._in_parts = in_parts
         self._strategy = "window" if in_parts else strategy
+        self._asked: dict[str, str] = {}
         self._rates = Rates()
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._receivers: dict[str, list[Running | Members]] = {}
@@ -101,6 +103,7 @@ class Flow:
         self.running: dict[str, Running] = {}
         self.passed: dict[str, int] = {}
         self._ticking = Ticking(clock.now())
+        self._changing = self._make_changing() if adapts else None
 
     # Queries come and go
 
@@ -109,22 +112,27 @@ class Flow:
         self._saved, self._saved_windows = snapshot["queries"], snapshot["windows"]
         self._saved_aggregations = snapshot["aggregations"]
         self._used_names = {saved["pipeline"] for saved in self._saved.values()}
-        self._used_names |= set(self._saved_windows) | set(self._saved_aggregations)
-        self.passed = dict(snapshot["passed"])
+        self._used_names |= set(self._saved_windows) | set(self._saved_aggregations) | set(snapshot["changing"])
+        self._asked = dict(snapshot["strategies"])
+        self.passed.update(snapshot["passed"])
         self._rates.restore(snapshot["rates"])
 
     def start(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int] | None = None) -> None:
         """Starts queries together, from here on or, given how far the streams have come, with the rows of the past that
         are stored; if that fails, nothing of them stays."""
         for query, node in queries:
-            if past is None and self._saved and self._saved_state(query, node) is None:
-                refuse_after_restart(query)
+            if self._saved_state(query, node) is None:
+                self._asked.pop(query.name, None)
+                if past is None and self._saved:
+                    refuse_after_restart(query)
         made: list[SharedWindow | Shared] = []
         try:
             shared = self._share(queries, made, with_panes=past is None)
             for query, node in queries:
                 self._start(query, node, shared[query.name])
             self._note_changes()
+            if self._changing is not None:
+                self._changing.started({stream_of(window) for _, node in queries for window in shareable(node)})
             if past is not None:
                 self._backfill(queries, past)
         except BaseException:
@@ -153,7 +161,15 @@ class Flow:
                     key = None if is_family(self._saved_aggregations[name]) else key_of(window)
                 own.append(groups.setdefault((name, key), _Together(name, [])).with_one_more(window))
         stored = [group for (_, key), group in groups.items() if isinstance(key, AggregationKey)]
-        windows = self._make_windows(stored, made)
+        shared = self._make(groups, self._make_windows(stored, made), made)
+        return {query: [shared[group] for group in together] for query, together in found.items()}
+
+    def _make(
+        self,
+        groups: Mapping[tuple[str, AggregationKey | Family | None], _Together],
+        windows: Mapping[_Together, SharedWindow],
+        made: list[SharedWindow | Shared],
+    ) -> dict[_Together, Shared]:
         shared: dict[_Together, Shared] = {}
         for (_, key), group in groups.items():
             resources = self._resources()
@@ -164,7 +180,7 @@ class Flow:
                 raise
             self._used_names.add(shared[group].name)
             made.append(shared[group])
-        return {query: [shared[group] for group in together] for query, together in found.items()}
+        return shared
 
     def _backfill(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int]) -> None:
         """Lets queries that have just begun take over the rows that others have stored of the past."""
@@ -206,7 +222,9 @@ class Flow:
         return replace(assumed, groups_in_slide=max(known), groups=max(known)) if any(known) else assumed
 
     def _strategy_of(self, query: Query) -> str:
-        return self._strategy if query.strategy is None or self._in_parts else query.strategy
+        if self._in_parts:
+            return "window"
+        return self._asked.get(query.name) or query.strategy or self._strategy
 
     def _make_shared(
         self,
@@ -223,14 +241,14 @@ class Flow:
         return SharedAggregation(name, group.nodes, resources, make_evaluation, window)
 
     def _make_windows(
-        self, groups: Sequence[_Together], made: list[SharedWindow | Shared]
+        self, groups: Sequence[_Together], made: list[SharedWindow | Shared], *, joining: bool = True
     ) -> dict[_Together, SharedWindow]:
         """The window of each aggregation: the one it had, one that is there and has all it reads, or one for all that
         begin on the same stream."""
         found: dict[_Together, SharedWindow] = {}
         together: dict[tuple[str, str], list[_Together]] = {}
         for group in groups:
-            joins = None if group.saved else self._window_for(group.nodes)
+            joins = self._window_for(group.nodes) if joining and not group.saved else None
             if joins is not None:
                 found[group] = joins
                 continue
@@ -289,7 +307,57 @@ class Flow:
             name = f"{base}-{number}"
         return name
 
+    # Windows change their form
+
+    def _make_changing(self) -> Changing:
+        return Changing(
+            self.running,
+            self.passed,
+            self._stores.budget,
+            self._make_forms,
+            self._resources,
+            lambda running: self._strategy_of(running.query),
+            lambda stream: self._rates.of(stream) is not None,
+            self._workload,
+            self._note_changes,
+        )
+
+    def set_strategy(self, strategy: str, query: str | None) -> None:
+        """How the windows of a query and its family, or of all, are kept from now on."""
+        _check(strategy)
+        assert self._changing is not None, "only a flow that adapts is asked"
+        if query is None:
+            self._strategy = strategy
+            asked = set(self.running)
+        else:
+            chosen = self.running[query]
+            check_strategy(replace(chosen.query, strategy=strategy), chosen.node)
+            asked = kin(query, self.running)
+        self._asked |= dict.fromkeys(asked, strategy)
+        self._changing.ask(asked, strategy)
+
+    def _make_forms(self, nodes: Sequence[AggregateNode], family: Family | None) -> list[Shared]:
+        """What is to take the place of windows at work: panes, or rows in a window that no other query is in yet."""
+        groups: dict[tuple[str, AggregationKey | Family | None], _Together] = {}
+        own = [groups.setdefault(("", family or key_of(n)), _Together("", [])).with_one_more(n) for n in nodes]
+        made: list[SharedWindow | Shared] = []
+        try:
+            stored = [] if family is not None else list(groups.values())
+            shared = self._make(groups, self._make_windows(stored, made, joining=False), made)
+        except BaseException:
+            for one in reversed(made):
+                one.close()
+            raise
+        return [shared[group] for group in own]
+
+    def changes(self) -> dict[str, str]:
+        """For each query whose windows are about to change what they become."""
+        return {} if self._changing is None else self._changing.shown()
+
     def drop(self, name: str) -> None:
+        if self._changing is not None:
+            self._changing.dropped(name)
+        self._asked.pop(name, None)
         self.running.pop(name).pipeline.close()
         self._ticking.drop(name)
         self._note_changes()
@@ -311,50 +379,6 @@ class Flow:
     def _aggregations(self) -> dict[str, Shared]:
         return {shared.name: shared for running in self.running.values() for shared in running.shared}
 
-    def aggregations(self) -> Aggregations:
-        """The aggregations at work, each with its queries."""
-        found: dict[Any, list[tuple[str, AggregateNode]]] = {}
-        for name, running in self.running.items():
-            shared = iter(running.shared)
-            for number, node in enumerate(aggregate_nodes(running.node)):
-                key: Any = next(shared) if may_share(node) else (name, number)
-                found.setdefault(key, []).append((name, node))
-        return list(found.values())
-
-    def families(self) -> dict[AggregateNode, Family]:
-        """The families of the windows that are made of panes."""
-        members: dict[PaneFamily, list[AggregateNode]] = {}
-        for running in self.running.values():
-            for node, shared in zip(shareable(running.node), running.shared, strict=True):
-                if isinstance(shared, PaneFamily):
-                    members.setdefault(shared, []).append(node)
-        return {node: family for nodes in members.values() for family in (family_of(nodes),) for node in nodes}
-
-    def sharers(self) -> dict[str, list[str]]:
-        """For each query that shares a window the others that do."""
-        found: dict[str, list[str]] = {}
-        for running in self.running.values():
-            mine = {*running.windows, *running.shared}
-            others = [
-                r.query.name
-                for r in self.running.values()
-                if r is not running and not mine.isdisjoint((*r.windows, *r.shared))
-            ]
-            if others:
-                found[running.query.name] = others
-        return found
-
-    def users_of(self, store: str) -> list[str]:
-        """The queries whose rows or states are in a store of this name."""
-        found = []
-        for name, running in self.running.items():
-            owners = (running.pipeline.name, *(aggregation.name for aggregation in running.shared))
-            if store in (window.name for window in running.windows) or store.startswith(
-                tuple(f"{owner}-" for owner in owners)
-            ):
-                found.append(name)
-        return found
-
     # Rows pass
 
     def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
@@ -368,6 +392,8 @@ class Flow:
             else:
                 progress = receiver.pipeline.push(stream, chunks, watermark)
                 self._deliver(receiver, progress.chunks, progress.watermark)
+        if self._changing is not None:
+            self._changing.after(stream, chunks, watermark)
 
     def _deliver(self, running: Running, chunks: list[Chunk], watermark: int) -> None:
         for chunk in chunks:
@@ -420,12 +446,17 @@ class Flow:
             "windows": windows,
             "passed": self.passed,
             "rates": self._rates.snapshot(),
+            "strategies": self._asked,
+            "changing": sorted(self._names_of_changes()),
         }
+
+    def _names_of_changes(self) -> set[str]:
+        return set() if self._changing is None else self._changing.names
 
     def committed(self) -> None:
         """The last snapshot is durable: block files that only earlier ones name are gone."""
         self._used_names = {running.pipeline.name for running in self.running.values()}
-        self._used_names |= set(self._aggregations) | set(self._windows)
+        self._used_names |= set(self._aggregations) | set(self._windows) | self._names_of_changes()
 
     def restore(self) -> None:
         """What was expected is there: queries that are the same go on, the others have begun afresh."""
@@ -447,3 +478,8 @@ class Flow:
                 aggregation.settle()
         self._saved, self._saved_aggregations, self._saved_windows = {}, {}, {}
         self._ticking.restored()
+
+
+def _check(strategy: str) -> None:
+    if strategy not in STRATEGIES:
+        raise QueryError(f"there is no strategy '{strategy}'", hint=f"use {' or '.join(STRATEGIES)}")

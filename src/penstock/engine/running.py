@@ -1,4 +1,4 @@
-"""A query at work, and who is handed a stream's rows.
+"""A query at work, who is handed a stream's rows, and who has what in common.
 
 Queries of a family that read the stream themselves, and feed no other, are handed rows together: the family is called
 once, and only those that have results are looked at. A thousand queries then cost a call that nothing comes of no more
@@ -7,8 +7,10 @@ than one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,10 @@ from penstock.operators.panes import PaneFamily
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
-from penstock.plan.nodes import Node
+from penstock.plan.aggregations import Aggregations, aggregate_nodes
+from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.panes import Family, family_of
+from penstock.plan.sharing import may_share, shareable
 
 Shared = SharedAggregation | PaneFamily
 """What queries have in common: the states of one window, or all windows that are made of the same panes."""
@@ -85,3 +90,60 @@ def receivers(readers: Sequence[Running]) -> list[Running | Members]:
         elif running is next(iter(families[paned.family].running.values())):
             found.append(families[paned.family])
     return found
+
+
+def aggregations(queries: Mapping[str, Running]) -> Aggregations:
+    """The aggregations at work, each with its queries."""
+    found: dict[Any, list[tuple[str, AggregateNode]]] = {}
+    for name, running in queries.items():
+        shared = iter(running.shared)
+        for number, node in enumerate(aggregate_nodes(running.node)):
+            key: Any = next(shared) if may_share(node) else (name, number)
+            found.setdefault(key, []).append((name, node))
+    return list(found.values())
+
+
+def paned_windows(queries: Mapping[str, Running]) -> dict[AggregateNode, Family]:
+    """The families of the windows that are made of panes."""
+    members: dict[PaneFamily, list[AggregateNode]] = {}
+    for running in queries.values():
+        for node, shared in zip(shareable(running.node), running.shared, strict=True):
+            if isinstance(shared, PaneFamily):
+                members.setdefault(shared, []).append(node)
+    return {node: family for nodes in members.values() for family in (family_of(nodes),) for node in nodes}
+
+
+def sharers(queries: Mapping[str, Running]) -> dict[str, list[str]]:
+    """For each query that shares a window the others that do."""
+    found: dict[str, list[str]] = {}
+    for name, running in queries.items():
+        mine = {*running.windows, *running.shared}
+        others = [
+            other for other, r in queries.items() if r is not running and not mine.isdisjoint((*r.windows, *r.shared))
+        ]
+        if others:
+            found[name] = others
+    return found
+
+
+def users_of(store: str, queries: Mapping[str, Running]) -> list[str]:
+    """The queries whose rows or states are in a store of this name."""
+    found = []
+    for name, running in queries.items():
+        owners = (running.pipeline.name, *(aggregation.name for aggregation in running.shared))
+        if store in (window.name for window in running.windows) or store.startswith(
+            tuple(f"{owner}-" for owner in owners)
+        ):
+            found.append(name)
+    return found
+
+
+def as_html(queries: Mapping[str, Running], footer: str) -> str:
+    """The queries as a notebook shows them."""
+    rows = "".join(
+        f"<tr><td><b>{escape(name)}</b></td><td><code>{escape(running.query.text)}</code></td>"
+        f"<td>{running.outlet.count:,}</td></tr>"
+        for name, running in queries.items()
+    )
+    head = "<tr><th>query</th><th>text</th><th>results</th></tr>"
+    return f"<table>{head}{rows}</table><p>{escape(footer)}</p>"

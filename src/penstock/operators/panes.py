@@ -54,7 +54,8 @@ _COLLECT_AFTER = 1024
 
 class PaneFamily:
     """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it. One
-    that goes on from saved state has the windows and pane rows of its `saved` layout, whichever queries are left."""
+    that goes on from saved state has the windows and pane rows of its `saved` layout, whichever queries are left.
+    `groups_in_pane` is how many groups the last panes had, on average; 0 before the first has closed."""
 
     def __init__(
         self, name: str, nodes: Sequence[AggregateNode], resources: Resources, saved: dict[str, Any] | None = None
@@ -99,6 +100,7 @@ class PaneFamily:
         self._pane_ends: int | None = None
         self._events = 0
         self._left = 0
+        self.groups_in_pane = 0
 
     # Queries come and go
 
@@ -143,6 +145,10 @@ class PaneFamily:
         self._windows = [self._windows[place] for place in kept.tolist()]
         self._store.release(int(self._positions.min()))
         self._collect()
+
+    def begin_at(self, reached: int) -> None:
+        """The stream had rows before the first that comes, and has reached this time."""
+        self._clock.observe(np.array([reached]))
 
     def close(self) -> None:
         """Gives everything back; the queries are gone, or never came."""
@@ -220,6 +226,7 @@ class PaneFamily:
 
     def _close_pane(self, end: int) -> None:
         groups = np.flatnonzero(self._pane.counts).astype(np.int32)
+        self.groups_in_pane = (7 * self.groups_in_pane + len(groups)) // 8 if self.groups_in_pane else len(groups)
         if len(groups) == 0:
             return
         words, extras = self._totals.rows_of(self._pane.states, self._pane.counts, groups)

@@ -54,6 +54,14 @@ class _Stage:
     inputs: list[_Stage] = field(default_factory=list)
 
 
+@dataclass
+class _Shared:
+    """One of the windows that may be shared: its stage, and what the operator there lives on."""
+
+    stage: _Stage
+    resources: Resources
+
+
 class Pipeline:
     """Made with resources of its own, which `close` gives back. `shared` are the aggregations that it has with others,
     one for each of the plan's windows that may be shared; without them it has its own. With `in_parts` it sees a part
@@ -75,6 +83,7 @@ class Pipeline:
         self.schema = partial_schema(node) if in_parts and isinstance(node, AggregateNode) else node.schema.arrow
         self.streams = streams(node)
         self._operators: list[Operator] = []
+        self._windows: list[_Shared] = []
         self._root = self._build(node, resources)
 
     def _build(self, node: Node, resources: Resources) -> _Stage:
@@ -83,17 +92,33 @@ class Pipeline:
             return _Stage(None, node.name)
         name = f"{self.name}-{len(self._operators)}"
         shared = next(self._shared, None) if may_share(node) else None
+        own = resources if shared is None else resources.apart()
         if self._in_parts and isinstance(node, AggregateNode):
             assert not isinstance(shared, PaneFamily), "parts keep the rows of their windows"
-            operator = make_part(name, node, resources, shared)
+            operator = make_part(name, node, own, shared)
         else:
-            operator = make_operator(name, node, resources, shared)
+            operator = make_operator(name, node, own, shared)
         if isinstance(node, AggregateNode | RelationNode):
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:
                 operator = WallClock(name, operator, slide, resources)
         self._operators.append(operator)
-        return _Stage(operator, None, inputs)
+        stage = _Stage(operator, None, inputs)
+        if shared is not None:
+            window = _Shared(stage, own)
+            self._windows.append(window)
+            resources.at_end(lambda: window.resources.close())
+        return stage
+
+    def exchange(self, number: int, operator: Operator, resources: Resources) -> Resources:
+        """From the next call on another operator, which has been fed the same calls, answers for one of the windows
+        that are shared; returns what the one before lived on, to be closed."""
+        window = self._windows[number]
+        assert window.stage.operator is not None
+        self._operators[self._operators.index(window.stage.operator)] = operator
+        window.stage.operator = operator
+        before, window.resources = window.resources, resources
+        return before
 
     @property
     def only(self) -> Operator | None:

@@ -75,9 +75,9 @@ class Resources:
         self._given.append(lambda: self._stores.drop(name))
         return device
 
-    def apart(self) -> Resources:
-        """The same for something that lives and ends by itself."""
-        return Resources(self._stores, self.reject, self.user_aggregates, now=self.now, passed=self.passed)
+    def apart(self, reject: Reject | None = None) -> Resources:
+        """The same for something that lives and ends by itself, and may reject otherwise."""
+        return Resources(self._stores, reject or self.reject, self.user_aggregates, now=self.now, passed=self.passed)
 
     def at_end(self, give_back: Callable[[], None]) -> None:
         """Has something else given back with the rest."""

@@ -142,6 +142,10 @@ class SharedAggregation:
         """Gives everything back; the queries are gone, or never came."""
         self._resources.close()
 
+    def begin_at(self, reached: int) -> None:
+        """The stream had rows before the first that comes, and has reached this time."""
+        self._policy.observe(np.array([reached]))
+
     # Rows of the past
 
     def begins_at(self, reached: int, last_time: int) -> int:

@@ -22,7 +22,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.pane_cost import DEFAULT_MEMORY, Comparison, choose, compare
 from penstock.plan.panes import Family, family_of, why_not
-from penstock.plan.placement import Placement, follows_the_wall_clock, place
+from penstock.plan.placement import Placement, Spread, follows_the_wall_clock, place
 from penstock.plan.shared_io import SharedStore, shared_stores
 from penstock.plan.sharing import shareable, sharers
 from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
@@ -46,12 +46,14 @@ def explain(
     families: Families | None = None,
     memory: int = DEFAULT_MEMORY,
     groups: Aggregations | None = None,
+    changes: Mapping[str, str] | None = None,
 ) -> str:
     """The plans, and under each window its estimates for the workload given (or a stated default); at the end those of
     stores that several windows share, for so much memory.
 
     `sharing` names for each query those that share its stored rows, `groups` has the queries of each aggregation and
-    `families` the windows that are made of panes; by default as if all were started together.
+    `families` the windows that are made of panes; by default as if all were started together. `changes` says what
+    becomes of queries whose windows are about to change.
     """
     queries = tuple(queries)
     sharing = sharers(nodes) if sharing is None else sharing
@@ -69,7 +71,9 @@ def explain(
         lines.append(f"\n{query.name}{target}")
         if sharing.get(query.name):
             lines.append(f"shares its stored rows with {_listed(sharing[query.name])}")
-        lines.append(f"on Spark, {_on_spark(nodes[query.name], placements[query.name])}")
+        if changes is not None and query.name in changes:
+            lines.append(changes[query.name])
+        lines.append(f"on Spark, {_on_spark(query, nodes[query.name], placements[query.name])}")
         lines += _tree(nodes[query.name], "", assumed, block_size, families)
     together = {name: node for name, node in nodes.items() if sharing.get(name)}
     for store in shared_stores(together, families, assumed, block_size=block_size, memory=memory):
@@ -101,8 +105,11 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMES_SHOWN])} and {more:,} more"
 
 
-def _on_spark(node: Node, placement: Placement) -> str:
-    return "refused: windows ON WALL CLOCK cannot be repeated there" if follows_the_wall_clock(node) else str(placement)
+def _on_spark(query: Query, node: Node, placement: Placement) -> str:
+    if follows_the_wall_clock(node):
+        return "refused: windows ON WALL CLOCK cannot be repeated there"
+    in_parts = placement.spread is Spread.PARTIALS and query.strategy == "panes"
+    return f"{placement}{'; parts keep rows, whatever the strategy' if in_parts else ''}"
 
 
 def _tree(node: Node, indent: str, workload: cost.Workload, block_size: int, families: Families) -> list[str]:

@@ -34,6 +34,10 @@ BANDWIDTH = 500e6
 _PREFERENCE = 1.2
 """Panes must be better than one window by this factor."""
 
+CHANGE = 2.0
+"""Windows at work change their form only for one that is better by this factor: a change takes as long as the longest
+window, and both forms are kept meanwhile."""
+
 _LEAST_WINDOWS = 2
 """A window that is alone keeps its rows, unless panes are asked for: queries that come later can join it."""
 
@@ -58,8 +62,11 @@ class Comparison:
     one_window: Cost
     panes: Cost
 
-    def prefers_panes(self, memory: int) -> bool:
-        return self.panes.seconds(memory) * _PREFERENCE < self.one_window.seconds(memory)
+    def prefers_panes(self, memory: int, by: float = _PREFERENCE) -> bool:
+        return self.panes.seconds(memory) * by < self.one_window.seconds(memory)
+
+    def prefers_rows(self, memory: int, by: float = CHANGE) -> bool:
+        return self.one_window.seconds(memory) * by < self.panes.seconds(memory)
 
 
 def compare(family: Family, workload: cost.Workload) -> Comparison:
@@ -115,16 +122,20 @@ Choice = dict[tuple[str, AggregateNode], Family]
 
 
 def choose(
-    windows: Iterable[tuple[str, AggregateNode]], workload_of: Callable[[AggregateNode], cost.Workload], memory: int
+    windows: Iterable[tuple[str, AggregateNode]],
+    workload_of: Callable[[AggregateNode], cost.Workload],
+    memory: int,
+    by: float = _PREFERENCE,
 ) -> Choice:
-    """For windows that begin together, each with its query's strategy. Those under one strategy may be families."""
+    """For windows that begin together, each with its query's strategy. Those under one strategy may be families, and
+    are made of panes if asked to or if that is better by a factor."""
     by_strategy: dict[str, list[AggregateNode]] = {}
     for strategy, node in windows:
         by_strategy.setdefault(strategy, []).append(node)
     choice: Choice = {}
     for strategy, nodes in by_strategy.items():
         for family in families(nodes):
-            if _is_paned(family, strategy, workload_of(family.nodes[0]), memory):
+            if _is_paned(family, strategy, workload_of(family.nodes[0]), memory, by):
                 choice |= {(strategy, node): family for node in family.nodes}
     return choice
 
@@ -138,9 +149,9 @@ def check_strategy(query: Query, node: Node) -> None:
             raise QueryError(f"query {query.name} cannot be made of panes: {reason}", hint="leave its strategy out")
 
 
-def _is_paned(family: Family, strategy: str, workload: cost.Workload, memory: int) -> bool:
+def _is_paned(family: Family, strategy: str, workload: cost.Workload, memory: int, by: float) -> bool:
     if strategy == "auto":
         if len(family.windows) < _LEAST_WINDOWS or any(look_of(node) is Look.CHANGES for node in family.nodes):
             return False
-        return compare(family, workload).prefers_panes(memory)
+        return compare(family, workload).prefers_panes(memory, by)
     return strategy == "panes"

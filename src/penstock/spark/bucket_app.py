@@ -21,6 +21,7 @@ import pyarrow as pa
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.clock import SystemClock
 from penstock.engine.flow import Flow
+from penstock.engine.running import users_of
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.lang.render import render_window
@@ -188,7 +189,7 @@ class BucketApp:
             damaged = error if isinstance(error, DamagedSegment) else error.__cause__
             if not isinstance(damaged, DamagedSegment):
                 raise
-            affected = self._flow.users_of(damaged.store) or list(self._flow.running)
+            affected = users_of(damaged.store, self._flow.running) or list(self._flow.running)
             hit = ", ".join(f"query {name} ({_windows_of(self._flow.running[name].node)})" for name in affected)
             raise StorageError(
                 f"{hit}: {error}. Results from here on would be wrong. Bring the file back; or run without these "

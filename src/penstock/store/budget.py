@@ -4,6 +4,7 @@ Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
 3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
+   Then whoever holds what can be done without (`give_up`) gives that up.
 
 Every state, store and buffer of an app holds one account and resizes it about once per batch.
 
@@ -23,6 +24,7 @@ penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.errors import BudgetError
@@ -89,9 +91,11 @@ class Account:
 
     def resize(self, nbytes: int) -> None:
         """From now on this account holds `nbytes`; `BudgetError` and no change if they are not there."""
-        if not self.try_resize(nbytes):
+        while not self.try_resize(nbytes):
             self._budget.call_in(nbytes - self.nbytes)
-            if not self.try_resize(nbytes):
+            if self.try_resize(nbytes):
+                return
+            if not self._budget.give_up():
                 raise BudgetError(self._budget.refusal(self, nbytes))
 
     def try_resize(self, nbytes: int) -> bool:
@@ -114,7 +118,8 @@ class Account:
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many buckets."""
+    `parts` of what the user gave, for as many buckets. `give_up` is called before a refusal: it answers whether it has
+    given something back."""
 
     def __init__(self, total_bytes: int, parts: int = 1) -> None:
         self.total = total_bytes
@@ -122,6 +127,7 @@ class Budget:
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
+        self.give_up: Callable[[], bool] = lambda: False
         self._accounts: list[Account] = []
 
     def account(self, name: str) -> Account:
