@@ -10,13 +10,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.description import Event, Query, Stream
+from conformance.description import Event, Query, Stream, Window
 from conformance.runtimes import Drive
 from properties.generate import COLUMNS, event_lists, queries, sliding
 from properties.test_shared import aggregating, assert_answers, assert_undisturbed, room, stories
 from properties.test_windows import HOLISTIC, SEARCH, drives
 
 UNIT = 1_000
+SLIDING = sliding(UNIT)
 
 
 def has_one_window(query: Query) -> bool:
@@ -38,10 +39,10 @@ def paned(named: dict[str, Query], drive: Drive) -> Drive:
 
 
 @st.composite
-def alike(draw: st.DrawFn) -> list[Query]:
+def alike(draw: st.DrawFn, windows: st.SearchStrategy[Window] = SLIDING) -> list[Query]:
     """Queries that differ in their windows, and some in more than that. One may ask for a part of what another does."""
-    first = draw(sliding(UNIT).flatmap(queries).filter(can_be_paned))
-    others = draw(st.lists(sliding(UNIT), min_size=1, max_size=4))
+    first = draw(windows.flatmap(queries).filter(can_be_paned))
+    others = draw(st.lists(windows, min_size=1, max_size=4))
     found = [first, *(replace(first, window=window) for window in others)]
     if draw(st.booleans()):
         part = replace(first, aggregates=first.aggregates[-1:], having=None, order_by=(), limit=None)
