@@ -199,7 +199,7 @@ def test_queries_that_are_left_after_a_restart_find_what_they_compare_with(tmp_p
     left = f"CREATE QUERY most AS SELECT ISTREAM k, MAX(x) AS a FROM {window};"
     left += f"CREATE QUERY both AS SELECT ISTREAM k, SUM(x) AS a, MAX(x) AS b FROM {other};"
     with ps.App(STREAM + sums + left, checkpoint=tmp_path, strategy="panes") as app:
-        assert len(set(app._flow.families().values())) == 1
+        assert len(set(paned_windows(app._flow.running).values())) == 1
         app.push("s", batch(0, 100, 5))
         app.checkpoint()
     with ps.App(STREAM + left, checkpoint=tmp_path, strategy="panes") as app, ps.App(STREAM + left) as whole:
