@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def test_windows_that_change_answer_by_the_contract(
     named = {f"q{i}": query for i, query in enumerate(chosen)}
     asked = data.draw(st.lists(st.tuples(STRATEGIES, st.sampled_from((None, None, *named))), min_size=4, max_size=12))
     with tempfile.TemporaryDirectory() as directory:
-        drive = replace(paned(named, drive, directory), strategy="window")
+        drive = replace(paned(named, drive), directory=Path(directory), strategy="window")
         tables, rejects = run(program(stream, named), list(named), events, asked, drive)
     rejected = 0
     for name, query in named.items():
@@ -125,6 +126,6 @@ def test_queries_come_and_go_while_windows_change(chosen: list[Query], data: st.
     named = {f"q{i}": query for i, query in enumerate(chosen)}
     story = replace(data.draw(stories(named, len(events))), strategies=data.draw(moments(len(events))))
     with tempfile.TemporaryDirectory() as directory:
-        came = play(stream, named, story, events, paned(named, drive, directory))
+        came = play(stream, named, story, events, replace(paned(named, drive), directory=Path(directory)))
     for life, table in came:
         assert_same(table, alone(stream, life, events), f"{life.query.sql()} from {life.begin} to {life.end}")

@@ -171,7 +171,8 @@ def play(
                 app.push("s", events[at : at + 3])
                 app.close()
                 again = story.restarts[at]
-                for name in [n for n in lives if not n.startswith("late") and lives[n].query != again.get(n)]:
+                texts = {name: query.sql() for name, query in again.items()}
+                for name in [n for n in lives if not n.startswith("late") and lives[n].query.sql() != texts.get(n)]:
                     end(name, at)
                     if name in again:
                         begin(name, again[name], at)

@@ -37,12 +37,16 @@ drives = st.builds(
 
 
 HOLISTIC = {"MEDIAN", "PERCENTILE_CONT", "PERCENTILE_DISC", "COUNT_DISTINCT", "MODE"}
-"""These keep every value, and are refused where that does not fit: they get a little more room."""
+"""These keep every value, and are refused where that does not fit: they get a little more room, and so do windows of
+several lengths."""
 
 
 def with_room_for(query: Query, drive: Drive) -> Drive:
-    holistic = HOLISTIC & {call.function for call in query.aggregates}
-    return replace(drive, memory="1MB") if holistic and drive.memory == "32KB" else drive
+    if drive.memory != "32KB":
+        return drive
+    if HOLISTIC & {call.function for call in query.aggregates}:
+        return replace(drive, memory="1MB")
+    return replace(drive, memory="200KB") if any(call.over for call in query.aggregates) else drive
 
 
 def run(scenario: Scenario, drive: Drive) -> Run:
