@@ -65,7 +65,7 @@ def paged_queries(draw: st.DrawFn) -> Query:
 
 drives = st.builds(
     Drive,
-    memory=st.just("80KB"),
+    memory=st.just("120KB"),
     block_size=st.sampled_from((700, 1024)),
     batches=st.sampled_from(((), (1,) * 40, (100,) * 20, (0, 1257, 3, 90))),
     restart_at=st.one_of(st.none(), st.integers(0, 2_000)),
