@@ -82,7 +82,7 @@ def run_at_random(run: Run, stream: list[dict[str, Any]], chance: random.Random)
         at = min(at + size, len(stream)) if piece else len(stream) + 1
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(events, st.lists(st.sampled_from(sorted(QUERIES)), min_size=1, max_size=4), st.integers(0, 2**32), st.booleans())
 def test_rows_do_not_depend_on_how_it_ran(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[dict[str, Any]], selects: list[str], seed: int, on_disk: bool
@@ -104,7 +104,7 @@ def test_alone_each_is_placed_as_well_as_it_can_be(select: str, spread: str) -> 
     assert Run(f"{STREAM} {select}", random.Random(0)).spreads == {"q1": Spread(spread)}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(0, 9)), max_size=25), st.data())
 def test_equal_times_go_by_their_columns_however_they_come(
     drawn: list[tuple[int, str, int]], data: st.DataObject
