@@ -94,6 +94,9 @@ class NewRows(Block):
         return [item_id for item_id, _ in living], [row for _, row in living], stop
 
 
+_OTHER_PATTERN = "the store's update pattern is another, and its instance refuses the operation before"
+
+
 class Storage(ABC):
     """`first_id` is that of the oldest item there may be, `next_id` that of the next to come. `version`
     counts changes of blocks, `changes` those of which items are shown. Rows are handled `rows_at_once` together; a
@@ -145,15 +148,15 @@ class Storage(ABC):
 
     def release_upto(self, item_id: int) -> None:
         """Items before the id are gone: FIFO."""
-        raise NotImplementedError
+        raise AssertionError(_OTHER_PATTERN)
 
     def remove(self, item_ids: Sequence[int]) -> None:
         """These items, which there are, are gone: RANDOM. The ids rise."""
-        raise NotImplementedError
+        raise AssertionError(_OTHER_PATTERN)
 
     def replace(self, item_id: int, row: Row) -> None:
         """The item has other values now: IN-PLACE."""
-        raise NotImplementedError
+        raise AssertionError(_OTHER_PATTERN)
 
     @abstractmethod
     def sync(self) -> None:
