@@ -25,12 +25,12 @@ def placed(*selects: str, before: dict[str, Spread] | None = None) -> list[Place
 
 def test_by_the_group_keys() -> None:
     found = place_alone(plan("SELECT k, n, SUM(v) AS a FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k, n"))
-    assert found.keys == (Column("k", SqlType.STRING), Column("n", SqlType.INT))
+    assert found.keys_of("s") == (Column("k", SqlType.STRING), Column("n", SqlType.INT))
 
 
 def test_by_the_value_of_an_expression() -> None:
     select = "SELECT upper(k) AS u, SUM(v) AS a FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY upper(k)"
-    assert place_alone(plan(select)).keys == (Call("upper", (Column("k", SqlType.STRING),), SqlType.STRING),)
+    assert place_alone(plan(select)).keys_of("s") == (Call("upper", (Column("k", SqlType.STRING),), SqlType.STRING),)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_all_that_can_be_merged_is_spread_in_parts_where_that_is_asked_for() -> 
 def test_what_was_placed_before_stays_there() -> None:
     found = placed(BY_K, BY_N, before={"q1": Spread.BY_KEY})
     assert [p.spread for p in found] == [Spread.BY_KEY, Spread.PARTIALS]
-    assert found[0].keys == (Column("k", SqlType.STRING),)
+    assert found[0].keys_of("s") == (Column("k", SqlType.STRING),)
 
 
 def test_queries_that_are_linked_stay_together() -> None:

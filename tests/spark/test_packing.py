@@ -33,7 +33,7 @@ events = st.fixed_dictionaries(
 
 
 def by_key(stream: StreamDef, labels: tuple[str, ...], reports: bool = True) -> Share:
-    placement = Placement(Spread.BY_KEY, (Column("k", SqlType.STRING),))
+    placement = Placement(Spread.BY_KEY, ((stream.name, (Column("k", SqlType.STRING),)),))
     return Share(labels[0], placement, (), (), (StreamPart(stream, reports, False),), labels)
 
 

@@ -420,8 +420,8 @@ class Flow:
         when the streams ended that have passed here only in part."""
         ended = last_times or {}
         for running in tuple(self.running.values()):
-            (stream, *_) = running.pipeline.streams
-            last = [chunk for chunk in running.pipeline.finish(ended.get(stream)) if chunk.rows]
+            last_time = max((ended[stream] for stream in running.pipeline.streams if stream in ended), default=None)
+            last = [chunk for chunk in running.pipeline.finish(last_time) if chunk.rows]
             if last:
                 self._deliver(running, last, int(last[-1].times[-1]))
 

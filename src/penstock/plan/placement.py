@@ -44,6 +44,10 @@ _WHOLE: dict[type, str] = {
 """Why queries that are no plain aggregations cannot be computed in parts."""
 
 
+Keys = tuple[Expression, ...]
+"""What of a row decides where it goes."""
+
+
 class Spread(StrEnum):
     """How the rows of a stream are spread."""
 
@@ -55,14 +59,21 @@ class Spread(StrEnum):
 
 @dataclass(frozen=True)
 class Placement:
-    """`keys` are expressions over the stream's columns, for BY_KEY; `reason` says why it is so."""
+    """`keys` are, for BY_KEY, expressions over the columns of each stream that is read: rows of different streams whose
+    keys are equal, of the same types, come together. `reason` says why it is so."""
 
     spread: Spread
-    keys: tuple[Expression, ...] = ()
+    keys: tuple[tuple[str, Keys], ...] = ()
     reason: str = ""
 
+    def keys_of(self, stream: str) -> Keys:
+        return next(keys for name, keys in self.keys if name == stream)
+
     def __str__(self) -> str:
-        by = f" {', '.join(map(render, self.keys))}" if self.keys else ""
+        shown = [", ".join(map(render, keys)) for _, keys in self.keys]
+        if len(shown) > 1:
+            shown = [f"{text} of {name}" for text, (name, _) in zip(shown, self.keys, strict=True)]
+        by = f" {' and '.join(shown)}" if shown else ""
         return f"{self.spread}{by}: {self.reason}"
 
 
@@ -83,11 +94,10 @@ def place(
         else place_alone(nodes[query.name])
         for query in queries
     }
-    keys: dict[str, set[tuple[Expression, ...]]] = {}
-    for name, placement in alone.items():
-        if placement.spread is Spread.BY_KEY:
-            (stream,) = streams(nodes[name])
-            keys.setdefault(stream, set()).add(placement.keys)
+    keys: dict[str, set[Keys]] = {}
+    for placement in alone.values():
+        for stream, own in placement.keys:
+            keys.setdefault(stream, set()).add(own)
     return {
         name: _kept(placement, kept[name]) if name in kept else _beside(placement, nodes[name], keys, in_parts)
         for name, placement in alone.items()
@@ -99,20 +109,20 @@ def _kept(alone: Placement, spread: Spread) -> Placement:
     return Placement(spread, keys, "its state is kept so")
 
 
-def _beside(
-    placement: Placement, node: Node, keys: Mapping[str, set[tuple[Expression, ...]]], in_parts: bool
-) -> Placement:
+def _beside(placement: Placement, node: Node, keys: Mapping[str, set[Keys]], in_parts: bool) -> Placement:
     if placement.spread is not Spread.BY_KEY:
         return placement
-    (stream,) = streams(node)
-    refused = mergeable(node) if isinstance(node, AggregateNode) else _WHOLE[type(node)]
+    refused = mergeable(node) if isinstance(node, AggregateNode) else _WHOLE.get(type(node), "its rows belong together")
     if in_parts and refused is None:
         return Placement(Spread.PARTIALS, (), "it was asked for, and its parts can be merged")
-    if len(keys[stream]) == 1:
+    contested = [stream for stream, _ in placement.keys if len(keys[stream]) > 1]
+    if not contested:
         return placement
     if refused is None:
-        return Placement(Spread.PARTIALS, (), f"queries over {stream} have different keys, and its parts can be merged")
-    return Placement(placement.spread, placement.keys, f"a copy of the stream goes by this key, since {refused}")
+        reason = f"queries over {contested[0]} have different keys, and its parts can be merged"
+        return Placement(Spread.PARTIALS, (), reason)
+    copied = "a copy of the stream goes" if len(placement.keys) == 1 else "copies of the streams go"
+    return Placement(placement.spread, placement.keys, f"{copied} by this key, since {refused}")
 
 
 def place_alone(node: Node) -> Placement:
@@ -155,14 +165,15 @@ def follows_the_wall_clock(node: Node) -> bool:
 
 
 def _by_key(node: AggregateNode | RelationNode) -> Placement:
-    return Placement(Spread.BY_KEY, _keys(node), "rows of one key never depend on those of another")
+    (stream,) = streams(node)
+    return Placement(Spread.BY_KEY, ((stream, _keys(node)),), "rows of one key never depend on those of another")
 
 
 def _one_place(reason: str) -> Placement:
     return Placement(Spread.ONE_PLACE, (), reason)
 
 
-def _keys(node: AggregateNode | RelationNode) -> tuple[Expression, ...]:
+def _keys(node: AggregateNode | RelationNode) -> Keys:
     return node.partition_by or (node.group_by if isinstance(node, AggregateNode) else ())
 
 

@@ -140,7 +140,8 @@ class _Route:
         self._labels = share.labels
         self._columns = _part(share, stream).stream.schema.names
         self._by_key = share.placement.spread is Spread.BY_KEY
-        self._keys = [compile_expression(key) for key in share.placement.keys]
+        keys = share.placement.keys_of(stream) if self._by_key else ()
+        self._keys = [compile_expression(key) for key in keys]
 
     def pack(self, events: pa.RecordBatch, times: Int64s) -> pa.RecordBatch:
         own = events.select(self._columns)
