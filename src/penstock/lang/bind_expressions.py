@@ -90,8 +90,7 @@ class ExpressionBinder:
         return self.converted(bound, SqlType.BOOLEAN, node)
 
     def _without_aliases(self) -> ExpressionBinder:
-        scope = Scope(self._scope.schema, self._scope.qualifiers, self._scope.windowed)
-        return ExpressionBinder(self._source, scope, self._aggregates)
+        return ExpressionBinder(self._source, self._scope.without_aliases(), self._aggregates)
 
     # -- leaves ---------------------------------------------------------------------------------------------
 

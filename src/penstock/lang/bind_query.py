@@ -1,4 +1,5 @@
-"""Queries as written to typed queries: what stands in FROM, and UNION ALL. `bind_select` does the rest of a SELECT.
+"""Queries as written to typed queries: what stands in FROM, and UNION ALL. `bind_join` puts several sides together and
+`bind_select` does the rest of a SELECT.
 
 `lang.program` calls `QueryBinder.bind` for each query of a text.
 """
@@ -9,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.lang.bind_aggregates import KnownAggregates, UserSignature
+from penstock.lang.bind_join import JoinBinder
 from penstock.lang.bind_select import SelectBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, Span, did_you_mean
-from penstock.lang.query import Select, Source, StreamRef, Union, columns_of
+from penstock.lang.query import Select, Source, StreamRef, TableRef, Union, columns_of
 from penstock.lang.scope import Scope
 from penstock.lang.syntax import FromItem, Name, QuerySyntax, SelectSyntax, UnionSyntax, WindowSyntax
 from penstock.types import Schema
@@ -30,6 +32,9 @@ class QueryBinder:
     def bind(self, syntax: QuerySyntax) -> Select | Union:
         if isinstance(syntax, UnionSyntax):
             return self._union(syntax)
+        if syntax.joins:
+            join, scope, evaluation = JoinBinder(self._source, self._known, self._side).bind(syntax)
+            return SelectBinder(self._source, self._known, syntax, scope).bind(join, evaluation)
         source, qualifiers = self._from(syntax.source)
         schema = columns_of(source)
         window = self._window(syntax.source.window, schema)
@@ -42,11 +47,29 @@ class QueryBinder:
             return self._stream(item.source), frozenset({qualifier.text.lower()})
         return self.bind(item.source), frozenset({item.alias.text.lower()} if item.alias else ())
 
+    def _side(self, item: FromItem) -> tuple[Source | TableRef, WindowSpec | None]:
+        """One of several sides of FROM: also a table."""
+        table = self._catalog.table(item.source.text) if isinstance(item.source, Name) else None
+        if table is None:
+            source, _ = self._from(item)
+            return source, self._window(item.window, columns_of(source))
+        if item.window is not None:
+            raise self._source.refusal(
+                f"'{table.name}' is a table and has no window", item.window.span, "leave the window out"
+            )
+        return table, None
+
     def _stream(self, name: Name) -> StreamRef:
         found = self._catalog.stream(name.text)
         if found is not None:
             return found
         kind = self._catalog.kind_of(name.text)
+        if kind == "table":
+            raise self._source.refusal(
+                f"'{name.text}' is a table, not a stream",
+                name.span,
+                f"join it with a stream: FROM s, {name.text} WHERE s.id = {name.text}.id",
+            )
         if kind is not None:
             raise self._source.refusal(
                 f"'{name.text}' is a {kind}, not a stream",

@@ -11,8 +11,9 @@ from penstock.lang.bind_aggregates import AggregateBinder, KnownAggregates, Refu
 from penstock.lang.bind_expressions import ExpressionBinder
 from penstock.lang.dialect import span_of
 from penstock.lang.grouping import Grouping
+from penstock.lang.join_checks import check_join_aggregates
 from penstock.lang.places import QueryText
-from penstock.lang.query import Emit, Order, Output, Select, Source
+from penstock.lang.query import Emit, Join, Order, Output, Select, Source
 from penstock.lang.scope import WINDOW_COLUMNS, Scope
 from penstock.lang.select_checks import check_clauses, check_outputs, check_over
 from penstock.lang.syntax import Name, SelectItem, SelectSyntax
@@ -41,6 +42,7 @@ class SelectBinder:
         self._aggregates = AggregateBinder(known, source, scope)
 
     def bind(self, source: Source, window: WindowSpec | None) -> Select:
+        """`window` is that of FROM; over a join the one that stands for those of all sides."""
         syntax = self._syntax
         check_clauses(self._source, syntax, window)
         where = self._where()
@@ -57,6 +59,8 @@ class SelectBinder:
         aggregating = bool(group_by or self._aggregates.calls)
         if aggregating:
             self._check_window(window)
+            if isinstance(source, Join):
+                check_join_aggregates(self._source, syntax, window, self._aggregates.over_places)
             check_over(self._source, window, self._aggregates.over_places)
             grouping = Grouping(self._source, group_by, self._known.recognises)
             outputs = [grouping.over_groups(e, item.node) for e, item in zip(outputs, self._items, strict=True)]
@@ -68,11 +72,11 @@ class SelectBinder:
                 "HAVING needs GROUP BY or an aggregate", span_of(syntax.having), "write WHERE to filter events"
             )
         names = [item.name for item in self._items]
-        check_outputs(self._source, syntax, names, outputs, order)
+        check_outputs(self._source, syntax, names, outputs, order, windowed=window is not None)
         fields = (Field(name.text, e.type, self._nullable(e, group_by)) for name, e in zip(names, outputs, strict=True))
         return Select(
             source=source,
-            window=window,
+            window=None if isinstance(source, Join) else window,
             where=where,
             group_by=group_by,
             aggregates=self._aggregates.calls,
@@ -114,11 +118,16 @@ class SelectBinder:
             raise self._source.refusal(f"no stream '{star.text}' in this FROM", star.span, "write * for all columns")
         items = []
         for field in self._scope.schema:
-            if self._scope.windowed and field.name.lower() in WINDOW_COLUMNS:
+            side, _, name = field.name.partition(".") if self._scope.sides else ("", "", field.name)
+            if self._scope.windowed and name.lower() in WINDOW_COLUMNS:
                 continue
-            node = exp.Column(this=exp.Identifier(this=field.name, quoted=True))
+            if side and star.text and side.lower() != star.text.lower():
+                continue
+            node = exp.Column(this=exp.Identifier(this=name, quoted=True))
+            if side:
+                node.set("table", exp.Identifier(this=side, quoted=True))
             node.meta["start"], node.meta["end"] = star.span[0], star.span[1] - 1
-            items.append(Item(Name(field.name, star.span), node))
+            items.append(Item(Name(self._scope.shown_name(field), star.span), node))
         return items
 
     def _is_carried(self, item: SelectItem) -> bool:
@@ -126,9 +135,11 @@ class SelectBinder:
         node = item.expression
         if not self._scope.windowed or not isinstance(node, exp.Column) or node.name.lower() not in WINDOW_COLUMNS:
             return False
+        if self._scope.sides and node.args.get("table") is not None:
+            return False  # that of a subquery
         if item.alias is None or item.alias.text.lower() == node.name.lower():
             return True
-        if self._scope.schema.find(node.name) is None:
+        if not self._scope.named(node.name):
             raise self._source.refusal(
                 f"{node.name.lower()} keeps its name",
                 item.alias.span,
@@ -141,8 +152,11 @@ class SelectBinder:
         if item.alias is not None:
             return item.alias
         if isinstance(node, exp.Column):
-            found = self._scope.schema.find(node.name)
-            return Name(found.name if found else node.name, item.span)
+            qualifier = node.args.get("table")
+            found = self._scope.named(node.name, None if qualifier is None else qualifier.name)
+            if not found:
+                return Name(node.name, item.span)
+            return Name(found[0].name.partition(".")[2] if self._scope.sides else found[0].name, item.span)
         return Name(" ".join(self._source.text[item.span[0] : item.span[1]].split()), item.span)
 
     # -- clauses --------------------------------------------------------------------------------------------

@@ -1,21 +1,22 @@
-"""The names a program has declared so far: streams that can be read, sinks that can be written, queries."""
+"""The names a program has declared so far: streams and tables that can be read, sinks that can be written, queries."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from penstock.lang.query import StreamRef
+from penstock.lang.query import StreamRef, TableRef
 from penstock.types import Schema
 
 
 class Catalog:
-    """Names are case-insensitive and kept as first written. Streams, sinks and queries never share a name,
+    """Names are case-insensitive and kept as first written. Streams, tables, sinks and queries never share a name,
     except that a query bears the name of what it inserts into."""
 
     def __init__(
         self, streams: Mapping[str, Schema], sinks: Collection[str] = (), queries: Collection[str] = ()
     ) -> None:
         self._streams = {name.lower(): StreamRef(name, schema) for name, schema in streams.items()}
+        self._tables: dict[str, TableRef] = {}
         self._sinks = {name.lower(): name for name in sinks}
         self._queries = {name.lower() for name in queries}
 
@@ -24,6 +25,12 @@ class Catalog:
 
     def stream_names(self) -> list[str]:
         return [stream.name for stream in self._streams.values()]
+
+    def table(self, name: str) -> TableRef | None:
+        return self._tables.get(name.lower())
+
+    def table_names(self) -> list[str]:
+        return [table.name for table in self._tables.values()]
 
     def sink(self, name: str) -> str | None:
         """The sink's name as declared."""
@@ -34,12 +41,17 @@ class Catalog:
         lowered = name.lower()
         if lowered in self._streams:
             return "stream"
+        if lowered in self._tables:
+            return "table"
         if lowered in self._sinks:
             return "sink"
         return "query" if lowered in self._queries else None
 
     def add_stream(self, name: str, schema: Schema) -> None:
         self._streams[name.lower()] = StreamRef(name, schema)
+
+    def add_table(self, table: TableRef) -> None:
+        self._tables[table.name.lower()] = table
 
     def add_sink(self, name: str) -> None:
         self._sinks[name.lower()] = name

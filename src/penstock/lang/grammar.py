@@ -1,14 +1,14 @@
 """The grammar of statements: CREATE STREAM, CREATE SINK, INSERT INTO, EXPLAIN and SELECT.
 
 Strict on purpose: clauses come in SQL's order, nothing is skipped, and SQL that exists elsewhere but not here
-(joins, WITH, OFFSET, ...) is refused by name.
+(WITH, OFFSET, ...) is refused by name. What stands in FROM beside the first is read by `join_grammar`.
 """
 
 from __future__ import annotations
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.lang.create_grammar import CreateParser
+from penstock.lang.join_grammar import JoinParser
 from penstock.lang.places import QueryText
 from penstock.lang.query import STRATEGIES, Emit
 from penstock.lang.syntax import (
@@ -23,17 +23,10 @@ from penstock.lang.syntax import (
     UnionSyntax,
 )
 
-_JOINS = frozenset(
-    {
-        TokenType.COMMA, TokenType.JOIN, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.INNER,
-        TokenType.CROSS, TokenType.NATURAL, TokenType.SEMI, TokenType.ANTI, TokenType.ASOF, TokenType.LATERAL,
-    }
-)  # fmt: skip
-
 _EMITS = {"ISTREAM": Emit.ISTREAM, "DSTREAM": Emit.DSTREAM, "RSTREAM": Emit.RSTREAM}
 
 
-class StatementParser(CreateParser):
+class StatementParser(JoinParser):
     """Reads a whole program: call `statements`."""
 
     def statements(self, source: QueryText, tokens: list[Token]) -> list[Statement]:
@@ -143,13 +136,7 @@ class StatementParser(CreateParser):
             items.append(self.item())
         self.expect(TokenType.FROM, "',' or FROM", "every SELECT reads a stream: SELECT ... FROM stream [window]")
         source = self.from_item()
-        if self._match_set(_JOINS, advance=False):
-            self.refuse(
-                "joins are not available",
-                self.span_of_token(self._curr),
-                "one stream or subquery stands in FROM; several streams of the same columns are merged by "
-                "FROM (SELECT ... FROM a UNION ALL SELECT ... FROM b) [window]",
-            )
+        joins = self.joins()
         where = self.value() if self._match(TokenType.WHERE) else None
         group_by = [] if not self._match(TokenType.GROUP_BY) else [self.value()]
         while group_by and self._match(TokenType.COMMA):
@@ -164,7 +151,7 @@ class StatementParser(CreateParser):
         drain = self.span_of_token(self._prev) if self.take("DRAIN") else None
         return SelectSyntax(
             emit, distinct, tuple(items), source, where, tuple(group_by), having, tuple(order_by), limit, drain,
-            self.span_since(start),
+            self.span_since(start), joins,
         )  # fmt: skip
 
     def item(self) -> SelectItem:
@@ -187,6 +174,7 @@ class StatementParser(CreateParser):
         return SelectItem(expression, alias, None, span)
 
     def from_item(self) -> FromItem:
+        start = self._curr.start if self._curr else 0
         source: Name | QuerySyntax
         if self._match(TokenType.L_PAREN):
             source = self.query()
@@ -203,7 +191,7 @@ class StatementParser(CreateParser):
             alias = self.name("an alias")
         if window is None and self._match(TokenType.L_BRACKET, advance=False):
             window = self.window()
-        return FromItem(source, window, alias)
+        return FromItem(source, window, alias, self.span_since(start))
 
     def order_item(self) -> OrderItem:
         """NULLs come first when ascending and last when descending unless the query says otherwise, as in Spark."""

@@ -44,10 +44,11 @@ class Grouping:
 
     def _place_of(self, column: str, node: exp.Expr) -> Span | None:
         """Where the column stands outside of any aggregate."""
+        lowered = column.lower()
         pending = [node]
         while pending:
             current = pending.pop(0)
-            if isinstance(current, exp.Column) and current.name.lower() == column.lower():
+            if isinstance(current, exp.Column) and current.name.lower() in (lowered, lowered.partition(".")[2]):
                 return span_of(current)
             if isinstance(current, exp.Anonymous) and self._is_aggregate(current.name):
                 continue

@@ -5,6 +5,8 @@ Invariants:
 2. In an aggregating `Select`, `outputs`, `having` and `order_by` see only the group keys, as columns named
    `#0`, `#1`, ... and the aggregates, as columns named `$0`, `$1`, ... In any other `Select` they see the input.
 3. `group_by` and the arguments and filters of aggregates see the input's columns.
+4. The columns of a join are named `alias.column`. Over a join the windows are those of the sides, and `Select.window`
+   is None.
 """
 
 from __future__ import annotations
@@ -58,6 +60,60 @@ class Union:
     schema: Schema
 
 
+class JoinKind(Enum):
+    """How a side is joined to those before it."""
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+
+    @property
+    def keeps_left(self) -> bool:
+        """Whether rows of the sides before that match nothing remain."""
+        return self in (JoinKind.LEFT, JoinKind.FULL)
+
+    @property
+    def keeps_right(self) -> bool:
+        """Whether rows of this side that match nothing remain."""
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """A table, read by name; `key` are the columns of its PRIMARY KEY."""
+
+    name: str
+    schema: Schema
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """What stands in FROM beside others. `kind` and `on` say how it is joined to the sides before it; the first is
+    INNER without a condition, and so are sides after a comma. A table has no window."""
+
+    source: Source | TableRef
+    window: WindowSpec | None
+    alias: str
+    kind: JoinKind
+    on: Expression | None
+
+
+@dataclass(frozen=True)
+class Join:
+    """Several sides, joined from left to right; the order of events is (time, position in FROM, sequence).
+    `schema` has the columns of all sides, named `alias.column`."""
+
+    sides: tuple[JoinSide, ...]
+    schema: Schema
+
+    @property
+    def window(self) -> WindowSpec | None:
+        """The window of the first side that has one, whose slide is that of all; None where no side has one."""
+        return next((side.window for side in self.sides if side.window is not None), None)
+
+
 @dataclass(frozen=True)
 class Select:
     """One SELECT. Without a window it is a projection of the stream, event by event, and cannot aggregate."""
@@ -79,7 +135,7 @@ class Select:
     """The columns that come out, without the window columns that every windowed row carries."""
 
 
-Source = StreamRef | Union | Select
+Source = StreamRef | Union | Select | Join
 
 WINDOW_FIELDS = (
     Field("window_start", SqlType.TIMESTAMP, nullable=False),
@@ -92,7 +148,10 @@ def is_windowed(source: Source) -> bool:
     """Whether rows carry the window columns in front of `schema`; a `StreamRef`'s schema already has them."""
     if isinstance(source, Union):
         return is_windowed(source.inputs[0])
-    return isinstance(source, Select) and source.window is not None
+    if not isinstance(source, Select):
+        return False
+    window = source.source.window if isinstance(source.source, Join) else source.window
+    return window is not None
 
 
 def columns_of(source: Source) -> Schema:

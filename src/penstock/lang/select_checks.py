@@ -77,9 +77,14 @@ def _can_drain(window: WindowSpec | None) -> bool:
 
 
 def check_outputs(
-    source: QueryText, syntax: SelectSyntax, names: list[Name], outputs: list[Expression], order: list[Expression]
+    source: QueryText,
+    syntax: SelectSyntax,
+    names: list[Name],
+    outputs: list[Expression],
+    order: list[Expression],
+    *,
+    windowed: bool,
 ) -> None:
-    windowed = syntax.source.window is not None
     seen: set[str] = set()
     for name, expression in zip(names, outputs, strict=True):
         lowered = name.text.lower()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from penstock.lang.places import Span
-from penstock.lang.query import Emit
+from penstock.lang.query import Emit, JoinKind
 from penstock.types import SqlType
 from penstock.windows.spec import WindowSpec
 
@@ -45,6 +45,18 @@ class FromItem:
     source: Name | QuerySyntax
     window: WindowSyntax | None
     alias: Name | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class JoinItem:
+    """What stands in FROM after the first; without `on` after a comma or CROSS JOIN. `span` is the comma or the words
+    up to JOIN."""
+
+    item: FromItem
+    kind: JoinKind
+    on: exp.Expr | None
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class SelectSyntax:
     limit: tuple[int, Span] | None
     drain: Span | None
     span: Span
+    joins: tuple[JoinItem, ...] = ()
 
 
 @dataclass(frozen=True)

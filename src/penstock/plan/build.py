@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.errors import QueryError
 from penstock.expressions.tree import Column
-from penstock.lang.query import Emit, Select, Source, StreamRef, Union
+from penstock.lang.query import Emit, Join, Select, Source, StreamRef, TableRef, Union
 from penstock.plan.combining import combined
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
@@ -25,10 +26,13 @@ def build(source: Source) -> Node:
         return StreamNode(source.name, source.schema)
     if isinstance(source, Union):
         return UnionNode(tuple(build(s) for s in source.inputs), source.schema)
+    assert not isinstance(source, Join), "a join stands in the FROM of a SELECT"
     return _build_select(source)
 
 
 def _build_select(select: Select) -> Node:
+    if isinstance(select.source, Join):
+        return _build_join(select, select.source)
     below = build(select.source)
     if select.window is None:
         return ProjectNode(below, select.where, select.outputs, select.schema)
@@ -55,6 +59,12 @@ def _build_select(select: Select) -> Node:
         schema,
     )
     return combined(node, select.aggregates)
+
+
+def _build_join(select: Select, join: Join) -> Node:
+    if any(isinstance(side.source, TableRef) for side in join.sides):
+        raise QueryError("tables are not available in FROM yet")
+    raise QueryError("joins of windows are not available yet")
 
 
 def _column(schema: Schema, name: str) -> Column:
