@@ -1,0 +1,336 @@
+"""Rows of fixed width by their key, changed in place: what a table is kept in.
+
+    index    [partition, slot]           4 bytes each: a tag and where in the partition the row is
+    keys     [partition, place, word]    int32, or int64 where a key needs it
+    columns  [partition, place]          as wide as their types; a mask beside those that have had a NULL
+
+Rows are spread over partitions by the hash of their key, few enough each that a partition's index and columns fit the
+processor's cache. A batch of keys can be looked up as it is (`hash`), or partition by partition (`grace`: the batch
+grace hash join), which reads each part of the table once for the whole batch.
+
+Invariants:
+1. The rows of a partition are at its first `counts` places, in no particular order.
+2. A row number is the partition times the capacity plus the place. It holds until the next `put` or `remove`.
+3. All partitions have the same capacity; it grows by an eighth, or the partitions are split. Columns grow one after the
+   other, so that growing takes the room of one column more, which the account is asked for first.
+4. `dirty` marks the partitions that have changed since the marks were taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.columns import Argument, Bools, Values
+from penstock.errors import StorageError
+from penstock.store import keyed_kernels as kernels
+from penstock.store.blocks import ColumnSpec
+from penstock.store.budget import Account
+from penstock.store.keyed_kernels import Int32s, Int64s
+
+PARTITION_ROWS = 16384
+"""So many rows a partition has at most on average: with its index and a few columns, it fits a second-level cache."""
+
+MOST_BITS = 16
+GRACE_ROWS = 262144
+"""From so many rows on a table is worth partitioning batches for: smaller ones are in the cache anyway."""
+GRACE_EVENTS = 512
+"""And from so many keys of a batch for each partition on: with fewer, what one brings into the cache serves no other.
+Measured by `penstock bench join-table`: at 256 both ways are level, at 1,024 partitions first are 1.5 times as fast."""
+
+NOBODY: Bools = np.empty(0, np.bool_)
+
+
+class Found(NamedTuple):
+    """The rows of a batch of keys, -1 where there is none. With `order` they are partition by partition, and `order`
+    says for each which key it belongs to; keys that it leaves out have no row."""
+
+    rows: Int32s
+    order: Int32s | None
+    keys: int
+
+    def in_order(self) -> Int32s:
+        """The row of each key, in the order of the keys."""
+        if self.order is None:
+            return self.rows
+        rows = np.full(self.keys, -1, np.int32)
+        kernels.scatter_rows(self.rows, self.order, rows)
+        return rows
+
+
+class KeyedStore:
+    """Keys are of `words` int64 words; with `narrow` all of them fit 32 bits."""
+
+    def __init__(self, words: int, narrow: bool, columns: Sequence[ColumnSpec], account: Account) -> None:
+        self._account = account
+        self.specs = tuple(columns)
+        self._key_type = np.dtype(np.int32 if narrow else np.int64)
+        self._words = words
+        self.changes = 0
+        self._take(0, 16)
+        self._account.resize(self.nbytes)
+
+    def _take(self, bits: int, capacity: int) -> None:
+        """Empty arrays of such a shape."""
+        self._bits = bits
+        parts = 1 << bits
+        self.counts = np.zeros(parts, np.int32)
+        self.dirty = np.ones(parts, np.bool_)
+        self._index = np.zeros((parts, _slots(capacity)), np.uint32)
+        self._keys = np.zeros((parts, capacity, self._words), self._key_type)
+        self._values = [np.zeros((parts, capacity), spec.dtype) for spec in self.specs]
+        self._valid: list[Bools | None] = [None] * len(self.specs)
+
+    # What there is
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def partitions(self) -> int:
+        return len(self.counts)
+
+    @property
+    def capacity(self) -> int:
+        """Places of a partition."""
+        return int(self._keys.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        held = self._index.nbytes + self._keys.nbytes + sum(values.nbytes for values in self._values)
+        return held + sum(valid.nbytes for valid in self._valid if valid is not None) + self.counts.nbytes
+
+    @property
+    def raw_nbytes(self) -> int:
+        """Bytes of the values alone."""
+        width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
+        return self.rows * width
+
+    def all_rows(self) -> Int32s:
+        """The numbers of all rows, by partition and place."""
+        places = np.arange(self.capacity, dtype=np.int32)[None, :] < self.counts[:, None]
+        return np.flatnonzero(places).astype(np.int32)
+
+    # Looking up
+
+    def by_grace(self, keys: int) -> bool:
+        """Whether so many keys are better looked up partition by partition."""
+        return self.rows >= GRACE_ROWS and keys >= GRACE_EVENTS * self.partitions
+
+    def find(self, keys: Int64s, valid: Bools | None = None, grace: bool | None = None) -> Found:
+        """Where the keys (rows of words) are; one that is not `valid` is nowhere. `grace` forces the way."""
+        mask = NOBODY if valid is None else valid
+        count = len(keys)
+        if not (self.by_grace(count) if grace is None else grace):
+            rows = np.empty(count, np.int32)
+            kernels.find(self._index, self._keys, self._bits, keys, mask, rows)
+            return Found(rows, None, count)
+        parted, order = np.empty_like(keys), np.empty(count, np.int32)
+        total = kernels.spread(keys, mask, self._bits, parted, order)
+        rows = np.empty(total, np.int32)
+        kernels.find(self._index, self._keys, self._bits, parted[:total], NOBODY, rows)
+        return Found(rows, order[:total], count)
+
+    def column(self, place: int, found: Found) -> Argument:
+        """A column of rows that were found, in the order of their keys. Where there is no row, the value is 0 and not
+        valid."""
+        values = self._values[place].reshape(-1)
+        valid = self._valid[place]
+        mask = None if valid is None else self._gathered(valid.reshape(-1), found)
+        return Argument(self._gathered(values, found), mask)
+
+    def key_words(self, found: Found) -> Int64s:
+        """The keys of rows that were found."""
+        words = np.empty((found.keys, self._words), np.int64)
+        for w in range(self._words):
+            words[:, w] = self._gathered(self._keys.reshape(-1, self._words)[:, w], found)
+        return words
+
+    def _gathered(self, values: Values, found: Found) -> Values:
+        if found.order is None:
+            out = np.empty(found.keys, values.dtype)
+            kernels.gather(values, found.rows, out)
+        else:
+            whole = len(found.order) == found.keys
+            out = np.empty(found.keys, values.dtype) if whole else np.zeros(found.keys, values.dtype)
+            kernels.gather_to(values, found.rows, found.order, out)
+        return out
+
+    # Changing
+
+    def reserve(self, rows: int) -> None:
+        """Makes an empty store as large as so many rows need."""
+        assert self.rows == 0, "only an empty store is made to measure"
+        bits = 0
+        while rows > PARTITION_ROWS << bits and bits < MOST_BITS:
+            bits += 1
+        mean = rows / (1 << bits)
+        capacity = int(mean + (4 * mean**0.5 if bits else 0)) + 16
+        if capacity <= self.capacity and bits == self._bits:
+            return
+        width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
+        self._account.resize((width * capacity + 4 * _slots(capacity) + 4) << bits)
+        self._take(bits, capacity)
+
+    def put(self, keys: Int64s) -> tuple[Int32s, Bools]:
+        """The rows of the keys, added where they are new: then all columns are NULL or 0 until `write`. A key may come
+        several times. Returns the rows and which are new."""
+        rows, fresh = np.empty(len(keys), np.int32), np.empty(len(keys), np.bool_)
+        done = 0
+        while True:
+            done = kernels.add(self._index, self._keys, self.counts, self._bits, keys, done, rows, fresh)
+            if done == len(keys):
+                break
+            self._grow()
+        if fresh.any():
+            # Rows that were given out before the store grew have other numbers now.
+            kernels.find(self._index, self._keys, self._bits, keys, NOBODY, rows)
+            self._mark(rows)
+            for place, valid in enumerate(self._valid):
+                if valid is not None:
+                    valid.reshape(-1)[rows[fresh]] = False
+                self._values[place].reshape(-1)[rows[fresh]] = 0
+        return rows, fresh
+
+    def write(self, place: int, rows: Int32s, values: Values, valid: Bools | None) -> None:
+        """Sets a column of rows. Of a row that comes several times the last counts."""
+        self._values[place].reshape(-1)[rows] = values
+        mask = self._valid[place]
+        if mask is None and valid is not None and not valid.all():
+            self._account.resize(self.nbytes + self._values[place].size)
+            mask = self._valid[place] = np.ones(self._values[place].shape, np.bool_)
+        if mask is not None:
+            mask.reshape(-1)[rows] = True if valid is None else valid
+        self._mark(rows)
+
+    def remove(self, keys: Int64s) -> None:
+        """Takes rows out, as far as they are there."""
+        moved_from, moved_to = np.empty(len(keys), np.int32), np.empty(len(keys), np.int32)
+        before = self.counts.copy()
+        moves = kernels.remove(self._index, self._keys, self.counts, self._bits, keys, moved_from, moved_to)
+        for values in (*self._values, *(valid for valid in self._valid if valid is not None)):
+            kernels.copy_moves(values.reshape(-1), moved_from[:moves], moved_to[:moves])
+        self.dirty |= before != self.counts
+        self.changes += 1
+
+    def clear(self) -> None:
+        self._take(0, 16)
+        self._account.resize(self.nbytes)
+        self.changes += 1
+
+    def _mark(self, rows: Int32s) -> None:
+        self.dirty[rows // np.int32(self.capacity)] = True
+        self.changes += 1
+
+    # Growing
+
+    def _grow(self) -> None:
+        capacity = self.capacity
+        wanted = 2 * capacity if capacity < 4096 else capacity + capacity // 8
+        if wanted * 5 > PARTITION_ROWS * 6 and self._bits < MOST_BITS:
+            self._split()
+            return
+        if wanted > 65535:
+            raise StorageError(f"a table has at most {65535 << MOST_BITS:,} rows")
+        self._ask(self.partitions, wanted)
+        self._index = np.zeros((self.partitions, _slots(wanted)), np.uint32)
+        self._keys = _longer(self._keys, wanted)
+        for place, values in enumerate(self._values):
+            self._values[place] = _longer(values, wanted)
+            valid = self._valid[place]
+            if valid is not None:
+                self._valid[place] = _longer(valid, wanted)
+        kernels.reindex(self._index, self._keys, self.counts)
+        self._settle()
+
+    def _split(self) -> None:
+        """Twice as many partitions, each with room for an eighth more than the fullest has."""
+        bits = self._bits + 1
+        counts = np.empty(1 << bits, np.int32)
+        places = np.empty(self.rows, np.int32)
+        kernels.split_places(self._keys, self.counts, bits, counts, places)
+        capacity = int(counts.max()) * 9 // 8 + 16
+        self._ask(1 << bits, capacity)
+        shape = (1 << bits, capacity)
+
+        def moved(old: Values) -> Values:
+            new = np.zeros(shape, old.dtype)
+            kernels.split_column(self._keys, self.counts, bits, places, old, new)
+            return new
+
+        self._index = np.zeros((1 << bits, _slots(capacity)), np.uint32)
+        for place, values in enumerate(self._values):
+            self._values[place] = moved(values)
+            valid = self._valid[place]
+            if valid is not None:
+                self._valid[place] = moved(valid)
+        keys = np.zeros((*shape, self._words), self._key_type)
+        for w in range(self._words):
+            keys[:, :, w] = moved(np.ascontiguousarray(self._keys[:, :, w]))
+        self._keys, self._bits, self.counts = keys, bits, counts
+        kernels.reindex(self._index, self._keys, self.counts)
+        self._settle()
+
+    def _ask(self, parts: int, capacity: int) -> None:
+        """Asks for the room of arrays of such a shape, and of the largest of them once more while it is copied."""
+        places = parts * capacity
+        widths = [self._words * self._key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
+        masks = sum(valid is not None for valid in self._valid)
+        held = places * (sum(widths) + masks) + 4 * parts * (_slots(capacity) + 1)
+        self._account.resize(held + max(widths) * self._keys.shape[0] * self._keys.shape[1])
+
+    def _settle(self) -> None:
+        self._account.resize(self.nbytes)
+        self.dirty = np.ones(self.partitions, np.bool_)
+        self.changes += 1
+
+    # Pages: a partition is what is saved together
+
+    def page(self, partition: int) -> list[Values]:
+        """The arrays of a partition's rows: keys, then each column and the mask of those that have one."""
+        count = int(self.counts[partition])
+        arrays: list[Values] = [self._keys[partition, :count]]
+        for values, valid in zip(self._values, self._valid, strict=True):
+            arrays.append(values[partition, :count])
+            if valid is not None:
+                arrays.append(valid[partition, :count])
+        return arrays
+
+    def shape(self) -> dict[str, Any]:
+        """What `reshape` needs besides the pages."""
+        masked = [valid is not None for valid in self._valid]
+        return {"bits": self._bits, "capacity": self.capacity, "counts": self.counts, "masked": masked}
+
+    def reshape(self, shape: dict[str, Any]) -> None:
+        """Makes room for pages that `page` then gives to be filled; `refilled` ends it."""
+        places = shape["capacity"] << shape["bits"]
+        width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
+        held = places * (width + sum(shape["masked"])) + (4 * (_slots(shape["capacity"]) + 1) << shape["bits"])
+        self._account.resize(held)
+        self._take(shape["bits"], shape["capacity"])
+        for place, masked in enumerate(shape["masked"]):
+            if masked:
+                self._valid[place] = np.ones(self._values[place].shape, np.bool_)
+        self.counts[:] = shape["counts"]
+
+    def refilled(self) -> None:
+        kernels.reindex(self._index, self._keys, self.counts)
+        self.dirty[:] = False
+        self.changes += 1
+
+    def close(self) -> None:
+        self._account.close()
+
+
+def _slots(capacity: int) -> int:
+    """Entries of a partition's index: three quarters of them full at most."""
+    return capacity * 4 // 3 + 2
+
+
+def _longer(old: Values, capacity: int) -> Values:
+    new = np.zeros((old.shape[0], capacity, *old.shape[2:]), old.dtype)
+    new[:, : old.shape[1]] = old
+    return new

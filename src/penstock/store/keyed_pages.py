@@ -1,0 +1,66 @@
+"""A keyed store on a block device: of a checkpoint, the partitions that have changed since the last one are written.
+
+Invariants:
+1. `_pages[p]` are the addresses of partition p's bytes, in order; a partition that has changed has new ones, and the
+   old ones are freed, which the device honours after the next commit.
+2. A snapshot holds the shape of the store and addresses, and no rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import CheckpointError
+from penstock.store.device import BlockDevice
+from penstock.store.keyed import KeyedStore
+
+
+class KeyedPages:
+    def __init__(self, store: KeyedStore, device: BlockDevice) -> None:
+        self._store = store
+        self._device = device
+        self._pages: list[list[int]] = []
+
+    def snapshot(self) -> dict[str, Any]:
+        store = self._store
+        if len(self._pages) != store.partitions:
+            self._free(self._pages)
+            self._pages = [[] for _ in range(store.partitions)]
+        for partition in np.flatnonzero(store.dirty).tolist():
+            self._free([self._pages[partition]])
+            self._pages[partition] = self._written(partition)
+        store.dirty[:] = False
+        lengths = np.array([len(page) for page in self._pages], np.int64)
+        addresses = np.array([address for page in self._pages for address in page], np.int64)
+        return {**store.shape(), "lengths": lengths, "addresses": addresses}
+
+    def _written(self, partition: int) -> list[int]:
+        payload = b"".join(array.tobytes() for array in self._store.page(partition))
+        size = self._device.capacity
+        return [self._device.write(payload[at : at + size]) for at in range(0, len(payload), size)]
+
+    def _free(self, pages: list[list[int]]) -> None:
+        for page in pages:
+            for address in page:
+                self._device.free(address)
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        store = self._store
+        store.reshape(snapshot)
+        ends = np.cumsum(snapshot["lengths"])
+        addresses = snapshot["addresses"].tolist()
+        self._pages = [
+            addresses[end - length : end]
+            for end, length in zip(ends.tolist(), snapshot["lengths"].tolist(), strict=True)
+        ]
+        for partition, page in enumerate(self._pages):
+            payload = b"".join(bytes(self._device.read(address)) for address in page)
+            at = 0
+            for array in store.page(partition):
+                if at + array.nbytes > len(payload):
+                    raise CheckpointError("a page of a table is shorter than its rows")
+                array[...] = np.frombuffer(payload, array.dtype, array.size, at).reshape(array.shape)
+                at += array.nbytes
+        store.refilled()
