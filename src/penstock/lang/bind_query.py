@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from penstock.lang.bind_aggregates import KnownAggregates, UserSignature
 from penstock.lang.bind_join import JoinBinder
+from penstock.lang.bind_pattern import PatternBinder
 from penstock.lang.bind_select import SelectBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, Span, did_you_mean
 from penstock.lang.query import Select, Source, StreamRef, TableRef, Union, columns_of
 from penstock.lang.scope import Scope
-from penstock.lang.syntax import FromItem, Name, QuerySyntax, SelectSyntax, UnionSyntax, WindowSyntax
+from penstock.lang.syntax import FromItem, Name, PatternSyntax, QuerySyntax, SelectSyntax, UnionSyntax, WindowSyntax
 from penstock.types import Schema
 from penstock.windows.spec import WindowSpec
 
@@ -35,16 +36,23 @@ class QueryBinder:
         if syntax.joins:
             join, scope, evaluation = JoinBinder(self._source, self._known, self._side).bind(syntax)
             return SelectBinder(self._source, self._known, syntax, scope).bind(join, evaluation)
+        if isinstance(syntax.source.source, PatternSyntax):
+            return PatternBinder(self._source, self._known, self._element).bind(syntax, syntax.source.source)
         source, qualifiers = self._from(syntax.source)
         schema = columns_of(source)
         window = self._window(syntax.source.window, schema)
         scope = Scope(schema, qualifiers, window is not None)
         return SelectBinder(self._source, self._known, syntax, scope).bind(source, window)
 
+    def _element(self, source: Name | QuerySyntax) -> Source:
+        """What an element of a pattern reads."""
+        return self._stream(source) if isinstance(source, Name) else self.bind(source)
+
     def _from(self, item: FromItem) -> tuple[Source, frozenset[str]]:
         if isinstance(item.source, Name):
             qualifier = item.alias or item.source
             return self._stream(item.source), frozenset({qualifier.text.lower()})
+        assert not isinstance(item.source, PatternSyntax), "patterns are bound by themselves"
         return self.bind(item.source), frozenset({item.alias.text.lower()} if item.alias else ())
 
     def _side(self, item: FromItem) -> tuple[Source | TableRef, WindowSpec | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.lang.join_grammar import JoinParser
+from penstock.lang.pattern_grammar import PatternParser
 from penstock.lang.places import QueryText
 from penstock.lang.query import STRATEGIES, Emit
 from penstock.lang.syntax import (
@@ -26,7 +27,7 @@ from penstock.lang.syntax import (
 _EMITS = {"ISTREAM": Emit.ISTREAM, "DSTREAM": Emit.DSTREAM, "RSTREAM": Emit.RSTREAM}
 
 
-class StatementParser(JoinParser):
+class StatementParser(JoinParser, PatternParser):
     """Reads a whole program: call `statements`."""
 
     def statements(self, source: QueryText, tokens: list[Token]) -> list[Statement]:
@@ -135,7 +136,7 @@ class StatementParser(JoinParser):
         while self._match(TokenType.COMMA):
             items.append(self.item())
         self.expect(TokenType.FROM, "',' or FROM", "every SELECT reads a stream: SELECT ... FROM stream [window]")
-        source = self.from_item()
+        source = self.pattern_item() if self.is_pattern_ahead() else self.from_item()
         joins = self.joins()
         where = self.value() if self._match(TokenType.WHERE) else None
         group_by = [] if not self._match(TokenType.GROUP_BY) else [self.value()]
@@ -174,6 +175,8 @@ class StatementParser(JoinParser):
         return SelectItem(expression, alias, None, span)
 
     def from_item(self) -> FromItem:
+        if self.is_pattern_ahead():
+            self.refuse_beside_others(self._curr)
         start = self._curr.start if self._curr else 0
         source: Name | QuerySyntax
         if self._match(TokenType.L_PAREN):

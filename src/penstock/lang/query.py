@@ -135,7 +135,49 @@ class Select:
     """The columns that come out, without the window columns that every windowed row carries."""
 
 
-Source = StreamRef | Union | Select | Join
+class Role(Enum):
+    """How an element takes part in a pattern."""
+
+    PLAIN = "plain"
+    ABSENT = "absent"
+    REPEATED = "repeated"
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of a pattern, which reads input `input`. With `one` an event serves one match in this place."""
+
+    name: str
+    input: int
+    role: Role
+    one: bool
+
+
+@dataclass(frozen=True)
+class PatternAggregate:
+    """An aggregate over the events of a repeated element."""
+
+    element: int
+    call: AggregateCall
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Matches of events of several inputs. Each of the `alternatives` is a sequence of elements, by number; a match is
+    of one of them. Expressions name columns `element.column` and aggregates `$0`, `$1`, ... A condition of `where` is
+    for the matches that have all elements it names."""
+
+    inputs: tuple[Source, ...]
+    elements: tuple[Element, ...]
+    alternatives: tuple[tuple[int, ...], ...]
+    where: tuple[Expression, ...]
+    aggregates: tuple[PatternAggregate, ...]
+    within: int
+    schema: Schema
+    """The columns of matches that somebody reads."""
+
+
+Source = StreamRef | Union | Select | Join | Pattern
 
 WINDOW_FIELDS = (
     Field("window_start", SqlType.TIMESTAMP, nullable=False),

@@ -41,8 +41,39 @@ class SelectItem:
 
 
 @dataclass(frozen=True)
-class FromItem:
+class ElementSyntax:
+    """`ONE C+ c`: what is read, under which name, and how it takes part in a pattern."""
+
     source: Name | QuerySyntax
+    alias: Name
+    absent: bool
+    repeated: bool
+    one: bool
+    span: Span
+
+
+@dataclass(frozen=True)
+class OperatorSyntax:
+    """SEQ, AND or OR of elements and operators."""
+
+    kind: str
+    parts: tuple[ElementSyntax | OperatorSyntax, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class PatternSyntax:
+    """`PATTERN SEQ(...) WHERE ... WITHIN ...`; `where` belongs to it and not to the SELECT."""
+
+    root: OperatorSyntax
+    where: exp.Expr | None
+    within: int
+    span: Span
+
+
+@dataclass(frozen=True)
+class FromItem:
+    source: Name | QuerySyntax | PatternSyntax
     window: WindowSyntax | None
     alias: Name | None
     span: Span

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import QueryError
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
@@ -33,6 +34,7 @@ from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     Node,
+    PatternNode,
     ProjectNode,
     RelationNode,
     StreamNode,
@@ -220,6 +222,8 @@ def make_operator(
         return Combine(name, node, resources)
     if isinstance(node, ProjectNode):
         return Project(node, resources)
+    if isinstance(node, PatternNode):
+        raise QueryError("patterns are not available yet")
     if isinstance(node, RelationNode):
         if isinstance(node.window.extent, Session):
             return SessionRelation(name, node, resources)

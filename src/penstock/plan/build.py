@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import QueryError
 from penstock.expressions.tree import Column
-from penstock.lang.query import Emit, Join, Select, Source, StreamRef, TableRef, Union
+from penstock.lang.query import Emit, Join, Pattern, Select, Source, StreamRef, TableRef, Union
 from penstock.plan.combining import combined
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
@@ -16,6 +16,7 @@ from penstock.plan.nodes import (
     StreamNode,
     UnionNode,
 )
+from penstock.plan.patterns import build_pattern
 from penstock.plan.states import assign_states
 from penstock.types import Schema
 from penstock.windows.spec import EveryEvent, Range, WindowSpec
@@ -26,6 +27,8 @@ def build(source: Source) -> Node:
         return StreamNode(source.name, source.schema)
     if isinstance(source, Union):
         return UnionNode(tuple(build(s) for s in source.inputs), source.schema)
+    if isinstance(source, Pattern):
+        return build_pattern(source, tuple(map(build, source.inputs)))
     assert not isinstance(source, Join), "a join stands in the FROM of a SELECT"
     return _build_select(source)
 

@@ -10,12 +10,14 @@ from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     Node,
+    PatternNode,
     ProjectNode,
     RelationNode,
     StreamNode,
     UnionNode,
     children,
 )
+from penstock.plan.pattern_columns import read_columns
 
 
 def needed_columns(stream: StreamDef, nodes: Iterable[Node]) -> tuple[str, ...]:
@@ -45,6 +47,15 @@ def _read(node: Node, stream: str) -> set[str]:
         )
     if isinstance(node, CombineNode):
         return set().union(*(_read(part, stream) for part in node.inputs))
+    if isinstance(node, PatternNode):
+        return set().union(
+            *(
+                read_columns(node, number)
+                if isinstance(child, StreamNode) and child.name == stream
+                else _read(child, stream)
+                for number, child in enumerate(node.inputs)
+            )
+        )
     below = children(node)[0]
     if isinstance(below, StreamNode):
         return set().union(*(columns(e) for e in _expressions(node))) if below.name == stream else set()

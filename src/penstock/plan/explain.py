@@ -9,11 +9,13 @@ from penstock.lang.query import Emit, Query
 from penstock.lang.render import render, render_duration, render_window
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
+from penstock.plan.explain_pattern import describe_pattern
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     Emission,
     Node,
+    PatternNode,
     ProjectNode,
     RelationNode,
     StreamNode,
@@ -135,6 +137,8 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
             names[f"${i}"] = f"{_names(part)[f'${looked.column}']} OVER {render_window(part.window)}"
         lengths = len({part.window.extent for part in node.inputs})
         return f"combine windows of {lengths} lengths, by group", _emission(node.emission, names)
+    if isinstance(node, PatternNode):
+        return describe_pattern(node)
     details = [] if node.where is None else [f"where    {render(node.where)}"]
     if isinstance(node, ProjectNode):
         return "project", [*details, "outputs  " + _outputs(node)]

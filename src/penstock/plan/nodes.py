@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.aggregates.signatures import Want
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit, Order, Output
+from penstock.plan.pattern_nodes import PatternNode as PatternNode
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
 
@@ -132,13 +133,13 @@ class CombineNode:
     schema: Schema
 
 
-Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode | CombineNode
+Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode | CombineNode | PatternNode
 
 
 def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, StreamNode):
         return ()
-    if isinstance(node, UnionNode | CombineNode):
+    if isinstance(node, UnionNode | CombineNode | PatternNode):
         return node.inputs
     return (node.input,)
 

@@ -24,6 +24,7 @@ from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     Node,
+    PatternNode,
     ProjectNode,
     RelationNode,
     StreamNode,
@@ -31,6 +32,7 @@ from penstock.plan.nodes import (
     streams,
 )
 from penstock.plan.partials import mergeable
+from penstock.plan.pattern_placement import keys_by_stream
 from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
 
 _ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "ORDER", "DISTINCT"})
@@ -129,6 +131,11 @@ def place_alone(node: Node) -> Placement:
     """The best placement of a query that shares its stream with no other."""
     if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
         return Placement(Spread.ANYWHERE, (), "every row stands for itself")
+    if isinstance(node, ProjectNode) and isinstance(node.input, PatternNode):
+        keys = keys_by_stream(node.input)
+        if isinstance(keys, str):
+            return _one_place(keys)
+        return Placement(Spread.BY_KEY, keys, "all events of a match have the same key")
     if isinstance(node, CombineNode):
         node = replace(node.inputs[0], emission=node.emission)
         reason = _not_by_key(node) if isinstance(node.input, StreamNode) else "it reads a subquery"
