@@ -1,4 +1,8 @@
-"""The conformance cases on Spark: all over static data, and some of every kind in several micro-batches."""
+"""The conformance cases on Spark: all over static data, and some of every kind in several micro-batches.
+
+Each takes most of a second, however small it is; so a third of them is run with the quick tests, the rest with the slow
+ones.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,14 @@ def check(case: Case, run: Run) -> None:
         assert run.rejects == case.rejects
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES[::3], ids=str)
 def test_static(case: Case, spark: SparkSession) -> None:
+    check(case, run_spark(case, spark))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for n, case in enumerate(CASES) if n % 3], ids=str)
+def test_more_over_static_data(case: Case, spark: SparkSession) -> None:
     check(case, run_spark(case, spark))
 
 

@@ -60,17 +60,6 @@ def last_batch(directory: Path) -> int:
     return max((int(file.name) for file in begun.glob("[0-9]*")), default=-1)
 
 
-def test_a_killed_application_goes_on(tmp_path: Path) -> None:
-    events = made_up_events(1, 24_000)
-    prepare(tmp_path, Settings("batches"), events, batches=3)
-    with Application(tmp_path) as application:
-        application.wait_for(beginning_of(tmp_path, 1))
-        application.kill()
-    with Application(tmp_path) as application:
-        application.wait(PATIENCE)
-    check(tmp_path, events)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("sink", ["files", "batches", "paths"])
 def test_kill_9_of_the_application(tmp_path: Path, sink: str) -> None:
