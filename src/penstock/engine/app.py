@@ -7,7 +7,7 @@ Invariants:
 2. `checkpoint` takes everything at one moment between two pushes: streams, pipelines, stores, results not yet read.
 3. A result's number counts the results of its query from 0, through restarts.
 
-One thread at a time uses an app.
+One thread at a time uses an app; any may `offer` events to it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,37 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
+from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.builder import BuiltQuery, render
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
 from penstock.engine.clock import Clock, SystemClock
+from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
 from penstock.engine.metrics import Metrics
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.running import aggregations, as_html, paned_windows, sharers
+from penstock.engine.service_times import first_arrivals
 from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, QueryError
+from penstock.expressions.batch import Rows
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Program, StreamDef
+from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.reorder import START
+from penstock.plan.arrived import arrival_columns
 from penstock.plan.backfill import all_backfilled
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
@@ -47,6 +55,11 @@ from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
 
 REJECTS_KEPT = 10_000
+
+_BUFFERS_SHARE = 8
+"""Input buffers have this part of the memory."""
+
+_NO_TIMES = np.empty(0, np.int64)
 
 
 class App:
@@ -69,7 +82,9 @@ class App:
     event's time may be ahead of the clock before it is rejected. With `linger`, single events that are pushed wait up
     to so many seconds for company: a batch of a few costs hardly more than one. They are worked off by the first push
     after that time and by every other call, so someone who has nothing more to push calls `flush`. `strategy` is how
-    windows are kept: "auto" for what costs less, "panes" wherever that can be, or "window".
+    windows are kept: "auto" for what costs less, "panes" wherever that can be, or "window". `dispatch` is how events
+    are taken from the input buffers that `offer` puts them into: "fcfs", first come first served, or "ejf", earliest
+    job first; streams in ARRIVAL ORDER are always read through these buffers.
 
     With a `checkpoint` directory that has a checkpoint, the app goes on from there: queries that are as they were
     resume, and their results go on counting; new and changed queries begin afresh, from now on; those that are gone
@@ -89,6 +104,7 @@ class App:
         linger: float = 0.0,
         clock: Clock | None = None,
         strategy: str = "auto",
+        dispatch: str | None = None,
     ) -> None:
         self._users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
         self.program = parse(program if isinstance(program, str) else render(program), user_aggregates=self._users)
@@ -100,6 +116,8 @@ class App:
         self._rejected = self._late = 0
         self._streams: dict[str, StreamInput] = {}
         self._late_outlets: dict[str, Outlet] = {}
+        self._arrivals = ArrivalClock(self._clock)
+        self._dispatcher: Dispatcher | None = None
         self._guard = Guard()
         self._finished = self._has_idle_streams = False
         self.restored: dict[str, Any] | None = None
@@ -119,6 +137,8 @@ class App:
                 self._directory.check_streams(state["fingerprint"], self._fingerprint(self.program.streams))
                 self._flow.expect(state["flow"])
             try:
+                if dispatch is not None:
+                    self._begin_dispatch(dispatch)
                 self._declare(self.program, state)
             except BudgetError as error:
                 raise BudgetError(f"{str(error).splitlines()[0]}\n  {self._least_budget(block)}") from None
@@ -140,6 +160,21 @@ class App:
             self._declare_stream(stream, program, nodes.values(), state)
         past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
+        for name, node in nodes.items():
+            self._watch_matches(name, node)
+
+    def _begin_dispatch(self, policy: str) -> Dispatcher:
+        capacity = max(self._stores.budget.total // _BUFFERS_SHARE, 1024)
+        self._stores.budget.account("input buffers").resize(capacity)
+        self._dispatcher = Dispatcher(policy, capacity, self._clock, self._serve, self.tick, self._guard.own)
+        return self._dispatcher
+
+    def _watch_matches(self, query: str, node: Node) -> None:
+        """Has the service time of matches measured where rows show when their events came."""
+        columns = arrival_columns(node, [s.definition for s in self._streams.values()])
+        if columns and self._dispatcher is not None:
+            recognised = self._dispatcher.recognised
+            self._flow.running[query].outlet.watch = lambda rows: recognised(query, first_arrivals(rows, columns))
 
     def _declare_stream(
         self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
@@ -147,7 +182,10 @@ class App:
         columns = set(needed_columns(stream, nodes))
         if state is not None and stream.name in state["streams"]:
             columns |= set(state["streams"][stream.name]["columns"])
-        source = StreamInput(stream, tuple(columns), self._stores, self._reject, self._clock)
+        arrivals = self._arrivals if stream.arrival else None
+        if stream.arrival and self._dispatcher is None:
+            self._begin_dispatch("fcfs")
+        source = StreamInput(stream, tuple(columns), self._stores, self._reject, self._clock, arrivals=arrivals)
         self._streams[stream.name] = source
         self._has_idle_streams = self._has_idle_streams or stream.idle_after is not None
         if stream.late_into is not None:
@@ -176,6 +214,8 @@ class App:
             flow.start([(query, nodes[query.name]) for query in self.program.queries])
             least = stores.budget.peak
             stores.close()
+        if self._dispatcher is not None or any(stream.arrival for stream in self.program.streams):
+            least = least * _BUFFERS_SHARE // (_BUFFERS_SHARE - 1) + _BUFFERS_SHARE
         return f"hint: the least budget that this plan can start with is {least:,} bytes"
 
     def add_query(self, text: str | BuiltQuery, *, backfill: bool = False) -> str:
@@ -200,9 +240,15 @@ class App:
         if program.sinks or not program.queries:
             raise QueryError("a running app takes queries and streams", hint="declare sinks when the app starts")
         nodes = [build(query.body) for query in program.queries]
+        with self._offers_wait():
+            self._start_queries(program, nodes, backfill)
+        return program.queries[-1].name
+
+    def _start_queries(self, program: Program, nodes: list[Node], backfill: bool) -> None:
+        running = self._flow.running
         needed = [(s, needed_columns(s.definition, nodes)) for s in self._streams.values()]
         for source, columns in needed:
-            source.check_can_widen(columns)
+            source.check_can_widen(columns, self._waiting_events(source.definition.name))
         before = (set(running), set(self._streams), set(self._late_outlets))
         try:
             self._declare(program, backfill=all_backfilled(program.queries, backfill))
@@ -211,7 +257,6 @@ class App:
             raise
         for source, columns in needed:
             source.widen(columns)
-        return program.queries[-1].name
 
     def _take_back(self, queries: set[str], streams: set[str], late: set[str]) -> None:
         """Ends everything but what was there before."""
@@ -252,12 +297,55 @@ class App:
         self._guard.check()
         if self._finished:
             raise InputError("the app was finished; make a new one to push more events")
+        if self._dispatcher is not None:
+            name = source.definition.name
+            if source.definition.arrival or self._dispatcher.buffers.events(name):
+                self._put(source, data, self._dispatcher.work_a_run)
+                self._dispatcher.work()
+                return
         if self._waiting.takes(data):
             if self._waiting.add(source.definition.name, data):
                 self.flush()
             return
         self.flush()
         self._push(source, data)
+
+    def offer(self, stream: str, data: Any, timeout: float | None = None) -> None:
+        """Puts events into the stream's input buffer, from any thread; `work` or `dispatching` takes them from there.
+
+        Buffers that are full make the caller wait: up to `timeout` seconds if that is given, else while somebody
+        dispatches. Then a `BudgetError` says that nothing more goes in.
+        """
+        source = self._streams.get(stream) or self._stream(stream)
+        if self._dispatcher is None:
+            raise InputError("this app has no input buffers; write App(..., dispatch='fcfs') or dispatch='ejf'")
+        if self._finished:
+            raise InputError("the app was finished; make a new one to push more events")
+        dispatcher = self._dispatcher
+        dispatcher.check()
+        self._put(source, data, lambda: dispatcher.wait(timeout))
+
+    def _put(self, source: StreamInput, data: Any, wait: Callable[[], None]) -> None:
+        """Into the input buffer; `wait` is called while there is no room."""
+        assert self._dispatcher is not None
+        with self._dispatcher.buffers.lock:  # so that the columns stay as they are meanwhile
+            for batch in source.ingest.batches(data):
+                rows = source.ingest.arriving(batch, self._clock.now())
+                self._dispatcher.put(source.definition.name, rows, source.ingest.stamps(batch), wait)
+
+    def work(self, limit: int | None = None) -> int:
+        """Takes events from the input buffers, as `dispatch` says, until none waits or so many are done; returns how
+        many."""
+        self.flush()
+        self._guard.check()
+        return 0 if self._dispatcher is None else self._dispatcher.work(limit)
+
+    def dispatching(self) -> AbstractContextManager[Dispatcher]:
+        """`with app.dispatching() as d:` a thread takes what any thread offers. Meanwhile the app belongs to it, and
+        subscribers are called there; within `d.paused()` it rests. At the end everything that waits is worked off."""
+        self.flush()
+        self._guard.check()
+        return (self._dispatcher or self._begin_dispatch("fcfs")).started()
 
     def flush(self) -> None:
         """Works off the single events that linger."""
@@ -279,7 +367,13 @@ class App:
                 self._reject(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
-        batches = source.ingest.batches(data)
+        self._take(source, source.ingest.batches(data))
+
+    def _serve(self, stream: str, rows: Rows) -> None:
+        """Events that were taken from an input buffer."""
+        self._take(self._streams[stream], [rows])
+
+    def _take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
         latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
         with self._guard:
             if self._flow.next_tick is not None:
@@ -288,6 +382,8 @@ class App:
                 released = source.take(batch, latest)
                 if released.late is not None:
                     self._set_aside(source, released.late)
+                if source.definition.arrival:
+                    self._pass_arrivals(source)
                 if released.chunk.rows or released.watermark > source.dispatched:
                     source.dispatched = released.watermark
                     self._flow.dispatch(source.definition.name, [released.chunk], released.watermark)
@@ -305,8 +401,19 @@ class App:
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now() if now is None else now)
+            if self._dispatcher is not None:
+                self._arrivals.advance()
+                self._pass_arrivals()
             if self._has_idle_streams:
                 self._pass_idle_streams()
+
+    def _pass_arrivals(self, taken: StreamInput | None = None) -> None:
+        """Streams in arrival order come as far together, so that queries over several of them never wait."""
+        reached = self._arrivals.reached
+        for source in self._streams.values():
+            if source.definition.arrival and source is not taken and source.dispatched < reached:
+                source.dispatched = source.reach(reached)
+                self._flow.dispatch(source.definition.name, [Chunk(_NO_TIMES, NO_ROWS)], source.dispatched)
 
     def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
         self._late += late.num_rows
@@ -328,7 +435,7 @@ class App:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
         if self._finished:
             return
-        self.flush()
+        self.work()
         with self._guard:
             for source in self._streams.values():
                 self._flow.dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
@@ -382,6 +489,10 @@ class App:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
         self.flush()
         self._guard.check()
+        with self._offers_wait():
+            return self._checkpoint(self._directory, extra)
+
+    def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
         state = {
             "fingerprint": self._fingerprint(s.definition for s in self._streams.values()),
             "streams": {name: s.snapshot() for name, s in self._streams.items()},
@@ -390,22 +501,35 @@ class App:
             "rejected": self._rejected,
             "late": self._late,
             "finished": self._finished,
+            "arrivals": self._arrivals.reached,
+            "dispatch": None if self._dispatcher is None else self._dispatcher.snapshot(),
             "stores": self._stores.snapshot(),
         }
         self._stores.sync()
-        epoch = self._directory.write(state, extra)
+        epoch = directory.write(state, extra)
         self._stores.commit()
         self._flow.committed()
-        return Checkpoint(epoch, {name: s.events for name, s in self._streams.items()})
+        return Checkpoint(epoch, {n: s.events + self._waiting_events(n) for n, s in self._streams.items()})
+
+    def _waiting_events(self, stream: str) -> int:
+        """How many events of a stream are in its input buffer."""
+        return 0 if self._dispatcher is None else self._dispatcher.buffers.events(stream)
+
+    def _offers_wait(self) -> AbstractContextManager[Any]:
+        """Nothing is put into the input buffers meanwhile."""
+        return nullcontext() if self._dispatcher is None else self._dispatcher.buffers.lock
 
     def _fingerprint(self, streams: Iterable[StreamDef]) -> dict[str, str]:
         return {stream.name: fingerprint(stream) for stream in streams}
 
     def _resume(self, state: dict[str, Any]) -> None:
         self._stores.restore(state["stores"])
+        self._arrivals.reached = state["arrivals"]
+        if state["dispatch"] is not None:
+            (self._dispatcher or self._begin_dispatch("fcfs")).restore(state["dispatch"], self._streams)
         for name, source in self._streams.items():
             if name in state["streams"]:
-                source.restore(state["streams"][name])
+                source.restore(state["streams"][name], self._waiting_events(name))
         self._flow.restore()
         for name, outlet in self._late_outlets.items():
             if name in state["late_outlets"]:
@@ -436,6 +560,7 @@ class App:
             memory_budget=budget.total,
             stored_bytes=self._stores.nbytes_total,
             watermark=min(reached, default=None),
+            dispatch=None if self._dispatcher is None else self._dispatcher.metrics,
         )
 
     def explain(self) -> str:
@@ -453,7 +578,7 @@ class App:
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
         """The columns of a stream that are worth reading."""
-        return tuple(self._stream(stream).ingest.schema.names)
+        return tuple(self._stream(stream).ingest.pushed)
 
     @property
     def queries(self) -> tuple[str, ...]:

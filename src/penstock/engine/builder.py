@@ -128,9 +128,11 @@ def stream(
     idle_after: str | None = None,
     late_into: str | None = None,
     source: str | None = None,
+    arrival_order: bool = False,
 ) -> BuiltQuery:
     """A stream to build queries on. A column's type is a word of the language, with NOT NULL if it has none; `unit` is
-    that of a BIGINT event time, such as "milliseconds"; `source` is where the command reads it from.
+    that of a BIGINT event time, such as "milliseconds"; `source` is where the command reads it from. With
+    `arrival_order` it is read in that order, and `event_time` names the timestamps that dispatch goes by.
 
     >>> print(render(stream("s", {"at": "BIGINT NOT NULL", "x y": "INT"}, event_time="at", unit="seconds")))
     CREATE STREAM `s` (
@@ -142,7 +144,7 @@ def stream(
     FROM `s`
     """
     lines = [f"{quoted(column)} {_words(str(kind), 'the type')}" for column, kind in columns.items()]
-    time = f"EVENT TIME {quoted(event_time)}"
+    time = f"{'ARRIVAL ORDER' if arrival_order else 'EVENT TIME'} {quoted(event_time)}"
     for clause, words in (("UNIT", unit), ("LATENESS", lateness), ("IDLE AFTER", idle_after)):
         time += "" if words is None else f" {clause} {_words(words, clause)}"
     time += "" if sequence is None else f" SEQUENCE {quoted(sequence)}"

@@ -7,6 +7,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 
 from penstock.errors import PenstockError
@@ -15,19 +16,28 @@ from penstock.errors import PenstockError
 class Guard:
     """`with guard:` around everything that moves events."""
 
-    __slots__ = ("_closed", "_failure", "_inside")
+    __slots__ = ("_closed", "_failure", "_inside", "_owner")
 
     def __init__(self) -> None:
         self._inside = False
         self._closed = False
         self._failure: BaseException | None = None
+        self._owner: int | None = None
 
     @property
     def inside(self) -> bool:
         """Whether a call is at work: a subscriber that looks in now must not start another."""
         return self._inside
 
+    def own(self, thread: int | None) -> None:
+        """From now on only this thread gets in; None is for any, one at a time."""
+        self._owner = thread
+
     def check(self) -> None:
+        if self._owner is not None and self._owner != threading.get_ident():
+            raise PenstockError(
+                "a dispatcher is at work in a thread of its own; offer events, or do this within its paused()"
+            )
         if self._inside:
             raise PenstockError("a subscriber is called in the middle of a push; do this after the push has returned")
         if self._closed:

@@ -33,10 +33,14 @@ _EXACT = 1 << 53
 
 class Ingest:
     def __init__(self, stream: StreamDef, fields: tuple[Field, ...], reject: Reject) -> None:
+        self.schema = pa.schema([pa.field(f.name, f.type.arrow) for f in fields])
+        """What comes out."""
+        self._filled_in = stream.arrived if stream.arrived in self.schema.names else None
+        fields = tuple(f for f in fields if f.name != stream.arrived)
         self._stream = stream
         self._fields = fields
         self._reject = reject
-        self.schema = pa.schema([pa.field(f.name, f.type.arrow) for f in fields])
+        self._pushed = pa.schema([pa.field(f.name, f.type.arrow) for f in fields])
         self._required = [f.name for f in fields if not f.nullable or f.name == stream.event_time]
         self._kinds = {f.name: f.type for f in fields}
         self._plain = [(f.name, *_PLAIN[f.type]) for f in fields if f.type in _PLAIN]
@@ -97,10 +101,10 @@ class Ingest:
                 raise InputError(
                     f"stream {self._stream.name}: column {field.name} must be {field.type}: {error}"
                 ) from None
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._pushed)
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if batch.schema.equals(self.schema):
+        if batch.schema.equals(self._pushed):
             return batch
         names = {name.lower(): i for i, name in enumerate(batch.schema.names)}
         arrays = []
@@ -112,7 +116,32 @@ class Ingest:
                     f"{', '.join(batch.schema.names)}"
                 )
             arrays.append(self._cast(batch.column(index), field))
-        return pa.RecordBatch.from_arrays(arrays, names=self.schema.names)
+        return pa.RecordBatch.from_arrays(arrays, names=self._pushed.names)
+
+    @property
+    def pushed(self) -> list[str]:
+        """The columns that are read from what is pushed."""
+        return list(self._pushed.names)
+
+    def arriving(self, rows: Rows, now: int) -> Rows:
+        """The rows with the instant at which they come, if the stream has a column for it."""
+        if self._filled_in is None:
+            return rows
+        place = self.schema.names.index(self._filled_in)
+        instants = pa.array(np.full(rows.num_rows, now)).view(self.schema.field(place).type)
+        return arrow_of(rows).add_column(place, self._filled_in, instants)
+
+    def stamps(self, rows: Rows) -> Int64s:
+        """The timestamps in microseconds as they are, for dispatch to go by; a row without one goes first."""
+        name, unit = self._stream.event_time, self._stream.time_unit
+        if isinstance(rows, Batch):
+            stamps: Int64s = rows.vector(name, self._time_type).values
+        else:
+            column = rows.column(name)
+            whole = column.view(pa.int64()) if self._time_type is SqlType.TIMESTAMP else column.cast(pa.int64())
+            stamps = whole.fill_null(-FARTHEST_TIME).to_numpy(zero_copy_only=False)
+        bound = FARTHEST_TIME // unit
+        return np.clip(stamps, -bound, bound) * unit
 
     def _cast(self, column: pa.Array, field: Field) -> pa.Array:
         if column.type == field.type.arrow:

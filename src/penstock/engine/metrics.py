@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
+from penstock.engine.service_times import DispatchMetrics
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -32,6 +34,8 @@ class Metrics:
     memory_budget: int
     stored_bytes: int
     watermark: int | None
+    dispatch: DispatchMetrics | None = None
+    """How long events wait and are served, if they are taken from input buffers."""
 
     @property
     def event_time(self) -> datetime | None:

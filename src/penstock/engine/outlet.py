@@ -30,6 +30,8 @@ class Outlet:
         self._waiting: deque[pa.RecordBatch] = deque()
         self._rows_waiting = 0
         self._subscribers: list[Callback] = []
+        self.watch: Callback | None = None
+        """Sees the rows that come, as they are inside the engine, and does not read them."""
         self.count = 0
 
     def subscribe(self, callback: Callback) -> None:
@@ -42,6 +44,8 @@ class Outlet:
             number += batch.num_rows
 
     def put(self, batch: pa.RecordBatch) -> None:
+        if self.watch is not None:
+            self.watch(batch)
         if self._subscribers:
             numbered = self._numbered(batch, self.count)
             self.count += batch.num_rows

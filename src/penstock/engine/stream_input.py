@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.clock import Clock
 from penstock.engine.ingest import Ingest
 from penstock.engine.outlet import Outlet
@@ -23,7 +24,8 @@ LATE_KEPT = 65_536
 
 
 class StreamInput:
-    """`dispatched` is the watermark that the stream's readers have been told."""
+    """`dispatched` is the watermark that the stream's readers have been told. `arrivals` gives the times of a stream in
+    ARRIVAL ORDER."""
 
     def __init__(
         self,
@@ -34,7 +36,9 @@ class StreamInput:
         clock: Clock,
         *,
         ties_by_value: bool = False,
+        arrivals: ArrivalClock | None = None,
     ) -> None:
+        self._arrivals = arrivals
         self.definition = definition
         self._reject = reject
         self._clock = clock
@@ -60,7 +64,16 @@ class StreamInput:
         if self.definition.idle_after is not None:
             self._heard = self._clock.elapsed()
         times, batch = self.ingest.times(batch, latest)
+        if self._arrivals is not None:
+            released = self.reorder.process(self._arrivals.take(batch.num_rows), batch)
+            return released._replace(watermark=self.reach(self._arrivals.reached))
         return self.reorder.process(times, batch, watermark)
+
+    def reach(self, watermark: int) -> int:
+        """Nothing comes before this time any more."""
+        self.reorder.advance_to(watermark)
+        self.reorder.watermark = max(self.reorder.watermark, watermark)
+        return self.reorder.watermark
 
     @property
     def is_idle(self) -> bool:
@@ -77,13 +90,14 @@ class StreamInput:
         """The columns that are not taken in."""
         return [c for c in columns if c not in self.ingest.schema.names]
 
-    def check_can_widen(self, columns: Sequence[str]) -> None:
-        """A query that is added may read only what has been read from the start while rows wait in the buffer."""
+    def check_can_widen(self, columns: Sequence[str], waiting: int = 0) -> None:
+        """A query that is added may read only what has been read from the start while rows wait in the buffer, or so
+        many in the input buffer before it."""
         missing = self.lacks(columns)
-        if missing and self.reorder.rows_held:
+        if missing and (self.reorder.rows_held or waiting):
             raise InputError(
-                f"stream {self.definition.name}: events that wait to be put in order do not have "
-                f"{', '.join(missing)}; declare a query that reads it when the app starts"
+                f"stream {self.definition.name}: events that wait to be {'taken' if waiting else 'put in order'} do "
+                f"not have {', '.join(missing)}; declare a query that reads it when the app starts"
             )
 
     def widen(self, columns: Sequence[str]) -> None:
@@ -108,13 +122,14 @@ class StreamInput:
             "late": self.late.snapshot(),
         }
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        """Made with at least the columns of the snapshot."""
+    def restore(self, snapshot: dict[str, Any], waiting: int = 0) -> None:
+        """Made with at least the columns of the snapshot; so many events of it wait in the input buffer."""
         self.reorder.restore(snapshot["reorder"])
         missing = [c for c in self.ingest.schema.names if c not in snapshot["columns"]]
-        if missing and self.reorder.rows_held:
+        if missing and (self.reorder.rows_held or waiting):
+            wait = "taken" if waiting else "put in order"
             raise CheckpointError(
-                f"stream {self.definition.name}: the checkpoint holds events that wait to be put in order without "
+                f"stream {self.definition.name}: the checkpoint holds events that wait to be {wait} without "
                 f"{', '.join(missing)}, which no query read then; start without the queries that read it, or with a "
                 "new directory"
             )

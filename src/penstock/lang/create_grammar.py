@@ -4,11 +4,13 @@ CREATE STREAM calls (
     t TIMESTAMP, agent INT NOT NULL, seconds DOUBLE,
     EVENT TIME t LATENESS 10 SECONDS SEQUENCE id IDLE AFTER 1 MINUTE
 ) FROM 'calls/*.parquet' WITH ('follow' = 'true') LATE INTO late_calls
+
+CREATE STREAM requests (id INT, t TIMESTAMP, came TIMESTAMP, ARRIVAL ORDER t ARRIVED came)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot.tokenizer_core import TokenType
 
@@ -31,6 +33,10 @@ class _Properties:
     sequence: Name | None = None
     idle_after: int | None = None
     late_into: Name | None = None
+    arrival: bool = False
+    arrived: Name | None = None
+    of_event_time: list[tuple[str, Span]] = field(default_factory=list)
+    """What only a stream that is put in order can have, where it was said."""
 
 
 class CreateParser(WindowParser):
@@ -56,9 +62,17 @@ class CreateParser(WindowParser):
                 options = self.options()
             elif not self.stream_properties(properties):
                 self.unexpected("FROM 'uri', WITH (...), LATE INTO name or the end of the statement")
+        if properties.arrival and properties.of_event_time:
+            what, span = properties.of_event_time[0]
+            self.refuse(
+                f"{what} is for streams with EVENT TIME: in ARRIVAL ORDER nothing is put in order, so nothing is late",
+                span,
+                f"leave {what} out, or write EVENT TIME",
+            )
         return CreateStream(
             name, tuple(columns), properties.event_time, properties.time_unit, properties.lateness or 0,
             properties.sequence, properties.idle_after, properties.late_into, uri, options or (),
+            properties.arrival, properties.arrived,
         )  # fmt: skip
 
     def create_sink(self) -> CreateSink:
@@ -89,26 +103,40 @@ class CreateParser(WindowParser):
     def stream_property(self, said: _Properties) -> bool:
         start = self._curr.start if self._curr else 0
         if self.take("EVENT", "TIME"):
-            self.once(said.event_time is None, "EVENT TIME", start)
-            said.event_time = self.name("the column of EVENT TIME")
-            if self.take("UNIT"):
-                unit_start = self._curr.start if self._curr else 0
-                said.time_unit = UNITS[self.unit()], self.span_since(unit_start)
+            self.time_column(said, "EVENT TIME", start)
+        elif self.take("ARRIVAL", "ORDER"):
+            self.time_column(said, "ARRIVAL ORDER", start)
+            said.arrival = True
+            if self.take("ARRIVED"):
+                said.arrived = self.name("the column of ARRIVED")
         elif self.takes_unambiguously("LATENESS", TokenType.NUMBER, TokenType.INTERVAL):
             self.once(said.lateness is None, "LATENESS", start)
             said.lateness = self.lateness()
+            said.of_event_time.append(("LATENESS", self.span_since(start)))
         elif self._next.token_type in self.ID_VAR_TOKENS and not self.is_column_ahead() and self.take("SEQUENCE"):
             self.once(said.sequence is None, "SEQUENCE", start)
             said.sequence = self.name("the column of SEQUENCE")
+            said.of_event_time.append(("SEQUENCE", self.span_since(start)))
         elif self.take("IDLE", "AFTER"):
             self.once(said.idle_after is None, "IDLE AFTER", start)
             said.idle_after = self.duration("the time of IDLE AFTER")
+            said.of_event_time.append(("IDLE AFTER", self.span_since(start)))
         elif self.take("LATE", "INTO"):
             self.once(said.late_into is None, "LATE INTO", start)
             said.late_into = self.name("a name for the late events")
+            said.of_event_time.append(("LATE INTO", self.span_since(start)))
         else:
             return False
         return True
+
+    def time_column(self, said: _Properties, what: str, start: int) -> None:
+        if said.event_time is not None and said.arrival != (what == "ARRIVAL ORDER"):
+            self.refuse("a stream has EVENT TIME or ARRIVAL ORDER, and not both", self.span_since(start))
+        self.once(said.event_time is None, what, start)
+        said.event_time = self.name(f"the column of {what}")
+        if self.take("UNIT"):
+            unit_start = self._curr.start if self._curr else 0
+            said.time_unit = UNITS[self.unit()], self.span_since(unit_start)
 
     def lateness(self) -> int:
         zero = self._match(TokenType.NUMBER, advance=False) and self._curr.text == "0"

@@ -70,6 +70,7 @@ class ProgramBinder:
                 )
         if statement.late_into is not None:
             self._late.append(statement.late_into)
+        arrived = self._arrived(statement, schema)
         self._catalog.add_stream(name.text, schema)
         self._streams.append(
             StreamDef(
@@ -82,6 +83,8 @@ class ProgramBinder:
                 uri=statement.uri,
                 idle_after=statement.idle_after,
                 late_into=statement.late_into.text if statement.late_into else None,
+                arrival=statement.arrival,
+                arrived=arrived.name if arrived else None,
                 options=statement.options,
                 place=self._source.place(name.span),
             )
@@ -116,6 +119,7 @@ class ProgramBinder:
                 statement.name.span,
                 "add EVENT TIME column after the columns",
             )
+        words = "ARRIVAL ORDER" if statement.arrival else "EVENT TIME"
         column = self._column(statement.event_time, schema)
         span = statement.event_time.span
         if column.type is SqlType.TIMESTAMP:
@@ -123,13 +127,30 @@ class ProgramBinder:
                 raise self._source.refusal("a TIMESTAMP needs no UNIT", statement.time_unit[1], "leave UNIT out")
         elif column.type is not SqlType.BIGINT:
             raise self._source.refusal(
-                f"event time must be TIMESTAMP or BIGINT, and '{column.name}' is {column.type}", span
+                f"{words.lower()} must be TIMESTAMP or BIGINT, and '{column.name}' is {column.type}", span
             )
         elif statement.time_unit is None:
             raise self._source.refusal(
                 f"'{column.name}' is BIGINT, so its unit must be said",
                 span,
-                f"write EVENT TIME {column.name} UNIT MILLISECONDS (or SECONDS, MICROSECONDS, ...)",
+                f"write {words} {column.name} UNIT MILLISECONDS (or SECONDS, MICROSECONDS, ...)",
+            )
+        return column
+
+    def _arrived(self, statement: CreateStream, schema: Schema) -> Field | None:
+        if statement.arrived is None:
+            return None
+        column, span = self._column(statement.arrived, schema), statement.arrived.span
+        if column.type is not SqlType.TIMESTAMP:
+            raise self._source.refusal(
+                f"ARRIVED needs a TIMESTAMP column, and '{column.name}' is {column.type}", span, "declare it TIMESTAMP"
+            )
+        assert statement.event_time is not None, "ARRIVED stands behind ARRIVAL ORDER and its column"
+        if column is self._column(statement.event_time, schema):
+            raise self._source.refusal(
+                f"'{column.name}' is the timestamp of the events and cannot be their arrival as well",
+                span,
+                "declare a TIMESTAMP column of its own; the engine fills it in",
             )
         return column
 

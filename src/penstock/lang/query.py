@@ -203,7 +203,9 @@ def columns_of(source: Source) -> Schema:
 
 @dataclass(frozen=True)
 class StreamDef:
-    """A declared stream. `time_unit` is the number of microseconds in one unit of a BIGINT event time."""
+    """A declared stream. `time_unit` is the number of microseconds in one unit of a BIGINT event time. With `arrival`
+    it is read in the order in which its events are taken, and `event_time` is the column of the timestamps that
+    dispatch goes by; `arrived` is the column that is filled in with the instant an event came."""
 
     name: str
     schema: Schema
@@ -214,6 +216,8 @@ class StreamDef:
     uri: str | None = None
     idle_after: int | None = None
     late_into: str | None = None
+    arrival: bool = False
+    arrived: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     place: Place | None = field(default=None, compare=False)
 

@@ -141,6 +141,9 @@ class CreateStream:
     late_into: Name | None
     uri: str | None
     options: tuple[tuple[str, str], ...]
+    arrival: bool = False
+    """Whether the time column is of ARRIVAL ORDER and not of EVENT TIME."""
+    arrived: Name | None = None
 
 
 @dataclass(frozen=True)

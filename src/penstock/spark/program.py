@@ -83,6 +83,14 @@ def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]
             text,
             hint=f"leave ON WALL CLOCK out, or {embedded}",
         )
+    arriving = [stream.name for stream in streams if stream.arrival]
+    if arriving:
+        raise QueryError(
+            f"the ARRIVAL ORDER of stream '{arriving[0]}' does not run on Spark: its partitions are read side by side, "
+            "so there is no order of taking that a micro-batch which is run again could repeat",
+            text,
+            hint=f"declare EVENT TIME, or {embedded}",
+        )
     idle = [stream.name for stream in streams if stream.idle_after is not None]
     if idle and len(streams) > 1:
         raise QueryError(

@@ -1,0 +1,93 @@
+"""How long events wait and how long it takes until they are recognised, as histograms with percentiles.
+
+    waiting    an event comes -> it is taken
+    service    an event comes -> all queries are done with it
+    match      the first event of an incident comes -> the row that recognises it is out
+
+Everything is measured on the clock of the app, in microseconds, to two digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from hdrh.histogram import HdrHistogram
+
+from penstock.aggregates.state import Int64s
+
+_LONGEST = 24 * 3600 * 1_000_000
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Durations in seconds."""
+
+    count: int = 0
+    mean: float = 0.0
+    median: float = 0.0
+    p99: float = 0.0
+    longest: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "none"
+        return f"{self.count:,}: mean {self.mean:.3g} s, median {self.median:.3g}, p99 {self.p99:.3g}"
+
+
+class Durations:
+    """
+    >>> durations = Durations()
+    >>> durations.add(2_000_000, 3)
+    >>> durations.add_all(np.array([1_000_000]))
+    >>> print(durations.spread)
+    4: mean 1.75 s, median 2, p99 2
+    """
+
+    def __init__(self) -> None:
+        self._histogram = HdrHistogram(1, _LONGEST, 2)
+        self._count = self._sum = self._longest = 0
+
+    def add(self, micros: int, count: int = 1) -> None:
+        self._histogram.record_value(min(max(micros, 1), _LONGEST), count)
+        self._count += count
+        self._sum += micros * count
+        self._longest = max(self._longest, micros)
+
+    def add_all(self, micros: Int64s) -> None:
+        values, counts = np.unique(micros, return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            self.add(value, count)
+
+    @property
+    def spread(self) -> Spread:
+        """Percentiles are the middles of the histogram's steps; the mean is exact."""
+        if not self._count:
+            return Spread()
+        median, p99 = (self._histogram.get_value_at_percentile(p) / 1e6 for p in (50, 99))
+        longest = self._longest / 1e6
+        return Spread(self._count, self._sum / self._count / 1e6, min(median, longest), min(p99, longest), longest)
+
+
+@dataclass(frozen=True)
+class DispatchMetrics:
+    """Since this process began. `held` is how many events of each stream wait now; `matches` are there for queries that
+    show arrival instants (ARRIVED columns)."""
+
+    policy: str
+    held: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, Spread] = field(default_factory=dict)
+    service: Mapping[str, Spread] = field(default_factory=dict)
+    matches: Mapping[str, Spread] = field(default_factory=dict)
+
+
+def first_arrivals(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Int64s:
+    """When the first event of each row came, by its columns of arrival instants; rows that have none are left out."""
+    latest = np.iinfo(np.int64).max
+    first: Int64s = np.full(batch.num_rows, latest)
+    for name in columns:
+        instants = batch.column(name).view(pa.int64())
+        np.minimum(first, instants.fill_null(int(latest)).to_numpy(zero_copy_only=False), out=first)
+    return first[first < latest]

@@ -1,0 +1,33 @@
+"""Which columns of a plan's rows are arrival instants of the events that made them, for the service time of matches.
+
+    SELECT d.id, d.came, r.came FROM d [ROWS 10], r [ROWS 10] WHERE d.id = r.id     d.came and r.came, as they are named
+
+Only columns that are shown as they are count: what is computed from instants may be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.expressions.tree import Column
+from penstock.lang.query import Output, StreamDef
+from penstock.plan.nodes import Node, ProjectNode, RelationNode, StreamNode
+
+
+def arrival_columns(node: Node, streams: Iterable[StreamDef]) -> tuple[str, ...]:
+    """The names of the columns that come out."""
+    return _shown(node, {stream.name: stream.arrived for stream in streams if stream.arrived is not None})
+
+
+def _shown(node: Node, arrived: dict[str, str]) -> tuple[str, ...]:
+    if isinstance(node, StreamNode):
+        return (arrived[node.name],) if node.name in arrived else ()
+    if isinstance(node, ProjectNode):
+        return _among(node.outputs, _shown(node.input, arrived))
+    if isinstance(node, RelationNode):
+        return _among(node.emission.outputs, _shown(node.input, arrived))
+    return ()
+
+
+def _among(outputs: Iterable[Output], instants: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(o.name for o in outputs if isinstance(o.expression, Column) and o.expression.name in instants)
