@@ -156,6 +156,8 @@ class App:
 
     def _declare(self, program: Program, state: dict[str, Any] | None = None, *, backfill: bool = False) -> None:
         nodes = {query.name: build(query.body) for query in program.queries}
+        if any(query.rule is not None and query.rule.calls for query in program.queries):
+            raise QueryError("CALL is not available yet", hint="EMIT INTO a sink")
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None

@@ -28,21 +28,31 @@ class QueryBinder:
     def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserSignature]) -> None:
         self._source = source
         self._catalog = catalog
-        self._known = KnownAggregates(user_aggregates)
+        self.known = KnownAggregates(user_aggregates)
+
+    def is_plain(self, syntax: SelectSyntax) -> bool:
+        """Whether each row comes of one row of one source."""
+        one = not syntax.joins and not isinstance(syntax.source.source, PatternSyntax)
+        return one and syntax.source.window is None
+
+    def scope_of(self, syntax: SelectSyntax) -> Scope:
+        """What the expressions of a SELECT see."""
+        source, qualifiers = self._from(syntax.source)
+        return Scope(columns_of(source), qualifiers, syntax.source.window is not None)
 
     def bind(self, syntax: QuerySyntax) -> Select | Union:
         if isinstance(syntax, UnionSyntax):
             return self._union(syntax)
         if syntax.joins:
-            join, scope, evaluation = JoinBinder(self._source, self._known, self._side).bind(syntax)
-            return SelectBinder(self._source, self._known, syntax, scope).bind(join, evaluation)
+            join, scope, evaluation = JoinBinder(self._source, self.known, self._side).bind(syntax)
+            return SelectBinder(self._source, self.known, syntax, scope).bind(join, evaluation)
         if isinstance(syntax.source.source, PatternSyntax):
-            return PatternBinder(self._source, self._known, self._element).bind(syntax, syntax.source.source)
+            return PatternBinder(self._source, self.known, self._element).bind(syntax, syntax.source.source)
         source, qualifiers = self._from(syntax.source)
         schema = columns_of(source)
         window = self._window(syntax.source.window, schema)
         scope = Scope(schema, qualifiers, window is not None)
-        return SelectBinder(self._source, self._known, syntax, scope).bind(source, window)
+        return SelectBinder(self._source, self.known, syntax, scope).bind(source, window)
 
     def _element(self, source: Name | QuerySyntax) -> Source:
         """What an element of a pattern reads."""

@@ -62,8 +62,8 @@ class Catalog:
     def is_query(self, name: str) -> bool:
         return name.lower() in self._queries
 
-    def free_query_name(self, number: int) -> str:
+    def free_query_name(self, number: int, prefix: str = "q") -> str:
         """`q1`, `q2`, ...: the first from `number` on that nothing bears."""
-        while self.kind_of(f"q{number}") is not None:
+        while self.kind_of(f"{prefix}{number}") is not None:
             number += 1
-        return f"q{number}"
+        return f"{prefix}{number}"

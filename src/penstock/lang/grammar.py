@@ -1,4 +1,4 @@
-"""The grammar of statements: CREATE STREAM, CREATE SINK, INSERT INTO, EXPLAIN and SELECT.
+"""The grammar of statements: CREATE STREAM, CREATE SINK, INSERT INTO, EXPLAIN, SELECT and rules.
 
 Strict on purpose: clauses come in SQL's order, nothing is skipped, and SQL that exists elsewhere but not here
 (WITH, OFFSET, ...) is refused by name. What stands in FROM beside the first is read by `join_grammar`.
@@ -12,6 +12,7 @@ from penstock.lang.join_grammar import JoinParser
 from penstock.lang.pattern_grammar import PatternParser
 from penstock.lang.places import QueryText
 from penstock.lang.query import STRATEGIES, Emit
+from penstock.lang.rule_grammar import RULE_WORDS, RuleParser
 from penstock.lang.syntax import (
     FromItem,
     Name,
@@ -27,7 +28,7 @@ from penstock.lang.syntax import (
 _EMITS = {"ISTREAM": Emit.ISTREAM, "DSTREAM": Emit.DSTREAM, "RSTREAM": Emit.RSTREAM}
 
 
-class StatementParser(JoinParser, PatternParser):
+class StatementParser(JoinParser, PatternParser, RuleParser):
     """Reads a whole program: call `statements`."""
 
     def statements(self, source: QueryText, tokens: list[Token]) -> list[Statement]:
@@ -64,8 +65,12 @@ class StatementParser(JoinParser, PatternParser):
                 return self.create_stream()
             if not explain and self.take("SINK"):
                 return self.create_sink()
+            if not explain and self.take("FUNCTION"):
+                return self.create_function()
+            if self.take("RULE"):
+                return self.create_rule(start, explain)
             if not self.take("QUERY"):
-                self.unexpected("QUERY" if explain else "STREAM, SINK or QUERY after CREATE")
+                self.unexpected("QUERY or RULE" if explain else "STREAM, SINK, QUERY, RULE or FUNCTION after CREATE")
             name = self.name("the name of the query")
             strategy = self.strategy() if self._match(TokenType.WITH) else None
             backfill = self.take("BACKFILL")
@@ -73,8 +78,10 @@ class StatementParser(JoinParser, PatternParser):
         elif self._match(TokenType.INSERT):
             self.expect(TokenType.INTO, "INTO")
             into = self.name("the name of a sink or of a new stream")
+        elif self._match(TokenType.WHEN, advance=False):
+            return self.rule(None, start, explain)
         elif not self._match_set((TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH), advance=False):
-            self.unexpected("SELECT, INSERT INTO, CREATE STREAM, CREATE SINK, CREATE QUERY or EXPLAIN")
+            self.unexpected("SELECT, INSERT INTO, WHEN, CREATE STREAM, CREATE SINK, CREATE QUERY or EXPLAIN")
         body = self.query()
         end = self._prev.end + 1
         return QueryStatement(body, name, into, explain, self.source.text[start:end], strategy, backfill)
@@ -190,11 +197,15 @@ class StatementParser(JoinParser, PatternParser):
         alias = None
         if self._match(TokenType.ALIAS):
             alias = self.name("an alias after AS")
-        elif self._match_set(self.IDENTIFIER_TOKENS, advance=False) and self._curr.text.upper() != "DRAIN":
+        elif self._match_set(self.IDENTIFIER_TOKENS, advance=False) and not self.is_clause_ahead():
             alias = self.name("an alias")
         if window is None and self._match(TokenType.L_BRACKET, advance=False):
             window = self.window()
         return FromItem(source, window, alias, self.span_since(start))
+
+    def is_clause_ahead(self) -> bool:
+        """Whether a word that could be an alias begins a clause of what stands around."""
+        return self._curr.text.upper() in ("DRAIN", *RULE_WORDS)
 
     def order_item(self) -> OrderItem:
         """NULLs come first when ascending and last when descending unless the query says otherwise, as in Spark."""

@@ -34,8 +34,10 @@ def parse(
     sinks: Collection[str] = (),
     queries: Collection[str] = (),
     user_aggregates: Mapping[str, UserSignature] | None = None,
+    functions: Collection[str] = (),
 ) -> Program:
-    """Parses and types a program. `streams`, `sinks` and `queries` are what a running app has already.
+    """Parses and types a program. `streams`, `sinks` and `queries` are what a running app has already; rules may call
+    the `functions` besides those that are declared.
 
     >>> program = parse('''
     ...     CREATE STREAM calls (t TIMESTAMP, agent INT, seconds DOUBLE, EVENT TIME t);
@@ -54,7 +56,7 @@ def parse(
         _check_nesting(source, tokens)
         statements = StatementParser(dialect=DIALECT).statements(source, tokens)
         catalog = Catalog(streams or {}, sinks, queries)
-        return ProgramBinder(source, catalog, user_aggregates or {}).bind(statements)
+        return ProgramBinder(source, catalog, user_aggregates or {}, functions).bind(statements)
     except RecursionError:
         raise source.refusal("an expression in this text is nested too deeply", None, "split it") from None
     except SqlglotError as error:

@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from penstock.lang.bind_aggregates import UserSignature
+from penstock.lang.bind_function import bind_function
 from penstock.lang.bind_query import QueryBinder
+from penstock.lang.bind_rule import RuleBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, did_you_mean
-from penstock.lang.query import Program, Query, SinkDef, StreamDef, columns_of
+from penstock.lang.query import (
+    Edge,
+    FunctionDef,
+    Program,
+    Query,
+    Rule,
+    Select,
+    SinkDef,
+    StreamDef,
+    Union,
+    columns_of,
+)
 from penstock.lang.scope import WINDOW_COLUMNS
-from penstock.lang.syntax import CreateSink, CreateStream, Name, QueryStatement, Statement
+from penstock.lang.syntax import (
+    CreateFunction,
+    CreateSink,
+    CreateStream,
+    Name,
+    QueryStatement,
+    RuleStatement,
+    Statement,
+)
 from penstock.types import Field, Schema, SqlType
 
 
 class ProgramBinder:
     """Binds one text. Used once."""
 
-    def __init__(self, source: QueryText, catalog: Catalog, user_aggregates: Mapping[str, UserSignature]) -> None:
+    def __init__(
+        self,
+        source: QueryText,
+        catalog: Catalog,
+        user_aggregates: Mapping[str, UserSignature],
+        functions: Collection[str] = (),
+    ) -> None:
         self._source = source
         self._catalog = catalog
         self._binder = QueryBinder(source, catalog, user_aggregates)
+        self._rules = RuleBinder(source, self._binder, functions)
+        self._functions: list[FunctionDef] = []
         self._streams: list[StreamDef] = []
         self._sinks: list[SinkDef] = []
         self._queries: list[Query] = []
@@ -33,6 +63,11 @@ class ProgramBinder:
                 self._create_stream(statement)
             elif isinstance(statement, CreateSink):
                 self._create_sink(statement)
+            elif isinstance(statement, CreateFunction):
+                self._create_function(statement)
+            elif isinstance(statement, RuleStatement):
+                explain = explain or statement.explain
+                self._rule(statement)
             else:
                 explain = explain or statement.explain
                 self._query(statement)
@@ -42,7 +77,7 @@ class ProgramBinder:
                 raise self._source.refusal(
                     f"'{name.text}' is a {kind} already", name.span, "late events need a sink or a name of their own"
                 )
-        return Program(tuple(self._streams), tuple(self._sinks), tuple(self._queries), explain)
+        return Program(tuple(self._streams), tuple(self._sinks), tuple(self._queries), explain, tuple(self._functions))
 
     def _check_free(self, name: Name) -> None:
         kind = self._catalog.kind_of(name.text)
@@ -157,20 +192,61 @@ class ProgramBinder:
     def _query(self, statement: QueryStatement) -> None:
         if statement.name is not None:
             self._check_free(statement.name)
-        into = None
         if statement.into is not None:
-            into = self._catalog.sink(statement.into.text)
-            if into is None:
-                self._check_target(statement.into)
+            self._check_target(statement.into)
         body = self._binder.bind(statement.body)
-        if statement.into is not None and into is None:
-            into = statement.into.text
-            self._catalog.add_stream(into, columns_of(body))
-        name = self._query_name(statement, into)
+        into = None if statement.into is None else self._fed(statement.into, body)
+        name = self._query_name(statement.name, into)
         self._catalog.add_query(name)
         self._queries.append(Query(name, body, into, statement.text, statement.strategy, statement.backfill))
 
+    def _rule(self, statement: RuleStatement) -> None:
+        """A rule that only emits into one place is one query; else its firings are a stream of the rule's name, which
+        its actions read."""
+        if statement.name is not None:
+            self._check_free(statement.name)
+            name = statement.name.text
+        else:
+            name = self._catalog.free_query_name(len(self._queries) + 1, "rule")
+        self._catalog.add_query(name)
+        bound = self._rules.bind(statement, name)
+        rule = Rule(name, statement.every, tuple(emit.target.text for emit in bound.emits), bound.calls)
+        if len(statement.actions) == 1 and bound.emits:
+            (emit,) = bound.emits
+            body = bound.condition if emit.selected is None else replace(emit.selected, source=bound.condition)
+            self._emit(emit.target, body, statement.text, rule)
+            return
+        self._catalog.add_stream(name, columns_of(bound.condition))
+        self._queries.append(Query(name, bound.condition, name, statement.text, rule=rule))
+        for emit in bound.emits:
+            assert emit.selected is not None
+            self._emit(emit.target, emit.selected, statement.text)
+
+    def _emit(self, target: Name, body: Select | Union | Edge, text: str, rule: Rule | None = None) -> None:
+        self._check_target(target)
+        into = self._fed(target, body)
+        name = self._query_name(None, into)
+        self._catalog.add_query(name)
+        self._queries.append(Query(name, body, into, text, rule=rule))
+
+    def _create_function(self, statement: CreateFunction) -> None:
+        if self._rules.knows(statement.name.text):
+            raise self._source.refusal(
+                f"a function named '{statement.name.text}' exists already", statement.name.span, "choose another name"
+            )
+        self._functions.append(bind_function(self._source, statement))
+        self._rules.add_function(statement.name.text)
+
+    def _fed(self, target: Name, body: Select | Union | Edge) -> str:
+        """What rows are inserted into: a sink, or a stream that there is from now on."""
+        sink = self._catalog.sink(target.text)
+        if sink is None:
+            self._catalog.add_stream(target.text, columns_of(body))
+        return sink or target.text
+
     def _check_target(self, target: Name) -> None:
+        if self._catalog.sink(target.text) is not None:
+            return
         if self._catalog.stream(target.text) is not None:
             raise self._source.refusal(
                 f"the stream '{target.text}' exists already",
@@ -179,10 +255,10 @@ class ProgramBinder:
             )
         self._check_free(target)
 
-    def _query_name(self, statement: QueryStatement, into: str | None) -> str:
+    def _query_name(self, name: Name | None, into: str | None) -> str:
         """Its own name, else that of what it inserts into, else `q` and its number."""
-        if statement.name is not None:
-            return statement.name.text
+        if name is not None:
+            return name.text
         if into is not None and not self._catalog.is_query(into):
             return into
         return self._catalog.free_query_name(len(self._queries) + 1)

@@ -29,6 +29,13 @@ class Emit(Enum):
     DSTREAM = "DSTREAM"
     EVENT_GROUP = "EVENT GROUP"
     """The default of per-event windows: the row of the arriving event's group."""
+    EDGE = "EDGE"
+    """For rules: the rows of groups that are in this evaluation and were not in the one before."""
+
+    @property
+    def compares(self) -> bool:
+        """Whether an evaluation is compared with the one before."""
+        return self in (Emit.ISTREAM, Emit.DSTREAM, Emit.EDGE)
 
 
 @dataclass(frozen=True)
@@ -177,7 +184,19 @@ class Pattern:
     """The columns of matches that somebody reads."""
 
 
-Source = StreamRef | Union | Select | Join | Pattern
+@dataclass(frozen=True)
+class Edge:
+    """For rules: the rows of `source` at which `condition` becomes true, that is, holds and did not at the row before
+    with the same `keys`. Without a condition every row holds."""
+
+    source: Source
+    keys: tuple[Expression, ...]
+    condition: Expression | None
+    outputs: tuple[Output, ...]
+    schema: Schema
+
+
+Source = StreamRef | Union | Select | Join | Pattern | Edge
 
 WINDOW_FIELDS = (
     Field("window_start", SqlType.TIMESTAMP, nullable=False),
@@ -235,17 +254,50 @@ STRATEGIES = ("auto", "panes", "window")
 
 
 @dataclass(frozen=True)
+class FunctionDef:
+    """A function outside that rules call, by HTTP: how long a try may take, how often it is repeated, and the headers
+    that go with it. The value of a header that begins with `env:` is in the environment under the name that follows."""
+
+    name: str
+    url: str
+    timeout: float = 10.0
+    retries: int = 5
+    headers: tuple[tuple[str, str], ...] = ()
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """`CALL function(arguments)`: the arguments see the columns of the rule's condition."""
+
+    function: str
+    arguments: tuple[Output, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is done about the rows of a condition, besides where its query inserts them. `every`: at each row, and not
+    only where the condition becomes true. `writes` are the streams and sinks that its actions emit into."""
+
+    name: str
+    every: bool
+    writes: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
 class Query:
     """A named continuous query. `into` is a sink, a derived stream of that name, or None: read by the program.
     `strategy` says how its windows are kept, one of `STRATEGIES`; None leaves it to the app. With `backfill` it begins,
-    on an app at work, with the rows that are stored."""
+    on an app at work, with the rows that are stored. The condition of a rule is a query, and has the `rule`."""
 
     name: str
-    body: Select | Union
+    body: Select | Union | Edge
     into: str | None
     text: str = field(default="", compare=False)
     strategy: str | None = field(default=None, compare=False)
     backfill: bool = field(default=False, compare=False)
+    rule: Rule | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -256,3 +308,4 @@ class Program:
     sinks: tuple[SinkDef, ...]
     queries: tuple[Query, ...]
     explain: bool = False
+    functions: tuple[FunctionDef, ...] = ()

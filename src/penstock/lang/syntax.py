@@ -166,4 +166,46 @@ class QueryStatement:
     backfill: bool = False
 
 
-Statement = CreateStream | CreateSink | QueryStatement
+@dataclass(frozen=True)
+class CreateFunction:
+    """`CREATE FUNCTION name AS HTTP POST 'url'`."""
+
+    name: Name
+    url: tuple[str, Span]
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class EmitAction:
+    """`EMIT INTO target`; without `items` all columns of the condition."""
+
+    target: Name
+    items: tuple[SelectItem, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class CallAction:
+    function: Name
+    arguments: tuple[SelectItem, ...]
+    span: Span
+
+
+Action = EmitAction | CallAction
+
+
+@dataclass(frozen=True)
+class RuleStatement:
+    """`WHEN condition [BY keys] [EVERY] THEN actions`."""
+
+    name: Name | None
+    condition: QuerySyntax
+    by: tuple[exp.Expr, ...]
+    every: bool
+    actions: tuple[Action, ...]
+    explain: bool
+    text: str
+    span: Span
+
+
+Statement = CreateStream | CreateSink | QueryStatement | CreateFunction | RuleStatement

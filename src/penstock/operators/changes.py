@@ -1,4 +1,4 @@
-"""ISTREAM and DSTREAM from the groups that have changed, without the relation before.
+"""ISTREAM, DSTREAM and the edges of rules from the groups that have changed, without the relation before.
 
 Only a group that a row has entered or left since the last evaluation can differ from what it was then, so only such
 groups are looked at, once before their rows enter and once at the evaluation. It serves the queries for which the
@@ -63,7 +63,8 @@ class ChangeShow:
         self._having = None if emission.having is None else compile_expression(emission.having)
         self._outputs = [(compile_expression(o.expression), o.expression.type) for o in emission.outputs]
         self._is_key = [isinstance(o.expression, Column) and o.expression.name[0] == "#" for o in emission.outputs]
-        self._inserts = emission.emit is Emit.ISTREAM
+        self._inserts = emission.emit is not Emit.DSTREAM
+        self._by_group = emission.emit is Emit.EDGE
         self._names = node.schema.names
         self._chunks: list[Chunk] = []
         self.failing = _NO_SLOTS
@@ -84,7 +85,7 @@ class ChangeShow:
         chosen, other = (now, was) if self._inserts else (was, now)
         same = _there(other, keep)
         for value, (_, kind), is_key in zip(values, self._outputs, self._is_key, strict=True):
-            if not is_key:
+            if not is_key and not self._by_group:
                 same &= _equal(value, kind, chosen, other)
         remain = np.flatnonzero(_there(chosen, keep) & ~same)
         if len(remain):

@@ -42,7 +42,7 @@ class Combine(Operator):
         self._key_types = tuple(key.type for key in longest.group_by)
         self._looked = node.looked
         self._witnesses = node.witnesses
-        self._emitter = Emitter(node.emission, node.schema, resources.reject)
+        self._emitter = Emitter(node.emission, node.schema, resources.reject, self._key_types)
         account = resources.account(f"{name}: rows that wait for the other windows")
         self._ports = Ports(len(node.inputs), account)
         self._compared = resources.account(f"{name}: rows that the next are compared with")

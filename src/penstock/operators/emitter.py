@@ -1,7 +1,8 @@
 """From the rows of evaluations to results: HAVING, the select list, DISTINCT, ORDER BY, LIMIT, R/I/DSTREAM.
 
 Every result row begins with window_start and window_end. ISTREAM and DSTREAM compare select-list values as multisets
-with those of the evaluation before (contract, rule 4); the window columns take no part in that.
+with those of the evaluation before (contract, rule 4); the window columns take no part in that. Rules compare the keys
+of groups.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Column
 from penstock.expressions.vector import ColumnView, Evaluated, RowErrors
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk, readable
@@ -51,7 +53,9 @@ class Evaluations:
 
 
 class Emitter:
-    def __init__(self, emission: Emission, schema: Schema, reject: Reject) -> None:
+    """`keys` are the types of the group's keys, columns `#0`, `#1`, ... of the rows."""
+
+    def __init__(self, emission: Emission, schema: Schema, reject: Reject, keys: tuple[SqlType, ...] = ()) -> None:
         self._emission = emission
         self._schema = schema
         self._outputs = [compile_expression(o.expression) for o in emission.outputs]
@@ -60,6 +64,7 @@ class Emitter:
         self._reject = reject
         self._arrow = schema.arrow
         self._types = tuple(f.type for f in schema.fields[2:])
+        self._keys = [Column(f"#{i}", kind) for i, kind in enumerate(keys)]
         self._before: dict[int, list[pa.Array]] = {}
 
     def emit(self, evaluations: Evaluations) -> Chunk:
@@ -96,7 +101,11 @@ class Emitter:
             if self._emission.limit is not None:
                 relation = [c.slice(0, self._emission.limit) for c in relation]
                 row_starts = row_starts[: self._emission.limit]
-            if self._emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
+            if self._emission.emit is Emit.EDGE:
+                keys = self._keys_of(evaluations.rows, chosen[: len(row_starts)])
+                new = self._new(keys, len(row_starts), partition)
+                relation, row_starts = [c.take(pa.array(new)) for c in relation], row_starts[new]
+            elif self._emission.emit.compares:
                 relation, row_starts = self._difference(relation, partition, int(evaluations.window_start[k]))
             sizes[k] = len(row_starts)
             if len(row_starts):
@@ -168,6 +177,26 @@ class Emitter:
         copy[by_slot] = np.arange(len(mine)) - np.searchsorted(ordered, ordered, "left")
         remain = np.flatnonzero(copy >= theirs[mine]) if len(mine) else np.arange(0)
         return [c.take(pa.array(remain)) for c in one], np.full(len(remain), start, np.int64)
+
+    def _keys_of(self, rows: Rows, chosen: Int64s) -> list[pa.Array]:
+        """The keys of rows; a group without keys has one that is always the same."""
+        if not self._keys:
+            return [pa.array(np.zeros(len(chosen), np.int64))]
+        return [rows.column(key.name).take(pa.array(chosen)) for key in self._keys]
+
+    def _new(self, keys: list[pa.Array], count: int, partition: int) -> Int64s:
+        """Which of the groups were not in the evaluation before."""
+        types = tuple(key.type for key in self._keys) or (SqlType.BIGINT,)
+        before = self._before.get(partition)
+        self._before[partition] = keys
+        if before is None or count == 0 or len(before[0]) == 0:
+            return np.arange(count)
+        groups = GroupTable(types)
+        known = groups.assign([ColumnView(c, t) for c, t in zip(before, types, strict=True)], len(before[0]), None)
+        slots = groups.assign([ColumnView(c, t) for c, t in zip(keys, types, strict=True)], count, None)
+        there = np.zeros(groups.capacity, np.bool_)
+        there[known] = True
+        return np.flatnonzero(~there[slots])
 
     def _views(self, relation: list[pa.Array]) -> list[Evaluated]:
         return [ColumnView(column, kind) for column, kind in zip(relation, self._types, strict=True)]

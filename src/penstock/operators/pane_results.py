@@ -89,7 +89,7 @@ class Audience:
 
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...]) -> None:
         self.shown = Shown(node, answers)
-        self.emitter = Emitter(node.emission, node.schema, self._reject)
+        self.emitter = Emitter(node.emission, node.schema, self._reject, node.key_types)
         self.readers: dict[int, PaneReader] = {}
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:

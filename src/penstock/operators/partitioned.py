@@ -50,7 +50,7 @@ class PartitionedAggregate(Operator):
         keys = node.partition_by + node.group_by
         self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject)
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
-        self._emitter = Emitter(node.emission, node.schema, resources.reject)
+        self._emitter = Emitter(node.emission, node.schema, resources.reject, node.key_types)
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node)
         self._partition_keys = len(node.partition_by)

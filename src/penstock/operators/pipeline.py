@@ -16,6 +16,7 @@ from penstock.errors import QueryError
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
+from penstock.operators.edge import EdgeOperator
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.paned import PanedAggregate
 from penstock.operators.panes import PaneFamily
@@ -33,6 +34,7 @@ from penstock.operators.wall_clock import WallClock
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
+    EdgeNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -224,6 +226,8 @@ def make_operator(
         return Project(node, resources)
     if isinstance(node, PatternNode):
         raise QueryError("patterns are not available yet")
+    if isinstance(node, EdgeNode):
+        return EdgeOperator(name, node, resources)
     if isinstance(node, RelationNode):
         if isinstance(node.window.extent, Session):
             return SessionRelation(name, node, resources)

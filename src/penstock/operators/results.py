@@ -28,7 +28,7 @@ class ResultShow:
 
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> None:
         self._shown = Shown(node, answers)
-        self._emitter = Emitter(node.emission, node.schema, reject)
+        self._emitter = Emitter(node.emission, node.schema, reject, node.key_types)
         self._chunks: list[Chunk] = []
 
     def see(self, keys: list[Data], played: Played, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:

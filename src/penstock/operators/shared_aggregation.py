@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.lang.query import Emit
 from penstock.operators.aggregation import Run
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
@@ -94,7 +93,7 @@ class SharedAggregation:
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._drain = node.emission.drain
         self._node = node
-        self._compares = any(own.emission.emit in (Emit.ISTREAM, Emit.DSTREAM) for own in nodes)
+        self._compares = any(own.emission.emit.compares for own in nodes)
         self._none = Run(0, np.empty(0, np.int32), seat.no_columns())
 
     # Queries come and go

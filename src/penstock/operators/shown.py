@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.expressions import tree
 from penstock.expressions.batch import Batch, Data
+from penstock.lang.query import Emit
 from penstock.operators.aggregation import Played
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.types import SqlType
@@ -22,6 +23,8 @@ class Shown:
         kinds: dict[str, SqlType] = {f"#{i}": key.type for i, key in enumerate(node.group_by)}
         kinds |= {f"${i}": answer.type for i, answer in enumerate(node.answers)}
         read = set().union(*(tree.columns(e) for e in expressions))
+        if emission.emit is Emit.EDGE:
+            read |= {f"#{i}" for i in range(len(node.group_by))}
         self._kinds = {name: kind for name, kind in kinds.items() if name in read}
         self._keys = [(name, int(name[1:])) for name in self._kinds if name[0] == "#"]
         self._aggregates = [(name, self.answers[int(name[1:])]) for name in self._kinds if name[0] == "$"]

@@ -63,18 +63,19 @@ def key_of(node: AggregateNode) -> AggregationKey:
 
 def look_of(node: AggregateNode) -> Look:
     """ISTREAM and DSTREAM need only the groups that changed where no two groups can give equal rows, and where the
-    rows of the others need not be looked at: they cannot fail anew, and nothing is chosen among all rows."""
+    rows of the others need not be looked at: they cannot fail anew, and nothing is chosen among all rows. Rules compare
+    groups and not rows, so for them it does not matter what is shown."""
     emission = node.emission
     if emission.emit is Emit.EVENT_GROUP:
         return Look.EVENT
-    if emission.emit not in (Emit.ISTREAM, Emit.DSTREAM):
+    if not emission.emit.compares:
         return Look.WHOLE
     if emission.distinct or emission.order_by or emission.limit is not None:
         return Look.WHOLE
     shown = [output.expression for output in emission.outputs]
     keys = {Column(f"#{i}", key.type) for i, key in enumerate(node.group_by)}
     checked: list[Expression] = shown if emission.having is None else [*shown, emission.having]
-    if not keys <= set(shown) or not all(map(is_total, checked)):
+    if (emission.emit is not Emit.EDGE and not keys <= set(shown)) or not all(map(is_total, checked)):
         return Look.WHOLE
     # A string that only rows of the past had may be forgotten before it is compared.
     return Look.WHOLE if any(answer.type is SqlType.STRING for answer in node.answers) else Look.CHANGES

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from penstock.errors import QueryError
 from penstock.expressions.tree import Column
-from penstock.lang.query import Emit, Join, Pattern, Select, Source, StreamRef, TableRef, Union
+from penstock.lang.query import Edge, Emit, Join, Pattern, Select, Source, StreamRef, TableRef, Union, columns_of
 from penstock.plan.combining import combined
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
     AggregateNode,
+    EdgeNode,
     Emission,
     Node,
     ProjectNode,
@@ -26,10 +27,12 @@ def build(source: Source) -> Node:
     if isinstance(source, StreamRef):
         return StreamNode(source.name, source.schema)
     if isinstance(source, Union):
-        return UnionNode(tuple(build(s) for s in source.inputs), source.schema)
+        return UnionNode(tuple(build(s) for s in source.inputs), columns_of(source))
     if isinstance(source, Pattern):
         return build_pattern(source, tuple(map(build, source.inputs)))
     assert not isinstance(source, Join), "a join stands in the FROM of a SELECT"
+    if isinstance(source, Edge):
+        return EdgeNode(build(source.source), source.keys, source.condition, source.outputs, source.schema)
     return _build_select(source)
 
 

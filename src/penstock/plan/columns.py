@@ -9,6 +9,7 @@ from penstock.lang.query import StreamDef
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
+    EdgeNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -62,7 +63,10 @@ def _read(node: Node, stream: str) -> set[str]:
     return _read(below, stream)
 
 
-def _expressions(node: ProjectNode | AggregateNode | RelationNode) -> list[Expression]:
+def _expressions(node: ProjectNode | AggregateNode | RelationNode | EdgeNode) -> list[Expression]:
+    if isinstance(node, EdgeNode):
+        tested = [] if node.condition is None else [node.condition]
+        return [*node.keys, *tested, *(o.expression for o in node.outputs)]
     found = [] if node.where is None else [node.where]
     if isinstance(node, ProjectNode):
         return found + [o.expression for o in node.outputs]

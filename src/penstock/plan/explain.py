@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.lang.query import Emit, Query
+from penstock.lang.query import Emit, Query, Rule
 from penstock.lang.render import render, render_duration, render_window
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
@@ -13,6 +13,7 @@ from penstock.plan.explain_pattern import describe_pattern
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
+    EdgeNode,
     Emission,
     Node,
     PatternNode,
@@ -34,6 +35,11 @@ from penstock.windows.spec import Range
 DEFAULT_BLOCK = 65536
 
 _NAMES_SHOWN = 10
+
+_EMITS = {
+    Emit.EVENT_GROUP: "the arriving event's group",
+    Emit.EDGE: "groups that were not in the evaluation before",
+}
 
 Families = Mapping[AggregateNode, Family]
 """The families of the windows that are made of panes."""
@@ -71,6 +77,8 @@ def explain(
     for query in queries:
         target = f" into {query.into}" if query.into else ""
         lines.append(f"\n{query.name}{target}")
+        if query.rule is not None:
+            lines.append(_rule(query.rule))
         if sharing.get(query.name):
             lines.append(f"shares its stored rows with {_listed(sharing[query.name])}")
         if changes is not None and query.name in changes:
@@ -139,6 +147,8 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
         return f"combine windows of {lengths} lengths, by group", _emission(node.emission, names)
     if isinstance(node, PatternNode):
         return describe_pattern(node)
+    if isinstance(node, EdgeNode):
+        return "where a condition becomes true", _edge(node)
     details = [] if node.where is None else [f"where    {render(node.where)}"]
     if isinstance(node, ProjectNode):
         return "project", [*details, "outputs  " + _outputs(node)]
@@ -164,8 +174,27 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
     return f"aggregate over {render_window(node.window)}", details
 
 
-def _outputs(node: ProjectNode) -> str:
-    return ", ".join(f"{render(o.expression)} AS {o.name}" for o in node.outputs)
+def _edge(node: EdgeNode) -> list[str]:
+    names = _names(node.input) if isinstance(node.input, AggregateNode) else {}
+    keys = ", ".join(render(key, names) for key in node.keys)
+    condition = "TRUE" if node.condition is None else render(node.condition, names)
+    return [
+        f"when     {condition}",
+        *([f"by       {keys}"] if keys else []),
+        "outputs  " + _outputs(node, names),
+        f"stores   the {'keys' if keys else 'fact'} for which it is true now",
+    ]
+
+
+def _rule(rule: Rule) -> str:
+    """What a rule does, in a line."""
+    does = [f"emits into {name}" for name in rule.writes]
+    does += [f"calls {call.function}({', '.join(a.name for a in call.arguments)})" for call in rule.calls]
+    return f"rule {rule.name}, {'at every row' if rule.every else 'where it becomes true'}: {', '.join(does)}"
+
+
+def _outputs(node: ProjectNode | EdgeNode, names: Mapping[str, str] | None = None) -> str:
+    return ", ".join(f"{render(o.expression, names or {})} AS {o.name}" for o in node.outputs)
 
 
 def _state(node: AggregateNode, index: int) -> str:
@@ -190,7 +219,7 @@ def _names(node: AggregateNode) -> dict[str, str]:
 
 
 def _emission(emission: Emission, names: Mapping[str, str]) -> list[str]:
-    what = "the arriving event's group" if emission.emit is Emit.EVENT_GROUP else emission.emit.value
+    what = _EMITS.get(emission.emit, emission.emit.value)
     lines = [f"emits    {what}" + (", drained at the end" if emission.drain else "")]
     if emission.having is not None:
         lines.append(f"having   {render(emission.having, names)}")

@@ -77,7 +77,7 @@ class Emission:
     @property
     def needs_whole_evaluations(self) -> bool:
         """Whether the rows of an evaluation must be seen together and not as they come."""
-        return self.distinct or bool(self.order_by) or self.emit in (Emit.ISTREAM, Emit.DSTREAM)
+        return self.distinct or bool(self.order_by) or self.emit.compares
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,10 @@ class AggregateNode:
     answers: tuple[Answer, ...]
     emission: Emission
     schema: Schema
+
+    @property
+    def key_types(self) -> tuple[SqlType, ...]:
+        return tuple(key.type for key in self.group_by)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,18 @@ class CombineNode:
     schema: Schema
 
 
-Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode | CombineNode | PatternNode
+@dataclass(frozen=True)
+class EdgeNode:
+    """For rules: the rows at which `condition` becomes true, as seen from the row before with the same `keys`."""
+
+    input: Node
+    keys: tuple[Expression, ...]
+    condition: Expression | None
+    outputs: tuple[Output, ...]
+    schema: Schema
+
+
+Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode | CombineNode | PatternNode | EdgeNode
 
 
 def children(node: Node) -> tuple[Node, ...]:

@@ -38,9 +38,9 @@ def _input_reason(node: AggregateNode) -> str | None:
 
 
 def _emission_reason(emit: Emit) -> str | None:
-    if emit in (Emit.ISTREAM, Emit.DSTREAM):
-        return f"{emit.value} compares an evaluation with the one before"
-    return None
+    if emit is Emit.EDGE:
+        return "a rule compares an evaluation with the one before"
+    return f"{emit.value} compares an evaluation with the one before" if emit.compares else None
 
 
 def _states(node: AggregateNode) -> str | None:

@@ -23,6 +23,7 @@ from penstock.lang.render import render
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
+    EdgeNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -42,6 +43,7 @@ _ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "
 _WHOLE: dict[type, str] = {
     RelationNode: "it shows rows and not aggregates",
     CombineNode: "it compares windows of several lengths",
+    EdgeNode: "a rule looks at the events of a key one after the other",
 }
 """Why queries that are no plain aggregations cannot be computed in parts."""
 
@@ -136,6 +138,10 @@ def place_alone(node: Node) -> Placement:
         if isinstance(keys, str):
             return _one_place(keys)
         return Placement(Spread.BY_KEY, keys, "all events of a match have the same key")
+    if isinstance(node, EdgeNode):
+        return _place_edge(node)
+    if isinstance(node, ProjectNode) and place_alone(node.input).spread is Spread.BY_KEY:
+        return place_alone(node.input)
     if isinstance(node, CombineNode):
         node = replace(node.inputs[0], emission=node.emission)
         reason = _not_by_key(node) if isinstance(node.input, StreamNode) else "it reads a subquery"
@@ -148,6 +154,17 @@ def place_alone(node: Node) -> Placement:
     if isinstance(node, AggregateNode) and mergeable(node) is None:
         return Placement(Spread.PARTIALS, (), f"{refused}, and its parts can be merged")
     return _one_place(refused)
+
+
+def _place_edge(node: EdgeNode) -> Placement:
+    """By the keys of the rule, or by those of the groups that it looks at."""
+    if isinstance(node.input, StreamNode):
+        if not node.keys:
+            return _one_place("the rule has no BY to split by")
+        reason = "a rule looks at the events of each key for themselves"
+        return Placement(Spread.BY_KEY, ((node.input.name, node.keys),), reason)
+    below = place_alone(node.input)
+    return below if below.spread in (Spread.BY_KEY, Spread.ONE_PLACE) else _one_place("a rule looks at all its rows")
 
 
 def order_matters(node: Node) -> bool:

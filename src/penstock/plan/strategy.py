@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from penstock.expressions.tree import Expression
-from penstock.lang.query import Emit
 from penstock.plan.nodes import AggregateNode
 from penstock.types import SqlType
 from penstock.windows.spec import Session, TimeSlide
@@ -19,7 +18,7 @@ def closes_as_a_whole(node: AggregateNode) -> bool:
         return True
     if isinstance(node.window.slide, TimeSlide) and node.window.slide.wall_clock:
         return False
-    if not node.window.is_tumbling or node.emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
+    if not node.window.is_tumbling or node.emission.emit.compares:
         return False
     arguments: list[Expression] = [arg for state in node.states for arg in state.args]
     return all(arg.type is not SqlType.STRING for arg in arguments)

@@ -58,6 +58,7 @@ def read_program(
     read = set().union(*map(streams_of, nodes.values()))
     streams = tuple(stream for name, stream in declared.items() if name in read)
     _refuse(text, nodes, streams)
+    _refuse_calls(text, parsed.queries)
     late = [query.name for query in parsed.queries if query.backfill]
     if late:
         raise QueryError(
@@ -98,6 +99,16 @@ def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]
             "depends on the local clock, and a micro-batch that is run again could not repeat it",
             text,
             hint=f"leave IDLE AFTER out, or {embedded}",
+        )
+
+
+def _refuse_calls(text: str, queries: Iterable[Query]) -> None:
+    calling = [query.rule.name for query in queries if query.rule is not None and query.rule.calls]
+    if calling:
+        raise QueryError(
+            f"CALL of rule '{calling[0]}' does not run on Spark",
+            text,
+            hint="EMIT INTO a sink, or run it embedded: penstock run --engine embedded",
         )
 
 

@@ -1,0 +1,120 @@
+"""The grammar of rules, and of the functions that they call.
+
+CREATE FUNCTION notify AS HTTP POST 'https://example.org/alarms' WITH ('timeout' = '5 SECONDS');
+
+CREATE RULE hot WHEN SELECT room, AVG(x) AS mean FROM s [RANGE 1 MINUTE] GROUP BY room HAVING AVG(x) > 30
+THEN EMIT INTO alarms SELECT room, mean, CALL notify(room, mean AS degrees)
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.lang.create_grammar import CreateParser
+from penstock.lang.syntax import (
+    Action,
+    CallAction,
+    CreateFunction,
+    EmitAction,
+    Name,
+    QuerySyntax,
+    RuleStatement,
+    SelectItem,
+)
+
+RULE_WORDS = ("BY", "EVERY", "THEN")
+"""What may follow the condition of a rule, and is no alias of a stream there."""
+
+_ACTIONS = {"EMIT": "INTO", "CALL": None}
+"""How actions begin: the first word and, where there is only one, the second."""
+
+
+class RuleParser(CreateParser):
+    """Declarations plus rules; `grammar` adds queries."""
+
+    def query(self) -> QuerySyntax:
+        raise NotImplementedError
+
+    def item(self) -> SelectItem:
+        raise NotImplementedError
+
+    def create_function(self) -> CreateFunction:
+        name = self.name("the name of the function")
+        self.expect(TokenType.ALIAS, "AS HTTP POST and a quoted address")
+        if not self.take("HTTP", "POST"):
+            self.unexpected("HTTP POST and a quoted address", "functions in Python are given to App(functions={...})")
+        url = self.expect(TokenType.STRING, "a quoted address, such as 'https://example.org/alarms'")
+        options = self.options() if self._match(TokenType.WITH) else ()
+        return CreateFunction(name, (url.text, self.span_of_token(url)), options)
+
+    def create_rule(self, start: int, explain: bool) -> RuleStatement:
+        name = self.name("the name of the rule")
+        if not self._match(TokenType.WHEN, advance=False):
+            self.unexpected("WHEN and the condition of the rule")
+        return self.rule(name, start, explain)
+
+    def rule(self, name: Name | None, start: int, explain: bool) -> RuleStatement:
+        self.expect(TokenType.WHEN, "WHEN")
+        condition = self.query()
+        by = self.keys() if self.take("BY") else ()
+        every = self.take("EVERY")
+        if not self._match(TokenType.THEN):
+            self.unexpected(
+                "THEN and what is to be done", "write WHEN SELECT ... THEN EMIT INTO stream, or THEN CALL name(...)"
+            )
+        actions = [self.action()]
+        while self._match(TokenType.COMMA):
+            actions.append(self.action())
+        span = self.span_since(start)
+        return RuleStatement(
+            name, condition, by, every, tuple(actions), explain, self.source.text[span[0] : span[1]], span
+        )
+
+    def keys(self) -> tuple[exp.Expr, ...]:
+        keys = [self.value()]
+        while self._match(TokenType.COMMA):
+            keys.append(self.value())
+        return tuple(keys)
+
+    def action(self) -> Action:
+        start = self._curr.start if self._curr else 0
+        if self.take("EMIT"):
+            self.expect(TokenType.INTO, "INTO")
+            target = self.name("the name of a sink or of a new stream")
+            items = self.items() if self._match(TokenType.SELECT) else ()
+            return EmitAction(target, items, self.span_since(start))
+        if self.take("CALL"):
+            return self.call(start)
+        self.unexpected("EMIT INTO or CALL")
+
+    def call(self, start: int) -> CallAction:
+        function = self.name("the name of a function")
+        self.expect(TokenType.L_PAREN, "'(' and the arguments")
+        arguments: tuple[SelectItem, ...] = ()
+        if not self._match(TokenType.R_PAREN):
+            arguments = self.items()
+            self.expect(TokenType.R_PAREN, "',' or ')'")
+        return CallAction(function, arguments, self.span_since(start))
+
+    def items(self) -> tuple[SelectItem, ...]:
+        """A select list, up to the next action."""
+        items = [self.item()]
+        while self._match(TokenType.COMMA, advance=False) and not self.is_action_behind_comma():
+            self._advance()
+            items.append(self.item())
+        return tuple(items)
+
+    def is_action_behind_comma(self) -> bool:
+        """`, CALL name(` and `, EMIT INTO` are actions; anything else is one more item of the list before."""
+        first, second = (self._tokens[self._index + n : self._index + n + 1] for n in (1, 2))
+        if not first or not second or first[0].token_type == TokenType.IDENTIFIER:
+            return False
+        word = first[0].text.upper()
+        if word not in _ACTIONS:
+            return False
+        wanted = _ACTIONS[word]
+        if wanted is not None:
+            return bool(second[0].text.upper() == wanted)
+        third = self._tokens[self._index + 3 : self._index + 4]
+        return bool(third) and third[0].token_type == TokenType.L_PAREN
