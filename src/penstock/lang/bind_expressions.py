@@ -12,7 +12,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from penstock.expressions import functions
-from penstock.expressions.tree import Call, Cast, Expression, Literal
+from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
 from penstock.lang.dialect import span_of
 from penstock.lang.durations import parse_date, parse_timestamp
 from penstock.lang.places import QueryText, Span, did_you_mean
@@ -29,6 +29,11 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 _PREDICATES = (*_COMPARISONS, exp.In, exp.Like, exp.Between, exp.Is)
 
 _OF_THE_CLOCK = frozenset({"now", "current_timestamp", "current_date", "rand", "random", "uuid", "randn"})
+
+
+def previous(column: str) -> str:
+    """What a table's column from before the event's own changes is called in typed expressions."""
+    return f"PREV({column})"
 
 
 class Aggregates(Protocol):
@@ -171,12 +176,24 @@ class ExpressionBinder:
             raise self._source.refusal(
                 f"'{name}' is no aggregate, so FILTER, WITHIN GROUP and OVER mean nothing", name_span
             )
+        if name.upper() == "PREV" and self._scope.tables:
+            return self._previous(inner, depth)
         canonical = functions.ALIASES.get(name.lower(), name.lower())
         if canonical not in functions.FUNCTIONS:
             raise self._unknown_function(name, name_span)
         if canonical == "like" or any(isinstance(arg, exp.Distinct) for arg in inner.expressions):
             raise self._source.refusal(f"{name} cannot be written like this", span_of(node))
         return self._bound_call(canonical, inner.expressions, node, depth)
+
+    def _previous(self, node: exp.Expr, depth: int) -> Expression:
+        """`PREV(t.col)`: the column as it was before the event's own changes, a column of that name."""
+        argument = node.expressions[0] if len(node.expressions) == 1 else None
+        bound = self.bind(argument, depth) if isinstance(argument, exp.Column) else None
+        if not isinstance(bound, Column) or bound.name.partition(".")[0].lower() not in self._scope.tables:
+            raise self._source.refusal(
+                "PREV takes a column of a table", span_of(node), f"the tables here are {', '.join(self._scope.tables)}"
+            )
+        return Column(previous(bound.name), bound.type)
 
     def _unknown_function(self, name: str, span: Span) -> Exception:
         if name.lower() in _OF_THE_CLOCK:

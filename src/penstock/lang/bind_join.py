@@ -13,6 +13,7 @@ from penstock.lang.places import QueryText
 from penstock.lang.query import Join, JoinKind, JoinSide, Source, TableRef, columns_of
 from penstock.lang.scope import Scope
 from penstock.lang.syntax import FromItem, JoinItem, Name, SelectSyntax
+from penstock.lang.table_checks import check_tables
 from penstock.types import Field, Schema
 from penstock.windows.spec import Rows, WindowSpec
 
@@ -41,6 +42,7 @@ class JoinBinder:
             for number, ((source, window), alias) in enumerate(zip(bound, aliases, strict=True))
         ]
         check_sides(self._source, sides, items)
+        check_tables(self._source, sides, items)
         for number, join in enumerate(syntax.joins, 1):
             sides[number] = replace(sides[number], on=self._on(join, sides[: number + 1]))
         result = Join(tuple(sides), _schema(sides))
@@ -92,7 +94,8 @@ def _schema(sides: Sequence[JoinSide]) -> Schema:
 def _scope(sides: Sequence[JoinSide]) -> Scope:
     aliases = tuple(side.alias for side in sides)
     windowed = any(side.window is not None for side in sides)
-    return Scope(_schema(sides), frozenset(alias.lower() for alias in aliases), windowed, sides=aliases)
+    tables = frozenset(side.alias.lower() for side in sides if isinstance(side.source, TableRef))
+    return Scope(_schema(sides), frozenset(alias.lower() for alias in aliases), windowed, sides=aliases, tables=tables)
 
 
 def _evaluation(sides: Sequence[JoinSide]) -> WindowSpec | None:

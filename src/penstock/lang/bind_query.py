@@ -56,12 +56,12 @@ class QueryBinder:
 
     def _element(self, source: Name | QuerySyntax) -> Source:
         """What an element of a pattern reads."""
-        return self._stream(source) if isinstance(source, Name) else self.bind(source)
+        return self.stream(source) if isinstance(source, Name) else self.bind(source)
 
     def _from(self, item: FromItem) -> tuple[Source, frozenset[str]]:
         if isinstance(item.source, Name):
             qualifier = item.alias or item.source
-            return self._stream(item.source), frozenset({qualifier.text.lower()})
+            return self.stream(item.source), frozenset({qualifier.text.lower()})
         assert not isinstance(item.source, PatternSyntax), "patterns are bound by themselves"
         return self.bind(item.source), frozenset({item.alias.text.lower()} if item.alias else ())
 
@@ -75,9 +75,11 @@ class QueryBinder:
             raise self._source.refusal(
                 f"'{table.name}' is a table and has no window", item.window.span, "leave the window out"
             )
+        self._catalog.note_read(table.name)
         return table, None
 
-    def _stream(self, name: Name) -> StreamRef:
+    def stream(self, name: Name) -> StreamRef:
+        """The stream of that name, or a refusal."""
         found = self._catalog.stream(name.text)
         if found is not None:
             return found

@@ -13,10 +13,15 @@ class Catalog:
     except that a query bears the name of what it inserts into."""
 
     def __init__(
-        self, streams: Mapping[str, Schema], sinks: Collection[str] = (), queries: Collection[str] = ()
+        self,
+        streams: Mapping[str, Schema],
+        sinks: Collection[str] = (),
+        queries: Collection[str] = (),
+        tables: Collection[TableRef] = (),
     ) -> None:
         self._streams = {name.lower(): StreamRef(name, schema) for name, schema in streams.items()}
-        self._tables: dict[str, TableRef] = {}
+        self._tables = {table.name.lower(): table for table in tables}
+        self._read: set[str] = set()
         self._sinks = {name.lower(): name for name in sinks}
         self._queries = {name.lower() for name in queries}
 
@@ -52,6 +57,13 @@ class Catalog:
 
     def add_table(self, table: TableRef) -> None:
         self._tables[table.name.lower()] = table
+
+    def note_read(self, table: str) -> None:
+        """A query reads the table: what changes it is complete from here on."""
+        self._read.add(table.lower())
+
+    def is_read(self, table: str) -> bool:
+        return table.lower() in self._read
 
     def add_sink(self, name: str) -> None:
         self._sinks[name.lower()] = name

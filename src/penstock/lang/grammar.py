@@ -1,4 +1,4 @@
-"""The grammar of statements: CREATE STREAM, CREATE SINK, INSERT INTO, EXPLAIN, SELECT and rules.
+"""The grammar of statements: CREATE STREAM, TABLE and SINK, INSERT INTO, ON, EXPLAIN, SELECT and rules.
 
 Strict on purpose: clauses come in SQL's order, nothing is skipped, and SQL that exists elsewhere but not here
 (WITH, OFFSET, ...) is refused by name. What stands in FROM beside the first is read by `join_grammar`.
@@ -24,11 +24,12 @@ from penstock.lang.syntax import (
     Statement,
     UnionSyntax,
 )
+from penstock.lang.table_grammar import TableParser
 
 _EMITS = {"ISTREAM": Emit.ISTREAM, "DSTREAM": Emit.DSTREAM, "RSTREAM": Emit.RSTREAM}
 
 
-class StatementParser(JoinParser, PatternParser, RuleParser):
+class StatementParser(JoinParser, PatternParser, RuleParser, TableParser):
     """Reads a whole program: call `statements`."""
 
     def statements(self, source: QueryText, tokens: list[Token]) -> list[Statement]:
@@ -65,12 +66,16 @@ class StatementParser(JoinParser, PatternParser, RuleParser):
                 return self.create_stream()
             if not explain and self.take("SINK"):
                 return self.create_sink()
+            if not explain and (self._match(TokenType.TABLE) or self.take("TABLE")):
+                return self.create_table()
             if not explain and self.take("FUNCTION"):
                 return self.create_function()
             if self.take("RULE"):
                 return self.create_rule(start, explain)
             if not self.take("QUERY"):
-                self.unexpected("QUERY or RULE" if explain else "STREAM, SINK, QUERY, RULE or FUNCTION after CREATE")
+                self.unexpected(
+                    "QUERY or RULE" if explain else "STREAM, TABLE, SINK, QUERY, RULE or FUNCTION after CREATE"
+                )
             name = self.name("the name of the query")
             strategy = self.strategy() if self._match(TokenType.WITH) else None
             backfill = self.take("BACKFILL")
@@ -78,10 +83,12 @@ class StatementParser(JoinParser, PatternParser, RuleParser):
         elif self._match(TokenType.INSERT):
             self.expect(TokenType.INTO, "INTO")
             into = self.name("the name of a sink or of a new stream")
+        elif not explain and self._match(TokenType.ON):
+            return self.on_statement()
         elif self._match(TokenType.WHEN, advance=False):
             return self.rule(None, start, explain)
         elif not self._match_set((TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH), advance=False):
-            self.unexpected("SELECT, INSERT INTO, WHEN, CREATE STREAM, CREATE SINK, CREATE QUERY or EXPLAIN")
+            self.unexpected("SELECT, INSERT INTO, ON, WHEN, CREATE STREAM, TABLE, SINK or QUERY, or EXPLAIN")
         body = self.query()
         end = self._prev.end + 1
         return QueryStatement(body, name, into, explain, self.source.text[start:end], strategy, backfill)

@@ -17,7 +17,7 @@ from penstock.lang.dialect import DIALECT, tokenize
 from penstock.lang.grammar import StatementParser
 from penstock.lang.places import QueryText
 from penstock.lang.program import ProgramBinder
-from penstock.lang.query import Program
+from penstock.lang.query import Program, TableRef
 from penstock.types import Schema
 
 LONGEST_TEXT = 500_000
@@ -33,11 +33,12 @@ def parse(
     streams: Mapping[str, Schema] | None = None,
     sinks: Collection[str] = (),
     queries: Collection[str] = (),
+    tables: Collection[TableRef] = (),
     user_aggregates: Mapping[str, UserSignature] | None = None,
     functions: Collection[str] = (),
 ) -> Program:
-    """Parses and types a program. `streams`, `sinks` and `queries` are what a running app has already; rules may call
-    the `functions` besides those that are declared.
+    """Parses and types a program. `streams`, `tables`, `sinks` and `queries` are what a running app has already; rules
+    may call the `functions` besides those that are declared.
 
     >>> program = parse('''
     ...     CREATE STREAM calls (t TIMESTAMP, agent INT, seconds DOUBLE, EVENT TIME t);
@@ -55,7 +56,7 @@ def parse(
         tokens = tokenize(source)
         _check_nesting(source, tokens)
         statements = StatementParser(dialect=DIALECT).statements(source, tokens)
-        catalog = Catalog(streams or {}, sinks, queries)
+        catalog = Catalog(streams or {}, sinks, queries, tables)
         return ProgramBinder(source, catalog, user_aggregates or {}, functions).bind(statements)
     except RecursionError:
         raise source.refusal("an expression in this text is nested too deeply", None, "split it") from None

@@ -9,6 +9,7 @@ from penstock.lang.bind_aggregates import UserSignature
 from penstock.lang.bind_function import bind_function
 from penstock.lang.bind_query import QueryBinder
 from penstock.lang.bind_rule import RuleBinder
+from penstock.lang.bind_tables import TableBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, did_you_mean
 from penstock.lang.query import (
@@ -28,7 +29,10 @@ from penstock.lang.syntax import (
     CreateFunction,
     CreateSink,
     CreateStream,
+    CreateTable,
+    LastBy,
     Name,
+    OnStatement,
     QueryStatement,
     RuleStatement,
     Statement,
@@ -51,6 +55,7 @@ class ProgramBinder:
         self._binder = QueryBinder(source, catalog, user_aggregates)
         self._rules = RuleBinder(source, self._binder, functions)
         self._functions: list[FunctionDef] = []
+        self._tables = TableBinder(source, catalog, self._binder.known, self._binder.stream)
         self._streams: list[StreamDef] = []
         self._sinks: list[SinkDef] = []
         self._queries: list[Query] = []
@@ -68,6 +73,11 @@ class ProgramBinder:
             elif isinstance(statement, RuleStatement):
                 explain = explain or statement.explain
                 self._rule(statement)
+            elif isinstance(statement, CreateTable | LastBy):
+                self._check_free(statement.name)
+                self._tables.create(statement)
+            elif isinstance(statement, OnStatement):
+                self._tables.on(statement)
             else:
                 explain = explain or statement.explain
                 self._query(statement)
@@ -77,7 +87,15 @@ class ProgramBinder:
                 raise self._source.refusal(
                     f"'{name.text}' is a {kind} already", name.span, "late events need a sink or a name of their own"
                 )
-        return Program(tuple(self._streams), tuple(self._sinks), tuple(self._queries), explain, tuple(self._functions))
+        return Program(
+            tuple(self._streams),
+            tuple(self._sinks),
+            tuple(self._queries),
+            explain,
+            tuple(self._functions),
+            tuple(self._tables.tables),
+            tuple(self._tables.writes),
+        )
 
     def _check_free(self, name: Name) -> None:
         kind = self._catalog.kind_of(name.text)

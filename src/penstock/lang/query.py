@@ -17,6 +17,7 @@ from enum import Enum
 from penstock.aggregates.signatures import AggregateCall
 from penstock.errors import Place
 from penstock.expressions.tree import Expression
+from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
 
@@ -88,11 +89,12 @@ class JoinKind(Enum):
 
 @dataclass(frozen=True)
 class TableRef:
-    """A table, read by name; `key` are the columns of its PRIMARY KEY."""
+    """A table, read by name; `key` are the columns of its PRIMARY KEY and `writers` the streams that change it."""
 
     name: str
     schema: Schema
     key: tuple[str, ...]
+    writers: tuple[StreamRef, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -309,3 +311,5 @@ class Program:
     queries: tuple[Query, ...]
     explain: bool = False
     functions: tuple[FunctionDef, ...] = ()
+    tables: tuple[TableDef, ...] = ()
+    writes: tuple[TableWrite, ...] = ()

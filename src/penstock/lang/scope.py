@@ -31,6 +31,8 @@ class Scope:
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
     aliases_first: bool = False
     sides: tuple[str, ...] = ()
+    tables: frozenset[str] = frozenset()
+    """Which of the sides are tables, in lower case: `PREV` is for their columns."""
 
     def with_aliases(self, aliases: Mapping[str, exp.Expr], *, first: bool) -> Scope:
         return replace(self, aliases=aliases, aliases_first=first)

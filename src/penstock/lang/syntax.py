@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.lang.places import Span
 from penstock.lang.query import Emit, JoinKind
+from penstock.lang.table_defs import ChangeKind
 from penstock.types import SqlType
 from penstock.windows.spec import WindowSpec
 
@@ -208,4 +209,51 @@ class RuleStatement:
     span: Span
 
 
-Statement = CreateStream | CreateSink | QueryStatement | CreateFunction | RuleStatement
+@dataclass(frozen=True)
+class CreateTable:
+    """`options_span` is where WITH stands, if it does."""
+
+    name: Name
+    columns: tuple[ColumnSyntax, ...]
+    key: tuple[Name, ...]
+    uri: str | None
+    options: tuple[tuple[str, str], ...]
+    options_span: Span | None
+
+
+@dataclass(frozen=True)
+class LastBy:
+    """`CREATE TABLE name AS LAST BY key FROM stream`."""
+
+    name: Name
+    key: tuple[Name, ...]
+    stream: Name
+    where: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """What is done to a table: values for columns (none named: all), and which rows UPDATE and DELETE concern."""
+
+    kind: ChangeKind
+    table: Name
+    columns: tuple[Name, ...]
+    values: tuple[exp.Expr, ...]
+    where: exp.Expr | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class OnStatement:
+    """`ON stream [WHERE ...]` and a change of a table."""
+
+    stream: Name
+    alias: Name | None
+    where: exp.Expr | None
+    change: TableChange
+    text: str
+
+
+Statement = (
+    CreateStream | CreateSink | QueryStatement | CreateFunction | RuleStatement | CreateTable | LastBy | OnStatement
+)

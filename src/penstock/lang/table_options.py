@@ -1,0 +1,69 @@
+"""What WITH says of a table, checked where it is written."""
+
+from __future__ import annotations
+
+from penstock.lang.durations import UNITS, scale, singular
+from penstock.lang.places import QueryText
+from penstock.lang.syntax import CreateTable
+from penstock.lang.table_defs import TableDef
+
+DATABASES = ("postgresql:", "postgres:", "sqlite:")
+"""How addresses of databases begin."""
+
+FILE_OPTIONS = ("format", "delimiter", "header", "null", "multiline")
+_COMMON = ("refresh",)
+_OF_DATABASES = ("table", "mode", "cache")
+
+MODES = ("load", "lookup")
+DEFAULT_CACHE = 100_000
+"""Rows that a table in a database keeps of those that were looked up."""
+
+
+def is_database(uri: str | None) -> bool:
+    return uri is not None and uri.startswith(DATABASES)
+
+
+def options_of(source: QueryText, statement: CreateTable) -> tuple[tuple[str, str], ...]:
+    """The options, their names in lower case; refuses what such a table has not."""
+    given = {key.lower(): value for key, value in statement.options}
+    known: tuple[str, ...] = ()
+    if statement.uri is not None:
+        known = (*_COMMON, *(_OF_DATABASES if is_database(statement.uri) else FILE_OPTIONS))
+    for key, value in given.items():
+        if key not in known:
+            there = f"there are {', '.join(known)}" if known else "a table without FROM 'uri' has none"
+            raise source.refusal(f"unknown option '{key}' of a table", statement.options_span, there)
+        if key == "refresh" and duration(value) is None:
+            raise source.refusal(f"'{value}' is no length of time", statement.options_span, "write '1 MINUTE'")
+        if key == "mode" and value not in MODES:
+            raise source.refusal(f"there is no mode '{value}'", statement.options_span, "write 'load' or 'lookup'")
+        if key == "cache" and not (value.isascii() and value.isdigit() and len(value) < 12):
+            raise source.refusal("'cache' is a number of rows", statement.options_span, "write 'cache' = '100000'")
+    return tuple(given.items())
+
+
+def duration(text: str) -> int | None:
+    """Microseconds in `1 MINUTE`, or None if it is no such text.
+
+    >>> duration("1 MINUTE"), duration("90 seconds"), duration("soon")
+    (60000000, 90000000, None)
+    """
+    words = text.split()
+    if len(words) != 2 or singular(words[1]) not in UNITS:
+        return None
+    return scale(words[0], singular(words[1])) or None
+
+
+def refresh_of(table: TableDef) -> int | None:
+    """How often the table is loaded again, in microseconds of the local clock."""
+    text = dict(table.options).get("refresh")
+    return None if text is None else duration(text)
+
+
+def is_looked_up(table: TableDef) -> bool:
+    """Whether the table stays in its database and rows are asked for when they are needed."""
+    return dict(table.options).get("mode") == "lookup"
+
+
+def cache_of(table: TableDef) -> int:
+    return int(dict(table.options).get("cache", DEFAULT_CACHE))
