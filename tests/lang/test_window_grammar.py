@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from penstock.lang import parse
-from penstock.lang.query import Select
+from penstock.lang.query import Join, Select
+from penstock.lang.render import render_window
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import (
     AtClose,
     CountSlide,
     EveryEvent,
     Range,
+    RateSized,
     Rows,
     Session,
     Since,
@@ -88,3 +90,30 @@ def test_forms(text: str, expected: WindowSpec) -> None:
 def test_durations(text: str, micros: int) -> None:
     assert window(f"[RANGE {text}]").extent == Range(micros)
     assert window(f"[ROWS 5 SLIDE {text}]").slide == TimeSlide(micros)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[RATE SIZED 10 SECONDS]", RateSized(10 * SECOND, 10 * SECOND, SECOND // 10)),
+        ("[rate sized 1050 microseconds]", RateSized(1050, 1050, 10)),
+        ("[RATE SIZED 1 MICROSECOND]", RateSized(1, 1, 1)),
+        ("[RATE SIZED 10 SECONDS SAMPLE 4 SECONDS]", RateSized(10 * SECOND, 4 * SECOND, SECOND // 25)),
+        ("[RATE SIZED 10 SECONDS SAMPLE 7 MICROSECONDS]", RateSized(10 * SECOND, 7, 7)),
+        ("[RATE SIZED 10 SECONDS EVERY 3 SECONDS]", RateSized(10 * SECOND, 9 * SECOND, 3 * SECOND)),
+        ("[RATE SIZED 1 SECOND EVERY 3 SECONDS]", RateSized(SECOND, 3 * SECOND, 3 * SECOND)),
+        (
+            "[RATE SIZED 1 MINUTE SAMPLE 10 SECONDS EVERY 1 SECOND ON CHANGE OF 25 PERCENT]",
+            RateSized(60 * SECOND, 10 * SECOND, SECOND, 25),
+        ),
+    ],
+)
+def test_rate_sized_windows(text: str, expected: RateSized) -> None:
+    query = f"SELECT a.k FROM s {text} a, s {text} b WHERE a.k = b.k"
+    body = parse(query, streams={"s": SCHEMA}).queries[0].body
+    assert isinstance(body, Select)
+    assert isinstance(body.source, Join)
+    windows = [side.window for side in body.source.sides]
+    assert windows == [WindowSpec(expected, EveryEvent())] * 2
+    again = parse(query.replace(text, render_window(windows[0])), streams={"s": SCHEMA}).queries[0].body
+    assert again == body

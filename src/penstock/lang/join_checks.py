@@ -8,9 +8,9 @@ from penstock.lang.dialect import span_of
 from penstock.lang.places import QueryText, Span
 from penstock.lang.query import JoinKind, JoinSide, TableRef
 from penstock.lang.syntax import FromItem, JoinItem, SelectSyntax
-from penstock.windows.spec import EveryEvent, Range, Rows, TimeSlide, WindowSpec
+from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, TimeSlide, WindowSpec
 
-EXTENTS = (Range, Rows)
+EXTENTS = (Range, Rows, RateSized)
 """What windows of a join hold. Whatever is added here needs an implementation in `operators.join_windows`."""
 
 
@@ -57,7 +57,9 @@ def check_sides(source: QueryText, sides: Sequence[JoinSide], items: Sequence[Fr
 def _check_window(source: QueryText, window: WindowSpec, item: FromItem) -> None:
     span = _window_span(item)
     if not isinstance(window.extent, EXTENTS):
-        raise source.refusal("a window of a join is RANGE or ROWS", span, "write [RANGE 10 MINUTES] or [ROWS 1000]")
+        raise source.refusal(
+            "a window of a join is RANGE, ROWS or RATE SIZED", span, "write [RANGE 10 MINUTES] or [ROWS 1000]"
+        )
     if window.partition_by:
         raise source.refusal(
             "PARTITION BY is not available in a join",

@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from penstock.expressions.tree import Expression
 from penstock.lang.dialect import span_of
 from penstock.lang.places import QueryText, Span
+from penstock.lang.render import render_duration
 from penstock.lang.scope import WINDOW_COLUMNS
 from penstock.lang.syntax import Name, SelectSyntax
 from penstock.types import SqlType
-from penstock.windows.spec import EveryEvent, Range, Session, TimeSlide, WindowSpec
+from penstock.windows.spec import EveryEvent, Range, RateSized, Session, TimeSlide, WindowSpec
 
 
 def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | None) -> None:
+    if window is not None and isinstance(window.extent, RateSized) and not syntax.joins:
+        assert syntax.source.window is not None
+        raise source.refusal(
+            "RATE SIZED windows are for joins: a single stream has no other to keep rows for",
+            syntax.source.window.span,
+            f"write [RANGE {render_duration(window.extent.micros)}]",
+        )
     if window is None:
         if syntax.distinct:
             raise source.refusal(

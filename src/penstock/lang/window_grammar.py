@@ -19,6 +19,7 @@ from penstock.windows.spec import (
     EveryEvent,
     Extent,
     Range,
+    RateSized,
     Rows,
     Session,
     Since,
@@ -201,12 +202,15 @@ class WindowParser(ExpressionParser):
         return micros
 
     def extent(self) -> tuple[Extent, Slide | None]:
+        start = self._curr.start if self._curr else 0
         if self.take("RANGE"):
             return Range(self.duration("the RANGE")), None
         if self.take("ROWS") or self.take("ROW"):
             return Rows(self.count("the number of ROWS")), None
         if self.take("NOW"):
             return Range(1), EveryEvent()
+        if self.take("RATE", "SIZED"):
+            return self.rate_sized(start), None
         if self.take("SESSION"):
             return Session(self.duration("the gap of SESSION")), AtClose()
         if self.take("SINCE"):
@@ -216,7 +220,33 @@ class WindowParser(ExpressionParser):
             if time is None:
                 self.refuse("this is no timestamp", self.span_of_token(token), "write '2024-03-01 12:30:00'")
             return Since(time), None
-        self.unexpected("RANGE, ROWS, NOW, SESSION or SINCE", f"windows look like {FORMS}")
+        self.unexpected("RANGE, ROWS, NOW, SESSION, SINCE or RATE SIZED", f"windows look like {FORMS}")
+
+    def rate_sized(self, start: int) -> RateSized:
+        """After RATE SIZED: the duration and the settings of sampling."""
+        micros = self.duration("the duration of RATE SIZED")
+        sample = self.duration("the SAMPLE") if self.take("SAMPLE") else None
+        every = self.duration("EVERY") if self.take("EVERY") else None
+        percent = 0
+        if self.take("ON", "CHANGE", "OF"):
+            percent = self.count("the CHANGE in percent")
+            if not self.take("PERCENT"):
+                self.unexpected("PERCENT")
+        sized = RateSized.tuned(micros, sample, every, percent)
+        span = self.span_since(start)
+        if sized.sample % sized.every:
+            self.refuse(
+                "the SAMPLE must be a multiple of EVERY", span, "write for example SAMPLE 10 SECONDS EVERY 1 SECOND"
+            )
+        if sized.sample // sized.every > RateSized.MOST_SLOTS:
+            self.refuse(
+                f"a SAMPLE cannot be taken more than {RateSized.MOST_SLOTS:,} times in its own length",
+                span,
+                "make EVERY longer, or the SAMPLE shorter",
+            )
+        if percent > 1000:
+            self.refuse("the CHANGE is at most 1000 PERCENT", span, "leave it out: then every change counts")
+        return sized
 
     def slide(self, extent: Extent) -> Slide:
         is_count = self._curr.token_type == TokenType.NUMBER and (
@@ -243,6 +273,8 @@ class WindowParser(ExpressionParser):
         return EveryEvent()
 
     def check_sizes(self, extent: Extent, slide: Slide, span: Span) -> None:
+        if isinstance(extent, RateSized) and not isinstance(slide, EveryEvent):
+            self.refuse("a RATE SIZED window has no SLIDE", span, "leave it out: a join has results at every event")
         if isinstance(extent, Since) and not isinstance(slide, TimeSlide):
             self.refuse("a window SINCE a time slides by time", span, "write SLIDE 1 HOUR")
         sizes = None

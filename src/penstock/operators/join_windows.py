@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.aggregates.state import Int64s
-from penstock.windows.spec import Range, Rows, WindowSpec
+from penstock.operators.rate_sizing import RateSizer
+from penstock.windows.spec import Range, RateSized, Rows, WindowSpec
 
 
 class SideRows(NamedTuple):
@@ -73,8 +74,26 @@ class RowsWindow(SideWindow):
         return np.maximum(heads - self._count, 0)
 
 
+class RateSizedWindow(SideWindow):
+    """As many rows as come in a time at the present rate."""
+
+    def __init__(self, spec: RateSized) -> None:
+        self.sizer = RateSizer(spec)
+
+    def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
+        return self.sizer.tails(times, heads, rows.first, rows.times)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.sizer.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.sizer.restore(snapshot)
+
+
 def side_window(spec: WindowSpec) -> SideWindow:
     if isinstance(spec.extent, Range):
         return RangeWindow(spec.extent.micros)
+    if isinstance(spec.extent, RateSized):
+        return RateSizedWindow(spec.extent)
     assert isinstance(spec.extent, Rows), "the binder lets no other windows into a join"
     return RowsWindow(spec.extent.count)

@@ -10,6 +10,7 @@
     [PARTITION BY k ROWS n ..] ..., partition_by=("k",)     as if each k had a stream of its own
     [SINCE t SLIDE s]          Since(t),   TimeSlide(s)     at b: times in [t, b)
     [SESSION gap]              Session(gap), AtClose()      when the watermark passes the last event + gap
+    [RATE SIZED d]             RateSized(d, ..), EveryEvent()   the last n, n being the events of d at the present rate
 
 All durations and times are microseconds.
 """
@@ -17,6 +18,7 @@ All durations and times are microseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,37 @@ class Session:
     gap: int
 
 
-Extent = Range | Rows | Since | Session
+@dataclass(frozen=True)
+class RateSized:
+    """A window of a join that counts rows: as many as come in `micros` at the rate of the last `sample` microseconds,
+    looked at every `every`. The size changes when the rate asks for one that differs by more than `percent`."""
+
+    micros: int
+    sample: int
+    every: int
+    percent: int = 0
+
+    MOST_SLOTS: ClassVar[int] = 1024
+    """`sample` is a multiple of `every`, at most so many times."""
+
+    @classmethod
+    def tuned(cls, micros: int, sample: int | None = None, every: int | None = None, percent: int = 0) -> RateSized:
+        """What is not said is what measurements speak for (docs/rate-sizing.md): samples as long as the window, a
+        hundred times in that time, and every change counts.
+
+        >>> RateSized.tuned(10_000_000)
+        RateSized(micros=10000000, sample=10000000, every=100000, percent=0)
+        """
+        if every is None:
+            every = max(micros // 100, 1) if sample is None else next(sample // p for p in _PARTS if sample % p == 0)
+        if sample is None:
+            sample = every * max(1, round(micros / every))
+        return cls(micros, sample, every, percent)
+
+
+_PARTS = (100, 50, 25, 20, 10, 5, 4, 2, 1)
+
+Extent = Range | Rows | Since | Session | RateSized
 
 
 @dataclass(frozen=True)
@@ -88,7 +120,7 @@ class WindowSpec:
     @property
     def counts_before_where(self) -> bool:
         """Whether events that fail WHERE still take part in counting (contract, rule 4)."""
-        return isinstance(self.extent, Rows) or isinstance(self.slide, CountSlide)
+        return isinstance(self.extent, Rows | RateSized) or isinstance(self.slide, CountSlide)
 
 
 def first_boundary_after(time: int, slide: TimeSlide) -> int:
