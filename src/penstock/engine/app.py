@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ import pyarrow as pa
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.builder import BuiltQuery, render
+from penstock.engine.calling import Calling
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.dispatcher import Dispatcher
@@ -86,6 +87,9 @@ class App:
     are taken from the input buffers that `offer` puts them into: "fcfs", first come first served, or "ejf", earliest
     job first; streams in ARRIVAL ORDER are always read through these buffers.
 
+    `functions` are what rules may CALL besides functions that the program declares: each is called with the arguments
+    and `idempotency_key`, on a thread beside the app's, or with `synchronous_calls` before the push returns.
+
     With a `checkpoint` directory that has a checkpoint, the app goes on from there: queries that are as they were
     resume, and their results go on counting; new and changed queries begin afresh, from now on; those that are gone
     are forgotten. Streams must be declared as they were.
@@ -105,9 +109,13 @@ class App:
         clock: Clock | None = None,
         strategy: str = "auto",
         dispatch: str | None = None,
+        functions: Mapping[str, Callable[..., object]] | None = None,
+        synchronous_calls: bool = False,
     ) -> None:
         self._users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
-        self.program = parse(program if isinstance(program, str) else render(program), user_aggregates=self._users)
+        functions = functions or {}
+        text = program if isinstance(program, str) else render(program)
+        self.program = parse(text, user_aggregates=self._users, functions=functions)
         self._max_ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
         self._clock = clock or SystemClock()
         self._waiting = Waiting(linger)
@@ -128,6 +136,7 @@ class App:
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
             self._strategy = strategy
+            self._calls = Calling(functions, self._stores.budget, self._reject, synchronous=synchronous_calls)
             self._flow = Flow(
                 self._stores, self._reject, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
             )
@@ -156,14 +165,16 @@ class App:
 
     def _declare(self, program: Program, state: dict[str, Any] | None = None, *, backfill: bool = False) -> None:
         nodes = {query.name: build(query.body) for query in program.queries}
-        if any(query.rule is not None and query.rule.calls for query in program.queries):
-            raise QueryError("CALL is not available yet", hint="EMIT INTO a sink")
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         for name, node in nodes.items():
             self._watch_matches(name, node)
+        self._calls.declare(program.functions)
+        for query in program.queries:
+            if query.rule is not None:
+                self._calls.attach(query.rule, self._flow.running[query.name].outlet)
 
     def _begin_dispatch(self, policy: str) -> Dispatcher:
         capacity = max(self._stores.budget.total // _BUFFERS_SHARE, 1024)
@@ -176,7 +187,8 @@ class App:
         columns = arrival_columns(node, [s.definition for s in self._streams.values()])
         if columns and self._dispatcher is not None:
             recognised = self._dispatcher.recognised
-            self._flow.running[query].outlet.watch = lambda rows: recognised(query, first_arrivals(rows, columns))
+            outlet = self._flow.running[query].outlet
+            outlet.watch(lambda rows, number: recognised(query, first_arrivals(rows, columns)))
 
     def _declare_stream(
         self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
@@ -231,13 +243,15 @@ class App:
         running = self._flow.running
         known = {s.definition.name: s.definition.schema for s in self._streams.values()}
         known |= {r.feeds: r.node.schema for r in running.values() if r.feeds is not None}
-        taken = [*running, *(outlet.name for outlet in self._late_outlets.values())]
+        rules = [r.query.rule.name for r in running.values() if r.query.rule is not None]
+        taken = [*running, *rules, *(outlet.name for outlet in self._late_outlets.values())]
         program = parse(
             text if isinstance(text, str) else render(text, without=known),
             streams=known,
             sinks=self._sinks,
             queries=taken,
             user_aggregates=self._users,
+            functions=self._calls.names,
         )
         if program.sinks or not program.queries:
             raise QueryError("a running app takes queries and streams", hint="declare sinks when the app starts")
@@ -377,6 +391,7 @@ class App:
 
     def _take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
         latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
+        self._calls.settle()
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now())
@@ -443,6 +458,14 @@ class App:
                 self._flow.dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
             self._flow.finish()
             self._finished = True
+        self.wait_for_calls()
+
+    def wait_for_calls(self, timeout: float | None = None) -> bool:
+        """Until all calls that rules have made so far are through, or have failed; False if it takes longer than so
+        many seconds. `finish` waits by itself; `checkpoint` saves the calls that wait."""
+        done = self._calls.wait(timeout)
+        self._calls.settle()
+        return done
 
     # Results out
 
@@ -468,6 +491,7 @@ class App:
     def rejects(self) -> list[dict[str, Any]]:
         """Rows that could not be computed, the last 10,000 of them, each with its reason."""
         self.flush()
+        self._calls.settle()
         return list(self._rejects)
 
     def subscribe_rejects(self, callback: Callable[[str, dict[str, Any]], None]) -> None:
@@ -500,6 +524,7 @@ class App:
             "streams": {name: s.snapshot() for name, s in self._streams.items()},
             "flow": self._flow.snapshot(),
             "late_outlets": {name: outlet.snapshot() for name, outlet in self._late_outlets.items()},
+            "calls": self._calls.snapshot(),
             "rejected": self._rejected,
             "late": self._late,
             "finished": self._finished,
@@ -537,6 +562,9 @@ class App:
             if name in state["late_outlets"]:
                 outlet.restore(state["late_outlets"][name])
         self._rejected, self._late, self._finished = state["rejected"], state["late"], state["finished"]
+        if "calls" in state:
+            rules = [(r.query.rule.name, r.outlet) for r in self._flow.running.values() if r.query.rule is not None]
+            self._calls.restore(state["calls"], dict(rules))
 
     # Looking in
 
@@ -562,6 +590,8 @@ class App:
             memory_budget=budget.total,
             stored_bytes=self._stores.nbytes_total,
             watermark=min(reached, default=None),
+            calls=self._calls.made,
+            calls_waiting=self._calls.waiting,
             dispatch=None if self._dispatcher is None else self._dispatcher.metrics,
         )
 
@@ -609,8 +639,11 @@ class App:
     # Ending
 
     def close(self) -> None:
-        """Gives memory and files back; a checkpoint stays."""
+        """Gives memory and files back; a checkpoint stays. Calls of rules that wait are tried once more; with a
+        checkpoint directory they are left to the next app, which finds them in the checkpoint or fires them again."""
         self._guard.close()
+        if hasattr(self, "_calls"):
+            self._calls.close(abandon=self._directory is not None)
         if hasattr(self, "_stores"):
             self._stores.close()
         if self._temporary is not None:

@@ -34,6 +34,9 @@ class Metrics:
     memory_budget: int
     stored_bytes: int
     watermark: int | None
+    calls: int = 0
+    """Calls of rules that have been taken in."""
+    calls_waiting: int = 0
     dispatch: DispatchMetrics | None = None
     """How long events wait and are served, if they are taken from input buffers."""
 

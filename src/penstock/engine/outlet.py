@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock.operators.chunk import from_bytes, joined, to_bytes
 
 Callback = Callable[[pa.RecordBatch], None]
+Watcher = Callable[[pa.RecordBatch, int], None]
 
 
 class Outlet:
@@ -30,9 +31,13 @@ class Outlet:
         self._waiting: deque[pa.RecordBatch] = deque()
         self._rows_waiting = 0
         self._subscribers: list[Callback] = []
-        self.watch: Callback | None = None
-        """Sees the rows that come, as they are inside the engine, and does not read them."""
+        self._watchers: list[Watcher] = []
         self.count = 0
+
+    def watch(self, watcher: Watcher) -> None:
+        """Has the rows that come seen, as they are inside the engine, with the number of the first; they are not read
+        by that."""
+        self._watchers.append(watcher)
 
     def subscribe(self, callback: Callback) -> None:
         """From now on every batch goes to the callback, beginning with what waits."""
@@ -44,8 +49,8 @@ class Outlet:
             number += batch.num_rows
 
     def put(self, batch: pa.RecordBatch) -> None:
-        if self.watch is not None:
-            self.watch(batch)
+        for watcher in self._watchers:
+            watcher(batch, self.count)
         if self._subscribers:
             numbered = self._numbered(batch, self.count)
             self.count += batch.num_rows

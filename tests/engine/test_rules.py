@@ -1,0 +1,243 @@
+"""Rules in an app: calls of Python functions and of servers, their numbers through restarts and kills, and failures."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from calls import servers
+from engine import calling_process
+from penstock.errors import QueryError
+
+STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, x BIGINT, EVENT TIME t);"
+RULE = "CREATE RULE high WHEN SELECT k, x FROM s WHERE x > 2 EVERY THEN CALL note(k, x * 10 AS tenfold)"
+
+
+class Notes:
+    """A function that remembers how it was called."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, *arguments: Any, idempotency_key: str) -> None:
+        self.calls.append((idempotency_key, *arguments))
+
+
+def event(t: int, x: int, k: str | None = "a") -> dict[str, Any]:
+    return {"t": t * 1_000_000, "k": k, "x": x}
+
+
+def test_a_function_is_called_where_a_rule_fires() -> None:
+    notes = Notes()
+    with ps.App(STREAM + RULE, functions={"Note": notes}) as app:
+        app.push("s", [event(1, 3), event(2, 1), event(3, 4, None)])
+        assert app.wait_for_calls(10)
+        app.push("s", event(4, 5))
+        app.finish()
+        assert app.metrics.calls == 3
+        assert (app.metrics.calls_waiting, app.rejects) == (0, [])
+    assert notes.calls == [("high:0", "a", 30), ("high:1", None, 40), ("high:2", "a", 50)]
+
+
+def test_values_are_those_of_python() -> None:
+    notes = Notes()
+    text = (
+        "WHEN SELECT t, k, x FROM s EVERY THEN CALL note(t, CAST(t AS DATE), k, x, x > 1, x / 2, CAST(NULL AS DOUBLE))"
+    )
+    with ps.App(STREAM + text, functions={"note": notes}, synchronous_calls=True) as app:
+        app.push("s", event(0, 3))
+    ((_, t, day, *rest),) = notes.calls
+    assert (t.isoformat(), day.isoformat()) == ("1970-01-01T00:00:00+00:00", "1970-01-01")
+    assert rest == ["a", 3, True, 1.5, None]
+
+
+def test_several_calls_have_keys_of_their_own() -> None:
+    notes, others = Notes(), Notes()
+    text = "CREATE RULE r WHEN SELECT x FROM s WHERE x > 2 THEN CALL note(), CALL other(x), CALL note(x), EMIT INTO out"
+    with ps.App(STREAM + text, functions={"note": notes, "other": others}) as app:
+        app.push("s", [event(1, 3), event(2, 0), event(3, 4)])
+        app.finish()
+        assert app.results("out").column("x").to_pylist() == [3, 4]
+        assert app.results("r").column("x").to_pylist() == [3, 4]
+    assert notes.calls == [("r:0",), ("r:1",), ("r/3:0", 3), ("r/3:1", 4)]
+    assert others.calls == [("r/2:0", 3), ("r/2:1", 4)]
+
+
+def test_what_a_function_raises_goes_to_the_rejects_and_the_run_goes_on() -> None:
+    def fail(k: str, x: int, idempotency_key: str) -> None:
+        if x == 40:
+            raise ValueError("forty")
+
+    heard = []
+    with ps.App(STREAM + RULE, functions={"note": fail}) as app:
+        app.subscribe_rejects(lambda reason, row: heard.append((threading.current_thread(), reason)))
+        app.push("s", [event(1, 3), event(2, 4), event(3, 5)])
+        app.finish()
+        (reject,) = app.rejects
+        assert (app.metrics.calls, app.metrics.rejected) == (2, 1)
+    assert reject["reason"] == "CALL note: ValueError: forty"
+    assert reject["row"] == {"idempotency_key": "high:1", "k": "a", "tenfold": 40}
+    assert heard == [(threading.main_thread(), "CALL note: ValueError: forty")]
+
+
+def test_arguments_that_cannot_be_computed_are_rejected_and_keep_their_number() -> None:
+    notes = Notes()
+    text = "CREATE RULE r WHEN SELECT x FROM s EVERY THEN CALL note(10 / x)"
+    with ps.App(STREAM + text, functions={"note": notes}) as app:
+        app.push("s", [event(1, 1), event(2, 0), event(3, 5)])
+        app.finish()
+        assert len(app.rejects) == 1
+    assert notes.calls == [("r:0", 10.0), ("r:2", 2.0)]
+
+
+def test_calls_do_not_hold_queries_up() -> None:
+    gate = threading.Event()
+
+    def wait(k: str, x: int, idempotency_key: str) -> None:
+        gate.wait(10)
+
+    with ps.App(STREAM + RULE + "; CREATE QUERY q AS SELECT x FROM s", functions={"note": wait}) as app:
+        app.push("s", [event(1, 3), event(2, 4)])
+        assert len(app.results("q")) == 2
+        assert app.metrics.calls_waiting == 2
+        assert not app.wait_for_calls(0.01)
+        gate.set()
+        app.finish()
+        assert app.metrics.calls_waiting == 0
+
+
+def test_numbers_go_on_after_a_restart_and_what_waited_is_called(tmp_path: Path) -> None:
+    gate, before, after = threading.Event(), Notes(), Notes()
+
+    def slow(*arguments: Any, idempotency_key: str) -> None:
+        gate.wait(30)
+        before(*arguments, idempotency_key=idempotency_key)
+
+    app = ps.App(STREAM + RULE, checkpoint=tmp_path, functions={"note": slow})
+    app.push("s", [event(1, 3), event(2, 4)])
+    app.checkpoint()
+    app.push("s", event(3, 5))
+    gate.set()
+    app.close()
+
+    with ps.App(STREAM + RULE, checkpoint=tmp_path, functions={"note": after}) as app:
+        app.push("s", [event(3, 5), event(4, 6)])
+        app.finish()
+    assert after.calls == [("high:0", "a", 30), ("high:1", "a", 40), ("high:2", "a", 50), ("high:3", "a", 60)]
+    assert set(before.calls) <= set(after.calls)
+
+
+def test_a_key_is_never_used_for_another_firing(tmp_path: Path) -> None:
+    """Also where the rule has changed, and begins afresh."""
+    notes = Notes()
+    for text in (RULE, RULE.replace("x > 2", "x > 3"), RULE.replace("x > 2", "x > 3")):
+        with ps.App(STREAM + text, checkpoint=tmp_path, functions={"note": notes}) as app:
+            app.push("s", [event(len(notes.calls), 4), event(len(notes.calls), 5)])
+            assert app.wait_for_calls(10)
+            app.checkpoint()
+    assert [key for key, *_ in notes.calls] == [f"high:{n}" for n in range(6)]
+
+
+def test_calls_of_a_function_that_is_gone_are_rejected(tmp_path: Path) -> None:
+    gate = threading.Event()
+    app = ps.App(STREAM + RULE, checkpoint=tmp_path, functions={"note": lambda *a, idempotency_key: gate.wait(30)})
+    app.push("s", event(1, 3))
+    app.checkpoint()
+    gate.set()
+    app.close()
+    with ps.App(STREAM, checkpoint=tmp_path) as app:
+        assert [r["reason"] for r in app.rejects] == ["CALL note: the function is not there any more"]
+
+
+def test_rules_come_and_go_while_the_app_runs() -> None:
+    notes = Notes()
+    with ps.App(STREAM, functions={"note": notes}) as app:
+        app.push("s", event(1, 3))
+        assert app.add_query(RULE) == "high"
+        app.push("s", event(2, 4))
+        with pytest.raises(QueryError, match="a stream named 'high' exists already"):
+            app.add_query(RULE)
+        app.wait_for_calls()
+        app.drop_query("high")
+        app.push("s", event(3, 5))
+        app.add_query(RULE)
+        app.push("s", event(4, 6))
+        app.finish()
+    assert notes.calls == [("high:0", "a", 40), ("high:1", "a", 60)]
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(QueryError, match="the function 'note' cannot be called: it is a str"):
+        ps.App(STREAM + RULE, functions={"note": "text"})  # type: ignore[dict-item]
+
+
+def test_a_program_says_what_its_rules_do() -> None:
+    with ps.App(STREAM + RULE, functions={"note": Notes()}) as app:
+        assert "rule high, at every row: calls note(k, tenfold)" in app.explain()
+
+
+@contextmanager
+def noting(path: Path) -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, str(Path(servers.__file__)), str(path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def killed(directory: Path, total: int, kills: int, seed: int) -> None:
+    """Every firing reaches the server; one that does so again has the same key and says the same."""
+    chance = random.Random(seed)
+    script = Path(calling_process.__file__)
+    with noting(directory / "seen") as url:
+        for number in range(kills + 1):
+            process = subprocess.Popen(
+                [sys.executable, str(script), str(directory), str(total), url], stdout=subprocess.PIPE, text=True
+            )
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+                if number < kills:
+                    time.sleep(chance.uniform(0, 0.4))
+                    process.kill()
+                else:
+                    assert process.wait(timeout=300) == 0
+            finally:
+                process.kill()
+                process.wait()
+                process.stdout.close()
+    seen = [json.loads(line) for line in (directory / "seen").read_text().splitlines()]
+    with ps.App(calling_process.program("http://127.0.0.1:9").replace("CALL note(k, total),", "")) as app:
+        app.push("s", calling_process.events(0, total))
+        app.finish()
+        rows = app.results("alarms").to_pylist()
+    expected = {f"high:{n}": {"k": row["k"], "total": row["total"]} for n, row in enumerate(rows)}
+    assert len(expected) > total // 100
+    assert {key for key, _ in seen} == set(expected)
+    assert all(body == expected[key] for key, body in seen)
+
+
+def test_killed_a_few_times(tmp_path: Path) -> None:
+    killed(tmp_path, 2_000, kills=1, seed=3)
+
+
+@pytest.mark.slow
+def test_killed_many_times(tmp_path: Path) -> None:
+    killed(tmp_path, 30_000, kills=40, seed=4)
