@@ -122,3 +122,28 @@ def test_functions_outside() -> None:
     (call,) = found.queries[0].rule.calls
     assert isinstance(call, Call)
     assert (call.function, [o.name for o in call.arguments]) == ("notify", ["k", "x"])
+
+
+def test_tables_are_changed_by_what_a_rule_fires() -> None:
+    text = f"""
+        CREATE TABLE rooms (k STRING PRIMARY KEY, n BIGINT, x DOUBLE);
+        CREATE RULE high {PLAIN} THEN UPDATE rooms SET n = rooms.n + 1, x = high.x WHERE rooms.k = high.k, CALL f(x),
+            UPSERT INTO rooms (k, n) VALUES (high.k, 0), DELETE FROM rooms WHERE rooms.k = high.k AND n > 7,
+            EMIT INTO out SELECT k, x, INSERT INTO rooms VALUES (high.k, 1, 2.0)
+    """
+    found = program(text)
+    assert [(w.stream, w.table, w.kind.value) for w in found.writes] == [
+        ("high", "rooms", kind) for kind in ("UPDATE", "UPSERT", "DELETE", "INSERT")
+    ]
+    assert [name for name, _ in found.writes[0].sets] == ["n", "x"]
+    rule, out = found.queries
+    assert rule.rule is not None
+    assert (rule.into, len(rule.rule.calls), rule.rule.writes, out.into) == ("high", 1, ("out",), "out")
+    assert rule.rule.changes == ("UPDATE rooms", "UPSERT rooms", "DELETE rooms", "INSERT rooms")
+
+
+def test_a_pattern_alone_is_a_condition() -> None:
+    pattern = "PATTERN SEQ(s a, s b) WHERE a.k = b.k AND b.x > a.x WITHIN 1 MINUTE"
+    assert (
+        only(f"WHEN {pattern} THEN EMIT INTO out").body == only(f"WHEN SELECT * FROM {pattern} THEN EMIT INTO out").body
+    )

@@ -100,7 +100,7 @@ class RuleBinder:
                 is_all = not action.items and len(statement.actions) == 1
                 items = action.items or (SelectItem(None, None, Name("", action.span), action.span),)
                 emits.append(Emitted(action.target, None if is_all else self._select(fired, items, action)))
-            else:
+            elif isinstance(action, CallAction):
                 calls.append(self._call(fired, action))
         return BoundRule(condition, tuple(emits), tuple(calls))
 
@@ -150,7 +150,6 @@ class RuleBinder:
 
     def _edges(self, body: Source, keys: tuple[Expression, ...], syntax: QuerySyntax) -> Body:
         if isinstance(body, Union):
-            assert isinstance(syntax, UnionSyntax)
             return edges_of_union(body)
         assert isinstance(body, Select), "a condition is a SELECT"
         if _is_plain(body) and body.where is None and not keys:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.lang.join_grammar import JoinParser
-from penstock.lang.pattern_grammar import PatternParser
 from penstock.lang.places import QueryText
 from penstock.lang.query import STRATEGIES, Emit
 from penstock.lang.rule_grammar import RULE_WORDS, RuleParser
@@ -24,12 +23,11 @@ from penstock.lang.syntax import (
     Statement,
     UnionSyntax,
 )
-from penstock.lang.table_grammar import TableParser
 
 _EMITS = {"ISTREAM": Emit.ISTREAM, "DSTREAM": Emit.DSTREAM, "RSTREAM": Emit.RSTREAM}
 
 
-class StatementParser(JoinParser, PatternParser, RuleParser, TableParser):
+class StatementParser(JoinParser, RuleParser):
     """Reads a whole program: call `statements`."""
 
     def statements(self, source: QueryText, tokens: list[Token]) -> list[Statement]:

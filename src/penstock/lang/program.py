@@ -21,6 +21,7 @@ from penstock.lang.query import (
     Select,
     SinkDef,
     StreamDef,
+    StreamRef,
     Union,
     columns_of,
 )
@@ -36,6 +37,7 @@ from penstock.lang.syntax import (
     QueryStatement,
     RuleStatement,
     Statement,
+    TableChange,
 )
 from penstock.types import Field, Schema, SqlType
 
@@ -228,7 +230,14 @@ class ProgramBinder:
             name = self._catalog.free_query_name(len(self._queries) + 1, "rule")
         self._catalog.add_query(name)
         bound = self._rules.bind(statement, name)
-        rule = Rule(name, statement.every, tuple(emit.target.text for emit in bound.emits), bound.calls)
+        changes = [action for action in statement.actions if isinstance(action, TableChange)]
+        rule = Rule(
+            name,
+            statement.every,
+            tuple(emit.target.text for emit in bound.emits),
+            bound.calls,
+            tuple(f"{change.kind.value} {change.table.text}" for change in changes),
+        )
         if len(statement.actions) == 1 and bound.emits:
             (emit,) = bound.emits
             body = bound.condition if emit.selected is None else replace(emit.selected, source=bound.condition)
@@ -236,6 +245,9 @@ class ProgramBinder:
             return
         self._catalog.add_stream(name, columns_of(bound.condition))
         self._queries.append(Query(name, bound.condition, name, statement.text, rule=rule))
+        for change in changes:
+            fired = StreamRef(name, columns_of(bound.condition))
+            self._tables.change(fired, Name(name, change.span), None, change, statement.text)
         for emit in bound.emits:
             assert emit.selected is not None
             self._emit(emit.target, emit.selected, statement.text)

@@ -279,12 +279,14 @@ class Call:
 @dataclass(frozen=True)
 class Rule:
     """What is done about the rows of a condition, besides where its query inserts them. `every`: at each row, and not
-    only where the condition becomes true. `writes` are the streams and sinks that its actions emit into."""
+    only where the condition becomes true. `writes` are the streams and sinks that its actions emit into, and `changes`
+    says what it does to which tables."""
 
     name: str
     every: bool
     writes: tuple[str, ...]
     calls: tuple[Call, ...]
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,36 +8,43 @@ THEN EMIT INTO alarms SELECT room, mean, CALL notify(room, mean AS degrees)
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.lang.create_grammar import CreateParser
+from penstock.lang.pattern_grammar import PatternParser
 from penstock.lang.syntax import (
     Action,
     CallAction,
     CreateFunction,
     EmitAction,
     Name,
-    QuerySyntax,
     RuleStatement,
     SelectItem,
+    SelectSyntax,
 )
+from penstock.lang.table_grammar import TableParser
 
 RULE_WORDS = ("BY", "EVERY", "THEN")
 """What may follow the condition of a rule, and is no alias of a stream there."""
 
-_ACTIONS = {"EMIT": "INTO", "CALL": None}
-"""How actions begin: the first word and, where there is only one, the second."""
+_ACTIONS = {
+    "EMIT": (2, "INTO"),
+    "CALL": (3, "("),
+    "INSERT": (2, "INTO"),
+    "UPSERT": (2, "INTO"),
+    "UPDATE": (3, "SET"),
+    "DELETE": (2, "FROM"),
+}
+"""How actions begin: the first word, and which of the next is what."""
 
 
-class RuleParser(CreateParser):
-    """Declarations plus rules; `grammar` adds queries."""
+class RuleParser(PatternParser, TableParser):
+    """Patterns and tables plus rules; `grammar` adds queries."""
 
-    def query(self) -> QuerySyntax:
-        raise NotImplementedError
-
-    def item(self) -> SelectItem:
-        raise NotImplementedError
+    @abstractmethod
+    def item(self) -> SelectItem: ...
 
     def create_function(self) -> CreateFunction:
         name = self.name("the name of the function")
@@ -56,7 +63,7 @@ class RuleParser(CreateParser):
 
     def rule(self, name: Name | None, start: int, explain: bool) -> RuleStatement:
         self.expect(TokenType.WHEN, "WHEN")
-        condition = self.query()
+        condition = self.matches() if self.is_pattern_ahead() else self.query()
         by = self.keys() if self.take("BY") else ()
         every = self.take("EVERY")
         if not self._match(TokenType.THEN):
@@ -70,6 +77,12 @@ class RuleParser(CreateParser):
         return RuleStatement(
             name, condition, by, every, tuple(actions), explain, self.source.text[span[0] : span[1]], span
         )
+
+    def matches(self) -> SelectSyntax:
+        """A pattern alone: all columns of its matches."""
+        source = self.pattern_item()
+        star = SelectItem(None, None, Name("", source.span), source.span)
+        return SelectSyntax(None, None, (star,), source, None, (), None, (), None, None, source.span)
 
     def keys(self) -> tuple[exp.Expr, ...]:
         keys = [self.value()]
@@ -86,7 +99,9 @@ class RuleParser(CreateParser):
             return EmitAction(target, items, self.span_since(start))
         if self.take("CALL"):
             return self.call(start)
-        self.unexpected("EMIT INTO or CALL")
+        if self.is_action(0):
+            return self.table_change()
+        self.unexpected("EMIT INTO, CALL, INSERT INTO, UPSERT INTO, UPDATE or DELETE FROM")
 
     def call(self, start: int) -> CallAction:
         function = self.name("the name of a function")
@@ -100,21 +115,20 @@ class RuleParser(CreateParser):
     def items(self) -> tuple[SelectItem, ...]:
         """A select list, up to the next action."""
         items = [self.item()]
-        while self._match(TokenType.COMMA, advance=False) and not self.is_action_behind_comma():
-            self._advance()
+        while self.another():
             items.append(self.item())
         return tuple(items)
 
-    def is_action_behind_comma(self) -> bool:
-        """`, CALL name(` and `, EMIT INTO` are actions; anything else is one more item of the list before."""
-        first, second = (self._tokens[self._index + n : self._index + n + 1] for n in (1, 2))
-        if not first or not second or first[0].token_type == TokenType.IDENTIFIER:
+    def another(self) -> bool:
+        """`, CALL name(` and `, EMIT INTO` are actions; behind any other comma the list before it goes on."""
+        if not self._match(TokenType.COMMA, advance=False) or self.is_action(1):
             return False
-        word = first[0].text.upper()
-        if word not in _ACTIONS:
+        self._advance()
+        return True
+
+    def is_action(self, ahead: int) -> bool:
+        words = self._tokens[self._index + ahead : self._index + ahead + 3]
+        if not words or words[0].token_type == TokenType.IDENTIFIER or words[0].text.upper() not in _ACTIONS:
             return False
-        wanted = _ACTIONS[word]
-        if wanted is not None:
-            return bool(second[0].text.upper() == wanted)
-        third = self._tokens[self._index + 3 : self._index + 4]
-        return bool(third) and third[0].token_type == TokenType.L_PAREN
+        place, wanted = _ACTIONS[words[0].text.upper()]
+        return len(words) >= place and words[place - 1].text.upper() == wanted

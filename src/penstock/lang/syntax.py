@@ -192,23 +192,6 @@ class CallAction:
     span: Span
 
 
-Action = EmitAction | CallAction
-
-
-@dataclass(frozen=True)
-class RuleStatement:
-    """`WHEN condition [BY keys] [EVERY] THEN actions`."""
-
-    name: Name | None
-    condition: QuerySyntax
-    by: tuple[exp.Expr, ...]
-    every: bool
-    actions: tuple[Action, ...]
-    explain: bool
-    text: str
-    span: Span
-
-
 @dataclass(frozen=True)
 class CreateTable:
     """`options_span` is where WITH stands, if it does."""
@@ -252,6 +235,23 @@ class OnStatement:
     where: exp.Expr | None
     change: TableChange
     text: str
+
+
+Action = EmitAction | CallAction | TableChange
+
+
+@dataclass(frozen=True)
+class RuleStatement:
+    """`WHEN condition [BY keys] [EVERY] THEN actions`."""
+
+    name: Name | None
+    condition: QuerySyntax
+    by: tuple[exp.Expr, ...]
+    every: bool
+    actions: tuple[Action, ...]
+    explain: bool
+    text: str
+    span: Span
 
 
 Statement = (

@@ -117,10 +117,14 @@ class TableParser(CreateParser):
             columns.append(self.name("a column"))
             self.expect(TokenType.EQ, "'='")
             values.append(self.value())
-            if not self._match(TokenType.COMMA):
+            if not self.another():
                 break
         where = self.condition_of_change()
         return TableChange(ChangeKind.UPDATE, table, tuple(columns), tuple(values), where, self.span_since(start))
+
+    def another(self) -> bool:
+        """Takes a comma behind which the same goes on."""
+        return bool(self._match(TokenType.COMMA))
 
     def condition_of_change(self) -> exp.Expr | None:
         return self.value() if self._match(TokenType.WHERE) else None

@@ -188,7 +188,7 @@ def _edge(node: EdgeNode) -> list[str]:
 
 def _rule(rule: Rule) -> str:
     """What a rule does, in a line."""
-    does = [f"emits into {name}" for name in rule.writes]
+    does = [*(f"emits into {name}" for name in rule.writes), *rule.changes]
     does += [f"calls {call.function}({', '.join(a.name for a in call.arguments)})" for call in rule.calls]
     return f"rule {rule.name}, {'at every row' if rule.every else 'where it becomes true'}: {', '.join(does)}"
 
