@@ -116,7 +116,8 @@ class PatternParser(CreateParser):
         """ONE (True) or ALL (False); None where neither is written. A stream named one is quoted."""
         if self._match(TokenType.ALL):
             return False
-        named = self._next.token_type == TokenType.L_PAREN or self._next.token_type in self.ID_VAR_TOKENS
+        ahead = self._next.token_type
+        named = ahead in (TokenType.L_PAREN, TokenType.NOT) or ahead in self.ID_VAR_TOKENS
         if self._curr and self._curr.token_type != TokenType.IDENTIFIER and named and self.take("ONE"):
             return True
         return None

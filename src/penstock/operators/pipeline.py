@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import QueryError
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
@@ -24,6 +23,7 @@ from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
 from penstock.operators.parts import make_part
+from penstock.operators.pattern import Pattern
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
@@ -225,7 +225,7 @@ def make_operator(
     if isinstance(node, ProjectNode):
         return Project(node, resources)
     if isinstance(node, PatternNode):
-        raise QueryError("patterns are not available yet")
+        return Pattern(name, node, resources)
     if isinstance(node, EdgeNode):
         return EdgeOperator(name, node, resources)
     if isinstance(node, RelationNode):

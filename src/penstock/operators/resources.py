@@ -17,7 +17,7 @@ from penstock.store.fifo import ColumnSpec, FifoStore
 from penstock.store.manager import StoreManager
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
-from penstock.store.sms.derive import Window, panes, reordering, stored_rows
+from penstock.store.sms.derive import Window, joined_rows, panes, reordering, stored_rows
 
 
 class Resources:
@@ -52,6 +52,13 @@ class Resources:
     def fifo(self, name: str, columns: Sequence[ColumnSpec], windows: Sequence[Window] = ()) -> FifoStore:
         """Rows for windows over a stream, or panes for them."""
         store = self._stores.create(name, stored_rows(windows) if windows else panes(), columns)
+        self._given.append(lambda: self._stores.drop(name))
+        assert isinstance(store, FifoStore)
+        return store
+
+    def rows(self, name: str, columns: Sequence[ColumnSpec]) -> FifoStore:
+        """Rows for the window of a join: they leave in order and are read from anywhere."""
+        store = self._stores.create(name, joined_rows(), columns)
         self._given.append(lambda: self._stores.drop(name))
         assert isinstance(store, FifoStore)
         return store

@@ -18,7 +18,8 @@ from penstock.lang.query import Pattern, Role
 Keys = dict[int, tuple[Expression, ...]]
 """The keys of each element that has them, in the same order; their columns are `element.column`."""
 
-_Class = dict[int, Expression]
+Class = dict[int, Expression]
+"""One key: of each element that has it, what it is."""
 
 
 def elements_in(pattern: Pattern, condition: Expression) -> frozenset[int]:
@@ -28,22 +29,36 @@ def elements_in(pattern: Pattern, condition: Expression) -> frozenset[int]:
 
 
 def common_keys(pattern: Pattern, applicable: Sequence[Sequence[Expression]]) -> Keys:
-    """`applicable` are the conditions for each order. Keys that all elements have are used alone where there are some;
-    otherwise those that all plain elements have."""
+    """`applicable` are the conditions for each order. Keys that all elements have, which make partitions, are used
+    alone where there are some; otherwise those that all plain elements have by themselves, if these are several."""
     orders = pattern.alternatives
     plain = [{e for e in order if pattern.elements[e].role is Role.PLAIN} for order in orders]
-    for wanted in ([set(order) for order in orders], plain):
-        found: list[_Class] | None = None
-        for needed, conditions in zip(wanted, applicable, strict=True):
-            own = [c for c in _classes(pattern, conditions) if needed <= c.keys()]
-            found = own if found is None else _agreed(found, own)
-        if found:
-            have = set.intersection(*(set(c) for c in found))
-            return {e: tuple(c[e] for c in found) for e in sorted(have)}
-    return {}
+    found = _in_all([partitions(pattern, o, c) for o, c in zip(orders, applicable, strict=True)])
+    if not found and all(len(elements) > 1 for elements in plain):
+        found = _in_all([_among_plain(pattern, p, c) for p, c in zip(plain, applicable, strict=True)])
+    have = set.intersection(*(set(c) for c in found)) if found else set()
+    return {e: tuple(c[e] for c in found) for e in sorted(have)}
 
 
-def _classes(pattern: Pattern, conditions: Sequence[Expression]) -> list[_Class]:
+def partitions(pattern: Pattern, order: tuple[int, ...], conditions: Sequence[Expression]) -> list[Class]:
+    """The keys that equalities give all elements of an order, be it through one that must not come. All events of a
+    match are in one partition, and an event with a NULL in its key is in none."""
+    return [c for c in _classes(pattern, conditions) if set(order) <= c.keys() and len(order) > 1]
+
+
+def _among_plain(pattern: Pattern, plain: set[int], conditions: Sequence[Expression]) -> list[Class]:
+    """Keys that plain elements have without the others; and the others where they are equal to those."""
+    sides = [s for s in (equality(pattern, c) for c in conditions) if s is not None]
+    between = [c for c in conditions if elements_in(pattern, c) <= plain]
+    found = [c for c in _classes(pattern, between) if plain <= c.keys()]
+    for one, other in [*sides, *((b, a) for a, b in sides)]:
+        for keys in found:
+            if one[0] not in plain and keys.get(other[0]) == other[1] and other[0] in plain:
+                keys.setdefault(*one)
+    return found
+
+
+def _classes(pattern: Pattern, conditions: Sequence[Expression]) -> list[Class]:
     """Sets of expressions, each over one element, that equalities say are equal; of each element the first."""
     groups: list[list[tuple[int, Expression]]] = []
     for condition in conditions:
@@ -54,9 +69,9 @@ def _classes(pattern: Pattern, conditions: Sequence[Expression]) -> list[_Class]
         merged = [member for group in touched for member in group]
         merged += [side for side in sides if side not in merged]
         groups = [group for group in groups if group not in touched] + [merged]
-    classes: list[_Class] = []
+    classes: list[Class] = []
     for group in groups:
-        chosen: _Class = {}
+        chosen: Class = {}
         for element, expression in group:
             chosen.setdefault(element, expression)
         classes.append(chosen)
@@ -75,14 +90,17 @@ def equality(pattern: Pattern, condition: Expression) -> tuple[tuple[int, Expres
     return (next(iter(mine)), left), (next(iter(theirs)), right)
 
 
-def _agreed(found: list[_Class], others: list[_Class]) -> list[_Class]:
-    """The keys of several orders as one, where these agree about the elements that they share."""
-    agreed: list[_Class] = []
-    for one in found:
-        for other in others:
-            shared = one.keys() & other.keys()
-            same_type = next(iter(one.values())).type is next(iter(other.values())).type
-            if same_type and all(one[e] == other[e] for e in shared):
-                agreed.append(one | other)
-                break
-    return agreed
+def _in_all(orders: Sequence[list[Class]]) -> list[Class]:
+    """Keys that all orders have, as one where they agree about the elements that they share."""
+    found = orders[0]
+    for others in orders[1:]:
+        found = [agreed for one in found if (agreed := _agreed(one, others)) is not None]
+    return found
+
+
+def _agreed(one: Class, others: list[Class]) -> Class | None:
+    for other in others:
+        same_type = next(iter(one.values())).type is next(iter(other.values())).type
+        if same_type and all(one[e] == other[e] for e in one.keys() & other.keys()):
+            return one | other
+    return None

@@ -10,10 +10,12 @@ SEQ(A a, B b, C+ c) WHERE a.x > 1 AND a.id = b.id AND b.y > a.x AND c.z > b.y AN
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from penstock.expressions.tree import Call, Column, Expression, columns, transform
 from penstock.lang.query import Pattern, Role
 from penstock.plan.nodes import Node
-from penstock.plan.pattern_keys import Keys, common_keys, elements_in, equality
+from penstock.plan.pattern_keys import Keys, common_keys, elements_in, equality, partitions
 from penstock.plan.pattern_nodes import Between, ElementPlan, OrderPlan, PatternNode, RepeatPlan, Step
 from penstock.plan.states import assign_states
 from penstock.types import Field, Schema, SqlType
@@ -25,7 +27,12 @@ def build_pattern(pattern: Pattern, inputs: tuple[Node, ...]) -> PatternNode:
     applicable = [[c for c in rest if _applies(pattern, c, order)] for order in pattern.alternatives]
     keys = common_keys(pattern, applicable)
     orders = tuple(
-        _order(pattern, order, [c for c in conditions if not _is_implied(pattern, c, keys)])
+        _order(
+            pattern,
+            order,
+            [c for c in conditions if not _is_implied(pattern, c, keys)]
+            + _partitioned(pattern, order, conditions, keys),
+        )
         for order, conditions in zip(pattern.alternatives, applicable, strict=True)
     )
     elements = tuple(
@@ -65,6 +72,23 @@ def _is_implied(pattern: Pattern, condition: Expression, keys: Keys) -> bool:
         return False
     (mine, left), (theirs, right) = sides
     return any(pair == (left, right) for pair in zip(keys.get(mine, ()), keys.get(theirs, ()), strict=False))
+
+
+def _partitioned(
+    pattern: Pattern, order: tuple[int, ...], conditions: list[Expression], keys: Keys
+) -> list[Expression]:
+    """That the plain elements of an order are in one partition, where that is not so anyway: their equality may be
+    said by way of an element that must not come."""
+    plain = [e for e in order if pattern.elements[e].role is Role.PLAIN]
+    found: list[Expression] = []
+    for key in partitions(pattern, order, conditions):
+        if len(plain) == 1 and key[plain[0]] not in keys.get(plain[0], ()):
+            found.append(Call("is_not_null", (key[plain[0]],), SqlType.BOOLEAN))
+        for one, other in pairwise(plain):
+            equal = Call("eq", (key[one], key[other]), SqlType.BOOLEAN)
+            if equal not in conditions and not _is_implied(pattern, equal, keys):
+                found.append(equal)
+    return found
 
 
 def _order(pattern: Pattern, order: tuple[int, ...], conditions: list[Expression]) -> OrderPlan:

@@ -11,6 +11,9 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.store.blocks import BlockLayout
 
 NOT_WRITTEN = -1
@@ -58,6 +61,16 @@ class Directory:
             if position >= era.first_position:
                 return era.first_block + (position - era.first_position) // era.layout.rows
         return self.base
+
+    def locate_all(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of the blocks that hold these positions."""
+        last = self.eras[-1]
+        blocks: NDArray[np.int64] = last.first_block + (positions - last.first_position) // last.layout.rows
+        for era in reversed(self.eras[:-1]):
+            earlier = positions < last.first_position
+            blocks[earlier] = era.first_block + (positions[earlier] - era.first_position) // era.layout.rows
+            last = era
+        return blocks
 
     def first_position(self, block: int) -> int:
         era = self.era(block)

@@ -19,14 +19,16 @@ Called by the window operators, through the stores that `manager` makes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
 import numpy as np
+from numpy.typing import NDArray
 
-from penstock.columns import Argument
+from penstock.columns import Argument, Bools
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import BlockLayout, Frame
 from penstock.store.blocks import ColumnSpec as ColumnSpec
@@ -197,6 +199,38 @@ class FifoStore:
             upto = min(stop, first + frame.count)
             yield View(start, upto - start, frame.slice(start - first, upto - first))
             start = upto
+
+    def gather(self, positions: NDArray[np.int64], columns: Sequence[int]) -> tuple[Argument, ...]:
+        """Rows from anywhere in the store, in the order asked for; `columns` are the places of those wanted. Blocks
+        that are not in the pool are read past it, each once."""
+        count = len(positions)
+        values = [np.empty(count, self.columns[column].dtype) for column in columns]
+        valid: list[Bools | None] = [None] * len(values)
+        if count == 0:
+            return tuple(Argument(v, None) for v in values)
+        assert self.tail <= positions.min()
+        assert positions.max() < self.head
+        blocks = self._directory.locate_all(positions)
+        order: NDArray[np.int64] | None = None
+        bounds = [0, count]
+        if blocks[0] != blocks[-1] or (blocks != blocks[0]).any():
+            order = np.argsort(blocks, kind="stable")
+            ordered = blocks[order]
+            bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), count]
+        for start, stop in itertools.pairwise(bounds):
+            which = slice(None) if order is None else order[start:stop]
+            block = int(blocks[0] if order is None else ordered[start])
+            frame = self.pool.frames.get(block) or self._read(block)
+            rows = positions[which] - self._directory.first_position(block)
+            for place, column in enumerate(columns):
+                values[place][which] = frame.values[column][rows]
+                known = frame.valid[column]
+                if known is not None:
+                    mask = valid[place]
+                    if mask is None:
+                        mask = valid[place] = np.ones(count, np.bool_)
+                    mask[which] = known[rows]
+        return tuple(Argument(v, m) for v, m in zip(values, valid, strict=True))
 
     def release(self, position: int) -> None:
         """Rows before `position` are gone. Cheap when no block ends there: call it after every `advance`, since a

@@ -48,6 +48,12 @@ def stored_rows(windows: Sequence[Window]) -> Properties:
     )
 
 
+def joined_rows() -> Properties:
+    """Of the rows of one side of a join: they leave in order, and rows of other sides find them anywhere."""
+    update = update_pattern(Expiry.NEVER, [Consumption.ORDERED])
+    return Properties(read=(ReadPattern.RANDOM,), update=update)
+
+
 def panes() -> Properties:
     """Of the panes that windows are made of: each is outdated when the longest window has passed it."""
     update = update_pattern(Expiry.ORDERED, [Consumption.ORDERED])

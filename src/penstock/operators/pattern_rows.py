@@ -1,0 +1,79 @@
+"""The values of events that may match, of one input: rows of a paged store, found again by their numbers.
+
+Strings are interned for as long as some row has them, as everywhere in stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Data
+from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Column
+from penstock.operators.chunk import Chunk
+from penstock.operators.columns import to_argument, to_data
+from penstock.operators.interner import Interner
+from penstock.operators.resources import Resources
+from penstock.store.fifo import ColumnSpec
+from penstock.types import Schema, SqlType
+
+
+class PatternRows:
+    """`columns` are those that are kept, at least one."""
+
+    def __init__(self, name: str, schema: Schema, columns: Sequence[str], resources: Resources) -> None:
+        fields = [field for field in schema if field.name in columns]
+        self._types = [field.type for field in fields]
+        self._compiled = [compile_expression(Column(field.name, field.type)) for field in fields]
+        self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
+        self._places = {field.name: place for place, field in enumerate(fields)}
+        self._account = resources.account(f"{name}: strings")
+        self._store = resources.rows(
+            name, [ColumnSpec(field.name, field.type.storage, field.nullable) for field in fields]
+        )
+
+    def append(self, chunk: Chunk, keep: Bools) -> Int64s:
+        """Stores those rows of a chunk; the number of each row of the chunk, valid for those."""
+        stored = chunk if keep.all() else chunk.filter(keep)
+        columns = []
+        for compiled, kind, interner in zip(self._compiled, self._types, self._interners, strict=True):
+            column = to_argument(compiled(stored.columns), kind, interner)
+            columns.append(column)
+            if interner is not None:
+                interner.use(column.values if column.valid is None else column.values[column.valid])
+                interner.sweep()
+        self._account.resize(sum(i.nbytes for i in self._interners if i is not None))
+        first = self._store.append(columns)
+        return first - 1 + np.cumsum(keep)
+
+    def release(self, before: int) -> None:
+        """Rows before that number have left."""
+        if before <= self._store.tail:
+            return
+        if any(self._interners):
+            for view in self._store.scan(self._store.tail, before):
+                for column, interner in zip(view.columns, self._interners, strict=True):
+                    if interner is not None:
+                        interner.release(column.values if column.valid is None else column.values[column.valid])
+        self._store.release(before)
+
+    def gather(self, rows: Int64s, names: Sequence[str]) -> list[Data]:
+        """The values of these rows in any order, each as often as it is asked for."""
+        places = [self._places[name] for name in names]
+        columns = self._store.gather(rows, places)
+        return [
+            to_data(values, valid, self._types[place], self._interners[place])
+            for place, (values, valid) in zip(places, columns, strict=True)
+        ]
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"interners": [None if i is None else i.snapshot() for i in self._interners]}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        for interner, saved in zip(self._interners, snapshot["interners"], strict=True):
+            if interner is not None:
+                interner.restore(saved)
