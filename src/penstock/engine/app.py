@@ -51,6 +51,7 @@ from penstock.plan.backfill import all_backfilled
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
 from penstock.plan.explain import explain
+from penstock.plan.explain_join import warn_of_theta
 from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
@@ -169,6 +170,7 @@ class App:
             self._declare_stream(stream, program, nodes.values(), state)
         past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
+        warn_of_theta(nodes)
         for name, node in nodes.items():
             self._watch_matches(name, node)
         self._calls.declare(program.functions)

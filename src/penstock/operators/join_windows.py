@@ -16,7 +16,10 @@ import numpy as np
 
 from penstock.aggregates.state import Int64s
 from penstock.operators.rate_sizing import RateSizer
-from penstock.windows.spec import Range, RateSized, Rows, WindowSpec
+from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, WindowSpec
+
+NOTHING = 1 << 62
+"""Where an empty window that counts rows begins."""
 
 
 class SideRows(NamedTuple):
@@ -33,6 +36,14 @@ class SideWindow(ABC):
     def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         """The window's tail at each evaluation; `times` are those of the evaluations, `heads` how many rows this side
         has by then. Both rise."""
+
+    def starts(self, ends: Int64s, tails: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
+        """Where the window begins at each evaluation, whose window_end is given: the time of its oldest row, and
+        `NOTHING` where there is none."""
+        found = np.full(len(ends), NOTHING, np.int64)
+        held = tails < heads
+        found[held] = rows.times[tails[held] - rows.first]
+        return found
 
     def snapshot(self) -> dict[str, Any]:
         """What it has besides the rows' times, if anything."""
@@ -51,8 +62,12 @@ class RangeWindow(SideWindow):
     [0, 0, 1, 2]
     """
 
-    def __init__(self, micros: int) -> None:
+    def __init__(self, micros: int, *, now: bool = False) -> None:
         self._micros = micros
+        self._length = 0 if now else micros
+
+    def starts(self, ends: Int64s, tails: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
+        return ends - self._length
 
     def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         tails: Int64s = rows.first + np.searchsorted(rows.times, times - self._micros, side="right")
@@ -92,7 +107,7 @@ class RateSizedWindow(SideWindow):
 
 def side_window(spec: WindowSpec) -> SideWindow:
     if isinstance(spec.extent, Range):
-        return RangeWindow(spec.extent.micros)
+        return RangeWindow(spec.extent.micros, now=spec.extent.micros == 1 and isinstance(spec.slide, EveryEvent))
     if isinstance(spec.extent, RateSized):
         return RateSizedWindow(spec.extent)
     assert isinstance(spec.extent, Rows), "the binder lets no other windows into a join"

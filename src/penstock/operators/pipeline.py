@@ -16,6 +16,7 @@ from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
 from penstock.operators.edge import EdgeOperator
+from penstock.operators.join import Join, OverJoin
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.paned import PanedAggregate
 from penstock.operators.panes import PaneFamily
@@ -35,6 +36,7 @@ from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     EdgeNode,
+    JoinNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -106,6 +108,8 @@ class Pipeline:
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:
                 operator = WallClock(name, operator, slide, resources)
+        if isinstance(node, AggregateNode) and isinstance(below := inputs[0].operator, Join):
+            operator = OverJoin(operator, below)
         self._operators.append(operator)
         stage = _Stage(operator, None, inputs)
         if shared is not None:
@@ -222,6 +226,8 @@ def make_operator(
         return Union(name, node, resources)
     if isinstance(node, CombineNode):
         return Combine(name, node, resources)
+    if isinstance(node, JoinNode):
+        return Join(name, node, resources)
     if isinstance(node, ProjectNode):
         return Project(node, resources)
     if isinstance(node, PatternNode):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.errors import QueryError
 from penstock.expressions.tree import Column
 from penstock.lang.query import Edge, Emit, Join, Pattern, Select, Source, StreamRef, TableRef, Union, columns_of
+from penstock.plan.build_join import build_join
 from penstock.plan.combining import combined
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
@@ -70,7 +71,7 @@ def _build_select(select: Select) -> Node:
 def _build_join(select: Select, join: Join) -> Node:
     if any(isinstance(side.source, TableRef) for side in join.sides):
         raise QueryError("tables are not available in FROM yet")
-    raise QueryError("joins of windows are not available yet")
+    return build_join(select, join, build)
 
 
 def _column(schema: Schema, name: str) -> Column:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import StreamDef
+from penstock.plan import join_reads
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     EdgeNode,
+    JoinNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -52,6 +54,15 @@ def _read(node: Node, stream: str) -> set[str]:
         return set().union(
             *(
                 read_columns(node, number)
+                if isinstance(child, StreamNode) and child.name == stream
+                else _read(child, stream)
+                for number, child in enumerate(node.inputs)
+            )
+        )
+    if isinstance(node, JoinNode):
+        return set().union(
+            *(
+                join_reads.read_columns(node, number)
                 if isinstance(child, StreamNode) and child.name == stream
                 else _read(child, stream)
                 for number, child in enumerate(node.inputs)

@@ -9,12 +9,14 @@ from penstock.lang.query import Emit, Query, Rule
 from penstock.lang.render import render, render_duration, render_window
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
+from penstock.plan.explain_join import describe_join
 from penstock.plan.explain_pattern import describe_pattern
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     EdgeNode,
     Emission,
+    JoinNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -147,6 +149,9 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
         return f"combine windows of {lengths} lengths, by group", _emission(node.emission, names)
     if isinstance(node, PatternNode):
         return describe_pattern(node)
+    if isinstance(node, JoinNode):
+        title, details = describe_join(node)
+        return title, [*details, *_emission(node.emission, {}, "the arriving event's rows")]
     if isinstance(node, EdgeNode):
         return "where a condition becomes true", _edge(node)
     details = [] if node.where is None else [f"where    {render(node.where)}"]
@@ -218,8 +223,10 @@ def _names(node: AggregateNode) -> dict[str, str]:
     return names
 
 
-def _emission(emission: Emission, names: Mapping[str, str]) -> list[str]:
+def _emission(emission: Emission, names: Mapping[str, str], of_event: str | None = None) -> list[str]:
     what = _EMITS.get(emission.emit, emission.emit.value)
+    if of_event is not None and emission.emit is Emit.EVENT_GROUP:
+        what = of_event
     lines = [f"emits    {what}" + (", drained at the end" if emission.drain else "")]
     if emission.having is not None:
         lines.append(f"having   {render(emission.having, names)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.aggregates.signatures import Want
 from penstock.expressions.tree import Expression
-from penstock.lang.query import Emit, Order, Output
+from penstock.lang.query import Emit, JoinKind, Order, Output
 from penstock.plan.pattern_nodes import PatternNode as PatternNode
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
@@ -148,13 +148,97 @@ class EdgeNode:
     schema: Schema
 
 
-Node = StreamNode | UnionNode | ProjectNode | AggregateNode | RelationNode | CombineNode | PatternNode | EdgeNode
+@dataclass(frozen=True)
+class JoinSide:
+    """One side of a join: which of the inputs it reads, its window, and how it is joined to the sides before it.
+    `where` sees the input's own columns: rows that fail it take part in nothing."""
+
+    input: int
+    alias: str
+    window: WindowSpec
+    kind: JoinKind
+    where: Expression | None
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Expressions over the columns of two sides that must be equal one by one; `left` comes before `right`."""
+
+    left: int
+    right: int
+    left_keys: tuple[Expression, ...]
+    right_keys: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Band:
+    """A TIMESTAMP of one side less one of another is at least `low` and at most `high` (None: no limit). Where they
+    are the times of the events, rows of the side are found by searching; it is a part of `conditions` as well."""
+
+    side: int
+    column: str
+    other: int
+    other_column: str
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What remains to be checked when side `step` is joined to those before it, over columns named `alias.column`."""
+
+    step: int
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class JoinNode:
+    """Windows joined from left to right. Inputs that several sides read are there once. `where` is checked after all
+    outer joins; what could be is pushed into sides and conditions. `columns` are those of all sides, as
+    `alias.column`, for the expressions here and in `emission`."""
+
+    inputs: tuple[Node, ...]
+    sides: tuple[JoinSide, ...]
+    equalities: tuple[Equality, ...]
+    bands: tuple[Band, ...]
+    conditions: tuple[Condition, ...]
+    where: Expression | None
+    columns: Schema
+    emission: Emission
+    schema: Schema
+
+    @property
+    def is_inner(self) -> bool:
+        return all(side.kind is JoinKind.INNER for side in self.sides)
+
+    @property
+    def is_theta(self) -> bool:
+        """Whether some side can be reached from no other by an equality or a band, so that all rows are compared."""
+        reached, found = {0}, True
+        links = [(e.left, e.right) for e in self.equalities] + [(b.side, b.other) for b in self.bands]
+        while found:
+            more = {side for link in links if reached & set(link) for side in link} - reached
+            reached, found = reached | more, bool(more)
+        return len(reached) < len(self.sides)
+
+
+Node = (
+    StreamNode
+    | UnionNode
+    | ProjectNode
+    | AggregateNode
+    | RelationNode
+    | CombineNode
+    | PatternNode
+    | EdgeNode
+    | JoinNode
+)
 
 
 def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, StreamNode):
         return ()
-    if isinstance(node, UnionNode | CombineNode | PatternNode):
+    if isinstance(node, UnionNode | CombineNode | PatternNode | JoinNode):
         return node.inputs
     return (node.input,)
 

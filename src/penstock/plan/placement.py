@@ -20,10 +20,12 @@ from enum import StrEnum
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render
+from penstock.plan.join_placement import join_keys
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     EdgeNode,
+    JoinNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -43,6 +45,7 @@ _ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "
 _WHOLE: dict[type, str] = {
     RelationNode: "it shows rows and not aggregates",
     CombineNode: "it compares windows of several lengths",
+    JoinNode: "it joins rows by it",
     EdgeNode: "a rule looks at the events of a key one after the other",
 }
 """Why queries that are no plain aggregations cannot be computed in parts."""
@@ -142,6 +145,11 @@ def place_alone(node: Node) -> Placement:
         return _place_edge(node)
     if isinstance(node, ProjectNode) and place_alone(node.input).spread is Spread.BY_KEY:
         return place_alone(node.input)
+    if isinstance(node, JoinNode) or (isinstance(node, AggregateNode) and isinstance(node.input, JoinNode)):
+        found = join_keys(node)
+        if isinstance(found, str):
+            return _one_place(found)
+        return Placement(Spread.BY_KEY, found, "rows that match have the same key")
     if isinstance(node, CombineNode):
         node = replace(node.inputs[0], emission=node.emission)
         reason = _not_by_key(node) if isinstance(node.input, StreamNode) else "it reads a subquery"

@@ -1,0 +1,95 @@
+"""Windows of several inputs joined: the operator, and what aggregates over it need to know of its windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Int64s
+from penstock.operators.chunk import Chunk
+from penstock.operators.join_core import NO_EVENTS, JoinCore
+from penstock.operators.join_view import JoinView
+from penstock.operators.operator import Operator, Progress
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import JoinNode
+from penstock.windows.spec import TimeSlide
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+class Join(Operator):
+    """A query's part of a join. It has a core of its own, or one in common with others, who saves that then."""
+
+    def __init__(self, name: str, node: JoinNode, resources: Resources, core: JoinCore | None = None) -> None:
+        self._owns = core is None
+        self._core = JoinCore(name, [node], resources) if core is None else core
+        self._view = JoinView(name, node, self._core, resources)
+        self._core.add(self._view)
+        self._lag = 0 if isinstance(node.sides[0].window.slide, TimeSlide) else 1
+        if core is not None:
+            resources.at_end(lambda: core.drop(self._view))
+
+    @property
+    def starts(self) -> list[tuple[Int64s, Int64s]]:
+        """The ends and starts of the windows of the last call's evaluations."""
+        return self._view.starts
+
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        self._view.starts = []
+        chunks, reached = self._core.process(self._view, chunk, watermark, port)
+        return Progress(chunks, reached - self._lag)
+
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
+        self._view.starts = []
+        return self._core.finish(self._view, last_time)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"view": self._view.snapshot(), "core": self._core.snapshot() if self._owns else None}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        if self._owns:
+            self._core.restore(snapshot["core"])
+        self._view.restore(snapshot["view"])
+
+
+class OverJoin(Operator):
+    """An aggregation over the relation of a join. Its rows carry the windows of the join and not the stretch of time
+    in which the relation came."""
+
+    def __init__(self, operator: Operator, join: Join) -> None:
+        self._operator = operator
+        self._join = join
+
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        chunks, reached = self._operator.process(chunk, watermark, port)
+        return Progress([self._placed(chunk) for chunk in chunks], reached)
+
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
+        """Up to the last boundary of the join, where its relation may be empty."""
+        chunks: list[Chunk] = []
+        if self._join.starts:
+            ends, _ = self._join.starts[-1]
+            chunks = self._operator.process(NO_EVENTS, int(ends[-1])).chunks
+        return [self._placed(chunk) for chunk in chunks + self._operator.finish(last_time)]
+
+    def end(self, last_time: int | None = None) -> int | None:
+        return self._operator.end(last_time)
+
+    def _placed(self, chunk: Chunk) -> Chunk:
+        if chunk.rows == 0 or not self._join.starts:
+            return chunk
+        ends = np.concatenate([ends for ends, _ in self._join.starts])
+        starts = np.concatenate([starts for _, starts in self._join.starts])
+        at = np.searchsorted(ends, chunk.times + 1)
+        known = np.minimum(at, len(ends) - 1)
+        assert (ends[known] == chunk.times + 1).all(), "a boundary that the join has not seen"
+        rows = chunk.arrow
+        return Chunk(chunk.times, rows.set_column(0, rows.schema.names[0], pa.array(starts[known], _TIMESTAMP)))
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._operator.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._operator.restore(snapshot)
