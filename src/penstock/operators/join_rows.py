@@ -61,11 +61,15 @@ class KeyIndex:
         self.slots[first - origin : first - origin + len(slots)] = slots
         self._chain(origin, first, first - origin + len(slots))
 
-    def _chain(self, origin: int, first: int, used: int) -> None:
+    def _fit(self) -> None:
+        """The table may have grown, also on account of another side."""
         if len(self._newest) < self.table.capacity:
             grown = np.full(self.table.capacity, _NOBODY, np.int64)
             grown[: len(self._newest)] = self._newest
             self._newest = grown
+
+    def _chain(self, origin: int, first: int, used: int) -> None:
+        self._fit()
         link(self.slots[:used], first, origin, self._newest, self._previous, self.table.counts)
 
     def leave(self, start: int, stop: int) -> None:
@@ -82,6 +86,7 @@ class KeyIndex:
         self, asked: Slots, low: Int64s, high: Int64s, reach: Int64s, origin: int, fresh: int, used: int
     ) -> tuple[Int64s, Int64s]:
         """Who asks for which rows: the kernel's answers, put together."""
+        self._fit()
         room = max(4 * len(asked), _FIRST_ROOM)
         origins: list[Int64s] = []
         positions: list[Int64s] = []
