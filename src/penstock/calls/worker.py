@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +23,11 @@ from penstock.aggregates.state import Int64s
 from penstock.calls.function import CallFailed, Function
 from penstock.errors import BudgetError
 from penstock.operators.chunk import from_bytes, readable, to_bytes
+from penstock.operators.emitter import Reject
 from penstock.store.budget import Account
 
 MOST_WAITING = 10_000
 _CLOSING_SECONDS = 5.0
-
-Tell = Callable[[str, dict[str, Any]], None]
 
 
 class _Abandoned(Exception):
@@ -38,9 +36,9 @@ class _Abandoned(Exception):
 
 @dataclass
 class _Calls:
-    """Calls of one rule: the arguments of each and the numbers of their firings; `done` of them are."""
+    """Calls whose keys begin with a name: the arguments of each, and the numbers of their firings; `done` are made."""
 
-    rule: str
+    name: str
     numbers: Int64s
     arguments: pa.RecordBatch
     done: int = 0
@@ -51,17 +49,17 @@ class _Calls:
 
     def next(self) -> tuple[str, dict[str, Any]]:
         arguments = readable(self.arguments.slice(self.done, 1))[0] if self.arguments.num_columns else {}
-        return f"{self.rule}:{self.numbers[self.done]}", arguments
+        return f"{self.name}:{self.numbers[self.done]}", arguments
 
 
 class Worker:
     """With `synchronous` calls are made by whoever brings them, before `put` returns."""
 
-    def __init__(self, name: str, function: Function, account: Account, tell: Tell, *, synchronous: bool) -> None:
+    def __init__(self, name: str, function: Function, account: Account, reject: Reject, *, synchronous: bool) -> None:
         self.name = name
         self._function = function
         self._account = account
-        self._tell = tell
+        self._reject = reject
         self._synchronous = synchronous
         self._waiting: deque[_Calls] = deque()
         self._failures: deque[tuple[str, dict[str, Any]]] = deque()
@@ -77,14 +75,14 @@ class Worker:
         with self._changed:
             return sum(calls.left for calls in self._waiting)
 
-    def put(self, rule: str, numbers: Int64s, arguments: pa.RecordBatch) -> None:
+    def put(self, name: str, numbers: Int64s, arguments: pa.RecordBatch) -> None:
         """Takes in what a rule fired; waits while too many calls do."""
         more = arguments.nbytes + numbers.nbytes
         while not self._has_room(more):
             with self._changed:
                 self._changed.wait(1.0)
             self.settle()
-        self._add(_Calls(rule, numbers, arguments))
+        self._add(_Calls(name, numbers, arguments))
         if self._synchronous:
             self._drain()
             self.settle()
@@ -120,7 +118,7 @@ class Worker:
             held = self._held()
         while self._failures:
             reason, row = self._failures[0]
-            self._tell(reason, row)
+            self._reject(reason, row)
             self._failures.popleft()
         self._account.resize(held)
 
@@ -149,7 +147,7 @@ class Worker:
         with self._changed:
             waiting = [
                 {
-                    "rule": calls.rule,
+                    "name": calls.name,
                     "numbers": calls.numbers[calls.done :].copy(),
                     "arguments": to_bytes(calls.arguments.slice(calls.done)),
                 }
@@ -163,7 +161,7 @@ class Worker:
         for saved in snapshot["failures"]:
             self._failures.append((saved["reason"], json.loads(saved["row"])))
         for saved in snapshot["waiting"]:
-            self._add(_Calls(saved["rule"], saved["numbers"], from_bytes(saved["arguments"])))
+            self._add(_Calls(saved["name"], saved["numbers"], from_bytes(saved["arguments"])))
 
     # The calls
 

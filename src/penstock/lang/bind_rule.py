@@ -56,6 +56,9 @@ from penstock.windows.spec import Session
 
 Body = Select | Union | Edge
 
+KEY = "idempotency_key"
+"""What calls carry besides their arguments: the same whenever the same firing is told."""
+
 
 @dataclass(frozen=True)
 class Emitted:
@@ -113,7 +116,10 @@ class RuleBinder:
                 f"functions in Python need the library: App(..., functions={{'{name.text}': function}})"
             )
             raise self._source.refusal(f"unknown function '{name.text}'", name.span, hint)
-        return Call(found, self._select(fired, action.arguments, action).outputs if action.arguments else ())
+        outputs = self._select(fired, action.arguments, action).outputs if action.arguments else ()
+        if any(output.name.lower() == KEY for output in outputs):
+            raise self._source.refusal(f"every call carries {KEY}", action.span, "rename the argument with AS")
+        return Call(found, outputs)
 
     def _select(self, fired: StreamRef, items: tuple[SelectItem, ...], action: EmitAction | CallAction) -> Select:
         """What an action takes of the firings: a SELECT without a window."""
