@@ -21,6 +21,7 @@ from penstock.plan.nodes import streams
 from penstock.plan.placement import Spread, place
 from penstock.spark import processor as module
 from penstock.spark.bucket_app import REJECTS, Recipe
+from penstock.spark.calls import call_schemas
 from penstock.spark.merging import Merger
 from penstock.spark.packing import REJECTED, decode, end_rows, packers
 from penstock.spark.processor import BucketProcessor
@@ -88,6 +89,7 @@ class Run:
         self._sources = {stream.name: stream.schema.arrow for stream in declared}
         self._schemas = {query.name: nodes[query.name].schema.arrow for query in parsed.queries}
         self._schemas |= {stream.late_into: stream.schema.arrow for stream in declared if stream.late_into is not None}
+        self._schemas |= {name: schema.arrow for name, schema in call_schemas(parsed.queries).items()}
         self._schemas[REJECTS] = REJECTED
         self.spreads = {query.name: share.placement.spread for share in shares for query in share.queries}
         self.buckets = [Bucket(label) for share in shares for label in share.labels]

@@ -55,6 +55,9 @@ Keys = tuple[Expression, ...]
 """What of a row decides where it goes."""
 
 
+_NUMBERED = "a rule that calls functions numbers what it fires"
+
+
 class Spread(StrEnum):
     """How the rows of a stream are spread."""
 
@@ -101,12 +104,18 @@ def place(
         else place_alone(nodes[query.name])
         for query in queries
     }
+    calling = {query.name for query in queries if query.rule is not None and query.rule.calls}
+    for name in calling:
+        if alone[name].spread in (Spread.PARTIALS, Spread.ANYWHERE):
+            alone[name] = _one_place(_NUMBERED)
     keys: dict[str, set[Keys]] = {}
     for placement in alone.values():
         for stream, own in placement.keys:
             keys.setdefault(stream, set()).add(own)
     return {
-        name: _kept(placement, kept[name]) if name in kept else _beside(placement, nodes[name], keys, in_parts)
+        name: _kept(placement, kept[name])
+        if name in kept
+        else _beside(placement, nodes[name], keys, in_parts, name in calling)
         for name, placement in alone.items()
     }
 
@@ -116,10 +125,14 @@ def _kept(alone: Placement, spread: Spread) -> Placement:
     return Placement(spread, keys, "its state is kept so")
 
 
-def _beside(placement: Placement, node: Node, keys: Mapping[str, set[Keys]], in_parts: bool) -> Placement:
+def _beside(
+    placement: Placement, node: Node, keys: Mapping[str, set[Keys]], in_parts: bool, is_numbered: bool
+) -> Placement:
     if placement.spread is not Spread.BY_KEY:
         return placement
     refused = mergeable(node) if isinstance(node, AggregateNode) else _WHOLE.get(type(node), "its rows belong together")
+    if is_numbered:
+        refused = _NUMBERED
     if in_parts and refused is None:
         return Placement(Spread.PARTIALS, (), "it was asked for, and its parts can be merged")
     contested = [stream for stream, _ in placement.keys if len(keys[stream]) > 1]

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.aggregates.user import UserAggregate
+from penstock.spark.calls import Functions
 from penstock.spark.end_mark import mark_end
 from penstock.spark.file_system import qualified
 from penstock.spark.query import SpreadBy, query
@@ -34,6 +35,7 @@ def run(
     lateness: str | int = 0,
     sequence: str | None = None,
     aggregates: Iterable[UserAggregate] = (),
+    functions: Functions | None = None,
     tagged: bool | None = None,
     watch: Watch = lambda query: None,
 ) -> None:
@@ -55,6 +57,7 @@ def run(
         lateness=lateness,
         sequence=sequence,
         aggregates=aggregates,
+        functions=functions,
         checkpoint=place,
         bounded=True,
         tagged=tagged,

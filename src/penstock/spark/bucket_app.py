@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.clock import SystemClock
+from penstock.engine.firings import Firings
 from penstock.engine.flow import Flow
 from penstock.engine.running import users_of
 from penstock.engine.stream_input import StreamInput
@@ -27,6 +28,7 @@ from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.lang.render import render_window
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.plan.placement import Spread
+from penstock.spark.calls import CallRows
 from penstock.spark.packing import REJECTED, reject_row
 from penstock.spark.segment_device import DamagedSegment
 from penstock.spark.shares import Share
@@ -71,7 +73,7 @@ class Recipe:
             stores = StoreManager(budget, None)
         else:
             stores = SegmentStores(budget, f"{self.segments}/{query}/{label}", batch, retain=self.retain)
-        return self._app(self.share_of(label), stores)
+        return self._app(self.share_of(label), stores, label)
 
     def check_memory(self) -> None:
         """Refuses a budget in which not even an empty bucket has room."""
@@ -94,14 +96,19 @@ class Recipe:
         self._app(share, stores).start(None)
         return stores.budget.peak
 
-    def _app(self, share: Share, stores: StoreManager) -> BucketApp:
+    def _app(self, share: Share, stores: StoreManager, label: str = "") -> BucketApp:
         users = {aggregate.name.upper(): aggregate for aggregate in self.aggregates}
-        return BucketApp(share, stores, self.sinks, users)
+        return BucketApp(share, stores, self.sinks, users, label)
 
 
 class BucketApp:
     def __init__(
-        self, share: Share, stores: StoreManager, sinks: Iterable[str], users: Mapping[str, UserAggregate]
+        self,
+        share: Share,
+        stores: StoreManager,
+        sinks: Iterable[str],
+        users: Mapping[str, UserAggregate],
+        label: str = "",
     ) -> None:
         self._share = share
         self._stores = stores
@@ -110,6 +117,8 @@ class BucketApp:
         self._clock = SystemClock()
         self._rejected: list[dict[str, str]] = []
         self._outputs: list[Output] = []
+        self._firings = Firings(self._reject)
+        self._calls = CallRows(label, self._put)
         self._streams = {
             part.stream.name: StreamInput(
                 part.stream,
@@ -136,6 +145,8 @@ class BucketApp:
         for name, running in self._flow.running.items():
             if running.feeds is None:
                 running.outlet.subscribe(partial(self._put, name))
+            if running.query.rule is not None:
+                self._firings.attach(running.query.rule, running.outlet, lambda function: self._calls)
         if snapshot is None:
             return
         with self._naming_the_affected():
@@ -144,6 +155,8 @@ class BucketApp:
                 _check_types(name, snapshot["types"][name], _types(stream))
                 stream.restore(snapshot["streams"][name])
             self._flow.restore()
+        rules = {r.query.rule.name: r.outlet for r in self._flow.running.values() if r.query.rule is not None}
+        self._firings.restore(snapshot.get("fired", {}), rules)
 
     def begin(self, batch: int) -> None:
         """A micro-batch begins, so the state of the one before is committed."""
@@ -225,6 +238,7 @@ class BucketApp:
             "streams": {name: stream.snapshot() for name, stream in self._streams.items()},
             "types": {name: _types(stream) for name, stream in self._streams.items()},
             "flow": self._flow.snapshot(),
+            "fired": self._firings.snapshot(),
         }
         saved["stores"] = self._stores.snapshot()
         self._stores.sync()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 
 from penstock.plan.placement import Spread
 from penstock.spark.bucket_app import Recipe
+from penstock.spark.calls import CALLS
 from penstock.spark.failures import plainly
 from penstock.spark.merging import merge
 from penstock.spark.packing import PACKED_DDL, REJECT_REASON, REJECT_ROW, Packer, end_rows
@@ -45,8 +47,10 @@ def run_in_buckets(
     recipe: Recipe,
     schemas: Mapping[str, Schema],
     end_directory: str | None = None,
+    calls: str | None = None,
 ) -> DataFrame:
-    """The tagged results of `recipe` over the frames; streaming if they are."""
+    """The tagged results of `recipe` over the frames; streaming if they are. `calls` is the id of the functions that
+    its rules call, if there are any."""
     packed = [_packed(frames[packer.stream.name], packer) for packer in packers]
     end = _end_of(next(iter(frames.values())), end_directory)
     if end is not None:
@@ -71,7 +75,9 @@ def run_in_buckets(
     results = observed.where("packed IS NOT NULL").select("name", "part", "rows", "packed")
     if any(share.placement.spread is Spread.PARTIALS for share in recipe.shares):
         results = merge(results, recipe, parts)
-    told = {SCHEMAS: {name: ddl(schema) for name, schema in schemas.items()}}
+    told: dict[str, Any] = {SCHEMAS: {name: ddl(schema) for name, schema in schemas.items()}}
+    if calls is not None:
+        told[CALLS] = calls
     queries = [query.name for share in recipe.shares for query in share.queries]
     counted = results.observe(RESULTS, F.sum(F.when(F.col("name").isin(queries), F.col("rows"))).alias("results"))
     return counted.select("name", "rows", F.col("packed").alias("packed", metadata=told))

@@ -6,7 +6,7 @@ A stream is declared by CREATE STREAM in the text, or derived from the schema of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -15,7 +15,7 @@ from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError, QueryError
 from penstock.lang import parse
 from penstock.lang.durations import UNITS, scale, singular
-from penstock.lang.query import Query, StreamDef
+from penstock.lang.query import FunctionDef, Query, StreamDef
 from penstock.plan.build import build
 from penstock.plan.nodes import Node
 from penstock.plan.nodes import streams as streams_of
@@ -32,6 +32,7 @@ class Program:
     queries: tuple[Query, ...]
     nodes: Mapping[str, Node]
     sinks: tuple[str, ...]
+    functions: tuple[FunctionDef, ...]
 
 
 def read_program(
@@ -42,12 +43,13 @@ def read_program(
     event_time: str | None = None,
     lateness: str | int = 0,
     sequence: str | None = None,
+    functions: Collection[str] = (),
 ) -> Program:
     """Parses and plans; refuses what does not run on Spark."""
     users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
     declares = re.search(r"\bCREATE\s+STREAM\b", text, re.IGNORECASE) is not None
     known = {} if declares else {name: schema_of(frame.schema) for name, frame in frames.items()}
-    parsed = parse(text, streams=known, user_aggregates=users)
+    parsed = parse(text, streams=known, user_aggregates=users, functions=functions)
     if not parsed.queries:
         raise QueryError("the text has no query", text, hint="add a SELECT")
     declared = {stream.name: stream for stream in parsed.streams}
@@ -58,7 +60,6 @@ def read_program(
     read = set().union(*map(streams_of, nodes.values()))
     streams = tuple(stream for name, stream in declared.items() if name in read)
     _refuse(text, nodes, streams)
-    _refuse_calls(text, parsed.queries)
     late = [query.name for query in parsed.queries if query.backfill]
     if late:
         raise QueryError(
@@ -66,7 +67,7 @@ def read_program(
             text,
             hint="leave BACKFILL out, or run it embedded and add it with add_query",
         )
-    return Program(streams, parsed.queries, nodes, tuple(sink.name for sink in parsed.sinks))
+    return Program(streams, parsed.queries, nodes, tuple(sink.name for sink in parsed.sinks), parsed.functions)
 
 
 def frame_of(stream: str, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -99,16 +100,6 @@ def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]
             "depends on the local clock, and a micro-batch that is run again could not repeat it",
             text,
             hint=f"leave IDLE AFTER out, or {embedded}",
-        )
-
-
-def _refuse_calls(text: str, queries: Iterable[Query]) -> None:
-    calling = [query.rule.name for query in queries if query.rule is not None and query.rule.calls]
-    if calling:
-        raise QueryError(
-            f"CALL of rule '{calling[0]}' does not run on Spark",
-            text,
-            hint="EMIT INTO a sink, or run it embedded: penstock run --engine embedded",
         )
 
 

@@ -18,6 +18,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.plan.placement import Spread, place
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.buckets import bucket_labels
+from penstock.spark.calls import Functions, call_schemas, remember
 from penstock.spark.checkpoint_files import last_begun
 from penstock.spark.dataframe import run_in_buckets
 from penstock.spark.end_mark import make_end_directory
@@ -48,6 +49,7 @@ def query(
     lateness: str | int = 0,
     sequence: str | None = None,
     aggregates: Iterable[UserAggregate] = (),
+    functions: Functions | None = None,
     checkpoint: str | None = None,
     bounded: bool = False,
     tagged: bool | None = None,
@@ -62,7 +64,8 @@ def query(
 
     One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. Several
     give a tagged one that `penstock.spark.write` splits to their sinks, with late and rejected rows under names of
-    their own; `tagged` says so explicitly.
+    their own; `tagged` says so explicitly. What rules CALL comes out as rows, too, with the key and the arguments under
+    the name of the rule; `write` makes the calls, in this process: of `functions`, or those that the program declares.
 
     `checkpoint` is the directory that the result is written with. The blocks of windows live beside it then, and the
     query set may change between runs; without it blocks are part of Spark's state, and the queries must stay as they
@@ -70,7 +73,10 @@ def query(
     """
     _check_settings(spark)
     users = tuple(aggregates)
-    program = read_program(text, streams, users, event_time=event_time, lateness=lateness, sequence=sequence)
+    functions = functions or {}
+    program = read_program(
+        text, streams, users, event_time=event_time, lateness=lateness, sequence=sequence, functions=functions
+    )
     frames = {stream.name: frame_of(stream.name, streams) for stream in program.streams}
     _check_kinds(frames, checkpoint, bounded)
     place_of = None if checkpoint is None else qualified(spark, checkpoint).rstrip("/")
@@ -94,9 +100,10 @@ def query(
     end_directory = make_end_directory(place_of) if bounded and place_of is not None else None
     # Spark keeps the positions of sources by their number, which must not depend on how a text is arranged.
     by_name = tuple(sorted(program.streams, key=lambda stream: stream.name))
-    found = run_in_buckets(frames, packers(by_name, shares), recipe, schemas, end_directory)
+    calls = remember(program.queries, program.functions, functions)
+    found = run_in_buckets(frames, packers(by_name, shares), recipe, schemas, end_directory, calls)
     if tagged is None:
-        tagged = len(schemas) > 2
+        tagged = len(schemas) > 2 or calls is not None
     return found if tagged else results(found, next(iter(schemas)))
 
 
@@ -133,6 +140,7 @@ def _schemas(program: Program) -> dict[str, Schema]:
         for query in program.queries
         if query.into is None or query.into in program.sinks
     }
+    found |= call_schemas(program.queries)
     found |= {stream.late_into: stream.schema for stream in program.streams if stream.late_into is not None}
     return {**found, REJECTS: Schema(tuple(Field(field.name, SqlType.STRING, True) for field in REJECTED))}
 

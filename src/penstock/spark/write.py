@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
@@ -34,10 +35,12 @@ from pyspark.sql.types import StructType
 
 from penstock.connect.encode import csv_header, csv_lines, json_lines
 from penstock.errors import InputError, StorageError
+from penstock.spark.bucket_app import REJECTS
+from penstock.spark.calls import as_frame, delivery_of, rows_of
 from penstock.spark.dataframe import SCHEMAS
 from penstock.spark.failures import as_ours
 from penstock.spark.file_system import file_system, qualified
-from penstock.spark.packing import decode
+from penstock.spark.packing import REJECTED, decode
 from penstock.spark.schema import schema_of
 from penstock.types import Schema
 
@@ -97,6 +100,10 @@ def results(tagged: DataFrame, name: str) -> DataFrame:
 def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
     """Sends each name's rows to its sink; those of names without a sink are computed and dropped.
 
+    The calls of rules are made in this process, before a micro-batch is committed: at least once, and with the same
+    keys if it is run again. A call that has failed goes to the sink of the rejects. Where a name of calls has a sink,
+    that gets its rows, and nobody is called.
+
     A function gets an ordinary DataFrame and, as Spark's `foreachBatch` has it, may be called again with the same
     number after a failure; paths need no care.
     """
@@ -120,25 +127,43 @@ def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
     for sink in paths.values():
         _check_directory(sink)
     metadata = tagged.schema["packed"].metadata
+    delivery = delivery_of(tagged)
+    called = [] if delivery is None else [name for name in delivery.functions if name not in chosen]
 
     def write_batch(batch: DataFrame, number: int) -> None:
         for sink in paths.values():
             _clear(sink.path, number)
         # The metadata is lost on the way into `foreachBatch`.
         again = batch.withMetadata("packed", metadata)
-        if functions:
+        if functions or called:
             again = again.persist()
         try:
             again.mapInArrow(_FileWriter(paths, schemas, number), _WRITTEN_DDL).collect()
+            failed: list[dict[str, str]] = []
+            for name in called:
+                assert delivery is not None
+                failed += delivery.deliver(name, rows_of(again, name, schemas[name].arrow))
+            if failed and REJECTS in paths:
+                _write_failed(paths[REJECTS], failed, number)
+            elif failed and REJECTS not in functions:
+                warnings.warn(f"{len(failed)} calls have failed: {failed[0]['reason']}", stacklevel=2)
             for name, function in functions.items():
-                function(results(again, name), number)
+                rows = results(again, name)
+                function(rows.union(as_frame(rows, failed)) if failed and name == REJECTS else rows, number)
         except PySparkException as error:
             raise as_ours(error) from None
         finally:
-            if functions:
+            if functions or called:
                 again.unpersist()
 
     return tagged.writeStream.foreachBatch(write_batch)
+
+
+def _write_failed(sink: Files, failed: list[dict[str, str]], number: int) -> None:
+    """Calls that have failed, in a file beside those of the tasks."""
+    file = _File(sink, REJECTED, "calls", number)
+    file.write(pa.RecordBatch.from_pylist(failed, REJECTED))
+    file.finish()
 
 
 class _FileWriter:
