@@ -10,7 +10,7 @@
 a streaming DataFrame.
 """
 
-from penstock import testing
+from penstock import connect, testing
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.app import App
 from penstock.engine.builder import BuiltQuery, stream
@@ -40,6 +40,7 @@ __all__ = [
     "StorageError",
     "UserAggregate",
     "__version__",
+    "connect",
     "stream",
     "testing",
 ]

@@ -168,6 +168,7 @@ class App:
         nodes = {query.name: build(query.body) for query in program.queries}
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
+        self._flow.declare(program)
         past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         warn_of_theta(nodes)
@@ -195,7 +196,7 @@ class App:
     def _declare_stream(
         self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
     ) -> None:
-        columns = set(needed_columns(stream, nodes))
+        columns = set(needed_columns(stream, nodes, program.writes))
         if state is not None and stream.name in state["streams"]:
             columns |= set(state["streams"][stream.name]["columns"])
         arrivals = self._arrivals if stream.arrival else None
@@ -227,6 +228,7 @@ class App:
             for stream in self.program.streams:
                 StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
             flow = Flow(stores, self._reject, self._users, self._clock, self._sinks, strategy=self._strategy)
+            flow.declare(self.program)
             flow.start([(query, nodes[query.name]) for query in self.program.queries])
             least = stores.budget.peak
             stores.close()
@@ -252,11 +254,14 @@ class App:
             streams=known,
             sinks=self._sinks,
             queries=taken,
+            tables=self._flow.tables.refs,
             user_aggregates=self._users,
             functions=self._calls.names,
         )
-        if program.sinks or not program.queries:
-            raise QueryError("a running app takes queries and streams", hint="declare sinks when the app starts")
+        if program.sinks or program.tables or not program.queries:
+            raise QueryError(
+                "a running app takes queries and streams", hint="declare sinks and tables when the app starts"
+            )
         nodes = [build(query.body) for query in program.queries]
         with self._offers_wait():
             self._start_queries(program, nodes, backfill)
@@ -397,6 +402,8 @@ class App:
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now())
+            if self._flow.tables.refreshes:
+                self._flow.tables.refresh_due()
             for batch in batches:
                 released = source.take(batch, latest)
                 if released.late is not None:
@@ -420,6 +427,8 @@ class App:
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now() if now is None else now)
+            if self._flow.tables.refreshes:
+                self._flow.tables.refresh_due()
             if self._dispatcher is not None:
                 self._arrivals.advance()
                 self._pass_arrivals()
@@ -468,6 +477,20 @@ class App:
         done = self._calls.wait(timeout)
         self._calls.settle()
         return done
+
+    # Tables
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a table now, with all changes of events that have been put in order, by their key."""
+        self.flush()
+        return self._flow.tables.to_arrow(name)
+
+    def refresh(self, table: str) -> None:
+        """Loads a table from its source again."""
+        self.flush()
+        self._guard.check()
+        with self._guard:
+            self._flow.tables.refresh(table)
 
     # Results out
 

@@ -29,10 +29,11 @@ from penstock.engine.clock import Clock
 from penstock.engine.outlet import Outlet
 from penstock.engine.rates import Rates
 from penstock.engine.running import Members, Running, Shared, receivers
+from penstock.engine.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
-from penstock.lang.query import STRATEGIES, Query
+from penstock.lang.query import STRATEGIES, Program, Query, StreamRef, columns_of
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.panes import PaneFamily, is_family
@@ -45,6 +46,7 @@ from penstock.operators.sliding import make_results
 from penstock.plan.aggregations import AggregationKey, key_of
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.cost import Workload
+from penstock.plan.lookups import tables_of
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.pane_cost import Choice, check_strategy, choose
 from penstock.plan.panes import Family
@@ -83,6 +85,7 @@ class Flow:
         in_parts: bool = False,
         strategy: str = "auto",
         adapts: bool = False,
+        tables: TableSet | None = None,
     ) -> None:
         _check(strategy)
         self._stores = stores
@@ -90,6 +93,7 @@ class Flow:
         self._users = users
         self._clock = clock
         self._sinks = set(sinks)
+        self.tables = tables or TableSet(stores, reject, clock)
         self._in_parts = in_parts
         self._strategy = "window" if in_parts else strategy
         self._asked: dict[str, str] = {}
@@ -99,6 +103,7 @@ class Flow:
         self._saved: dict[str, Any] = {}
         self._saved_aggregations: dict[str, Any] = {}
         self._saved_windows: dict[str, Any] = {}
+        self._saved_tables: dict[str, Any] = {}
         self._used_names: set[str] = set()
         self.running: dict[str, Running] = {}
         self.passed: dict[str, int] = {}
@@ -110,12 +115,24 @@ class Flow:
     def expect(self, snapshot: dict[str, Any]) -> None:
         """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
         self._saved, self._saved_windows = snapshot["queries"], snapshot["windows"]
-        self._saved_aggregations = snapshot["aggregations"]
+        self._saved_aggregations, self._saved_tables = snapshot["aggregations"], snapshot["tables"]
         self._used_names = {saved["pipeline"] for saved in self._saved.values()}
         self._used_names |= set(self._saved_windows) | set(self._saved_aggregations) | set(snapshot["changing"])
         self._asked = dict(snapshot["strategies"])
         self.passed.update(snapshot["passed"])
         self._rates.restore(snapshot["rates"])
+
+    def declare(self, program: Program) -> None:
+        """Makes the program's tables, filled from their sources, unless an expected snapshot has them. Before the
+        queries that read them are started."""
+        names = list(derived(program.queries, self._sinks))
+        self.tables.note_streams([stream.name for stream in program.streams], names)
+        if program.tables:
+            schemas = {stream.name: stream.schema for stream in program.streams}
+            schemas |= {q.into: columns_of(q.body) for q in program.queries if q.into is not None and q.into in names}
+            streams = {name: StreamRef(name, schema) for name, schema in schemas.items()}
+            self.tables.declare(program.tables, program.writes, streams, self.passed)
+            self.tables.load(self._saved_tables)
 
     def start(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int] | None = None) -> None:
         """Starts queries together, from here on or, given how far the streams have come, with the rows of the past that
@@ -293,7 +310,9 @@ class Flow:
         self._ticking.add(query.name, node, pipeline)
 
     def _resources(self) -> Resources:
-        return Resources(self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed)
+        return Resources(
+            self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed, tables=self.tables
+        )
 
     def _saved_state(self, query: Query, node: Node) -> dict[str, Any] | None:
         """What the checkpoint has of the query, if that is still the same."""
@@ -385,6 +404,8 @@ class Flow:
         """Hands a stream's rows to the queries that read it, and their results to those that read these."""
         self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
         self._rates.note(stream, chunks)
+        if self.tables:
+            self.tables.process(stream, chunks, watermark)
         for receiver in self._receivers.get(stream, ()):
             if isinstance(receiver, Members):
                 for running, results in receiver.push(chunks, watermark):
@@ -394,6 +415,8 @@ class Flow:
                 self._deliver(receiver, progress.chunks, progress.watermark)
         if self._changing is not None:
             self._changing.after(stream, chunks, watermark)
+        if self.tables:
+            self.tables.collect()
 
     def _deliver(self, running: Running, chunks: list[Chunk], watermark: int) -> None:
         for chunk in chunks:
@@ -420,10 +443,12 @@ class Flow:
         when the streams ended that have passed here only in part."""
         ended = last_times or {}
         for running in tuple(self.running.values()):
+            self.tables.finish(tables_of(running.node))
             last_time = max((ended[stream] for stream in running.pipeline.streams if stream in ended), default=None)
             last = [chunk for chunk in running.pipeline.finish(last_time) if chunk.rows]
             if last:
                 self._deliver(running, last, int(last[-1].times[-1]))
+        self.tables.finish(self.tables.names)
 
     # Durability
 
@@ -444,6 +469,7 @@ class Flow:
             "queries": queries,
             "aggregations": aggregations,
             "windows": windows,
+            "tables": self.tables.snapshot(),
             "passed": self.passed,
             "rates": self._rates.snapshot(),
             "strategies": self._asked,
@@ -476,7 +502,8 @@ class Flow:
         for aggregation in self._aggregations.values():
             if isinstance(aggregation, PaneFamily):
                 aggregation.settle()
-        self._saved, self._saved_aggregations, self._saved_windows = {}, {}, {}
+        self.tables.restore(self._saved_tables)
+        self._saved, self._saved_aggregations, self._saved_windows, self._saved_tables = {}, {}, {}, {}
         self._ticking.restored()
 
 

@@ -26,6 +26,14 @@ class Batch:
         self._data = data
         self.num_rows = num_rows
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._data)
+
+    def with_columns(self, data: dict[str, Data]) -> Batch:
+        """The same rows with more columns, or others of the same name."""
+        return Batch(self.kinds, self._data | data, self.num_rows)
+
     def data(self, name: str) -> Data:
         """The column as it is held."""
         return self._data[name]

@@ -17,6 +17,7 @@ from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
 from penstock.operators.edge import EdgeOperator
 from penstock.operators.join import Join, OverJoin
+from penstock.operators.lookup import LookUp
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.paned import PanedAggregate
 from penstock.operators.panes import PaneFamily
@@ -37,6 +38,7 @@ from penstock.plan.nodes import (
     CombineNode,
     EdgeNode,
     JoinNode,
+    LookupNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -232,6 +234,8 @@ def make_operator(
         return Project(node, resources)
     if isinstance(node, PatternNode):
         return Pattern(name, node, resources)
+    if isinstance(node, LookupNode):
+        return LookUp(name, node, resources)
     if isinstance(node, EdgeNode):
         return EdgeOperator(name, node, resources)
     if isinstance(node, RelationNode):

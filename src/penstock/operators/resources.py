@@ -7,6 +7,7 @@ behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.aggregates.user import UserAggregate
 from penstock.operators.emitter import Reject
@@ -18,6 +19,17 @@ from penstock.store.manager import StoreManager
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
 from penstock.store.sms.derive import Window, joined_rows, panes, reordering, stored_rows
+
+if TYPE_CHECKING:
+    from penstock.operators.table import Table
+
+
+class Tables(Protocol):
+    """The tables of an app, and where streams stand in the total order of events."""
+
+    def table(self, name: str) -> Table: ...
+
+    def position(self, stream: str) -> int: ...
 
 
 class Resources:
@@ -32,17 +44,24 @@ class Resources:
         *,
         now: int = 0,
         passed: Mapping[str, int] | None = None,
+        tables: Tables | None = None,
     ) -> None:
         self._stores = stores
         self.reject = reject
         self.user_aggregates = user_aggregates or {}
         self.now = now
         self.passed = passed or {}
+        self._tables = tables
         self._given: list[Callable[[], None]] = []
 
     def rows_before(self, node: Node) -> int:
         """How many rows came out of a node before this pipeline read it: of a stream, for the rest is its own."""
         return self.passed.get(node.name, 0) if isinstance(node, StreamNode) else 0
+
+    @property
+    def tables(self) -> Tables:
+        assert self._tables is not None, "plans with tables run where there are some"
+        return self._tables
 
     def account(self, name: str) -> Account:
         account = self._stores.budget.account(name)
@@ -84,7 +103,14 @@ class Resources:
 
     def apart(self, reject: Reject | None = None) -> Resources:
         """The same for something that lives and ends by itself, and may reject otherwise."""
-        return Resources(self._stores, reject or self.reject, self.user_aggregates, now=self.now, passed=self.passed)
+        return Resources(
+            self._stores,
+            reject or self.reject,
+            self.user_aggregates,
+            now=self.now,
+            passed=self.passed,
+            tables=self._tables,
+        )
 
     def at_end(self, give_back: Callable[[], None]) -> None:
         """Has something else given back with the rest."""

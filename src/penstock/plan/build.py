@@ -7,6 +7,7 @@ from penstock.expressions.tree import Column
 from penstock.lang.query import Edge, Emit, Join, Pattern, Select, Source, StreamRef, TableRef, Union, columns_of
 from penstock.plan.build_join import build_join
 from penstock.plan.combining import combined
+from penstock.plan.lookups import build_lookup
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
     AggregateNode,
@@ -69,8 +70,13 @@ def _build_select(select: Select) -> Node:
 
 
 def _build_join(select: Select, join: Join) -> Node:
+    if join.window is None:
+        return build_lookup(select, join, build)
     if any(isinstance(side.source, TableRef) for side in join.sides):
-        raise QueryError("tables are not available in FROM yet")
+        raise QueryError(
+            "tables beside windows are not available",
+            hint="look up first: FROM (SELECT ... FROM s, t WHERE s.id = t.id) [RANGE 1 HOUR SLIDE 1 MINUTE]",
+        )
     return build_join(select, join, build)
 
 

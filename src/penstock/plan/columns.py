@@ -6,12 +6,15 @@ from collections.abc import Iterable
 
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import StreamDef
+from penstock.lang.table_defs import TableWrite
 from penstock.plan import join_reads
+from penstock.plan.lookups import stream_columns, written_columns
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     EdgeNode,
     JoinNode,
+    LookupNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -23,13 +26,16 @@ from penstock.plan.nodes import (
 from penstock.plan.pattern_columns import read_columns
 
 
-def needed_columns(stream: StreamDef, nodes: Iterable[Node]) -> tuple[str, ...]:
+def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[TableWrite] = ()) -> tuple[str, ...]:
     """The columns of the stream, in its order, that the plans read; event time and sequence always among them."""
     needed = {stream.event_time}
     if stream.sequence is not None:
         needed.add(stream.sequence)
     for node in nodes:
         needed |= _read(node, stream.name)
+    for write in writes:
+        if write.stream == stream.name:
+            needed |= written_columns(write)
     if stream.late_into is not None:
         needed |= set(stream.schema.names)
     return tuple(name for name in stream.schema.names if name in needed)
@@ -68,6 +74,9 @@ def _read(node: Node, stream: str) -> set[str]:
                 for number, child in enumerate(node.inputs)
             )
         )
+    if isinstance(node, LookupNode):
+        direct = isinstance(node.input, StreamNode) and node.input.name == stream
+        return stream_columns(node) if direct else _read(node.input, stream)
     below = children(node)[0]
     if isinstance(below, StreamNode):
         return set().union(*(columns(e) for e in _expressions(node))) if below.name == stream else set()

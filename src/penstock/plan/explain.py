@@ -10,6 +10,7 @@ from penstock.lang.render import render, render_duration, render_window
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
 from penstock.plan.explain_join import describe_join
+from penstock.plan.explain_lookup import describe_lookup
 from penstock.plan.explain_pattern import describe_pattern
 from penstock.plan.nodes import (
     AggregateNode,
@@ -17,6 +18,7 @@ from penstock.plan.nodes import (
     EdgeNode,
     Emission,
     JoinNode,
+    LookupNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -152,6 +154,8 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
     if isinstance(node, JoinNode):
         title, details = describe_join(node)
         return title, [*details, *_emission(node.emission, {}, "the arriving event's rows")]
+    if isinstance(node, LookupNode):
+        return describe_lookup(node)
     if isinstance(node, EdgeNode):
         return "where a condition becomes true", _edge(node)
     details = [] if node.where is None else [f"where    {render(node.where)}"]

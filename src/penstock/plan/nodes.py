@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.aggregates.signatures import Want
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit, JoinKind, Order, Output
+from penstock.plan.lookup_nodes import LookupNode as LookupNode
 from penstock.plan.pattern_nodes import PatternNode as PatternNode
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
@@ -232,6 +233,7 @@ Node = (
     | PatternNode
     | EdgeNode
     | JoinNode
+    | LookupNode
 )
 
 
@@ -240,6 +242,8 @@ def children(node: Node) -> tuple[Node, ...]:
         return ()
     if isinstance(node, UnionNode | CombineNode | PatternNode | JoinNode):
         return node.inputs
+    if isinstance(node, LookupNode):
+        return (node.input, *node.clocks)
     return (node.input,)
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from penstock.columns import Argument, Bools, Values
 from penstock.errors import StorageError
+from penstock.plan.table_cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account
@@ -34,11 +35,6 @@ PARTITION_ROWS = 16384
 """So many rows a partition has at most on average: with its index and a few columns, it fits a second-level cache."""
 
 MOST_BITS = 16
-GRACE_ROWS = 262144
-"""From so many rows on a table is worth partitioning batches for: smaller ones are in the cache anyway."""
-GRACE_EVENTS = 512
-"""And from so many keys of a batch for each partition on: with fewer, what one brings into the cache serves no other.
-Measured by `penstock bench join-table`: at 256 both ways are level, at 1,024 partitions first are 1.5 times as fast."""
 
 NOBODY: Bools = np.empty(0, np.bool_)
 

@@ -1,0 +1,49 @@
+"""The plan of a look-up: events of a stream with rows of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.expressions.tree import Expression
+from penstock.lang.query import Output
+from penstock.types import Schema
+
+if TYPE_CHECKING:
+    from penstock.plan.nodes import Node, StreamNode
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One table of a look-up. Rows are found by the columns `by`, which equal `keys`; none are all rows. `on` is what
+    else must hold of a pair. With `left` an event without a row remains."""
+
+    table: str
+    alias: str
+    schema: Schema
+    key: tuple[str, ...]
+    by: tuple[str, ...]
+    keys: tuple[Expression, ...]
+    on: Expression | None
+    left: bool
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it finds one row at most, by the primary key."""
+        return self.by == self.key
+
+
+@dataclass(frozen=True)
+class LookupNode:
+    """Events of a stream with the rows of tables. Columns are named `alias.column`, those of the stream too. `first`
+    filters events before anything is looked up, `where` the rows that come of it. `clocks` are the other streams that
+    write the tables: events wait until these have come as far."""
+
+    input: Node
+    clocks: tuple[StreamNode, ...]
+    alias: str
+    first: Expression | None
+    lookups: tuple[Lookup, ...]
+    where: Expression | None
+    outputs: tuple[Output, ...]
+    schema: Schema

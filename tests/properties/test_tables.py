@@ -1,0 +1,222 @@
+"""Tables against a plain simulation: events in their total order, each with its changes first and its reads then.
+
+Streams come out of order, with equal times and NULL keys, in any batches, with a restart in the middle.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import App
+
+Event = dict[str, Any]
+Row = dict[str, Any]
+Contents = dict[Any, Row]
+
+DECLARED = """
+CREATE STREAM a (t TIMESTAMP, k INT, x INT, u STRING, EVENT TIME t LATENESS 5 MICROSECONDS);
+CREATE STREAM b (t TIMESTAMP, k INT, x INT, u STRING, EVENT TIME t LATENESS 5 MICROSECONDS);
+CREATE TABLE T (k INT PRIMARY KEY, n BIGINT, w STRING);
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A statement with {s} for the stream, and what it does to the table."""
+
+    text: str
+    run: Callable[[Contents, Event], None]
+
+
+def put(table: Contents, key: Any, **columns: Any) -> None:
+    if key is not None:
+        table[key] = {"n": None, "w": None} | table.get(key, {}) | columns
+
+
+def add(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else one + other
+
+
+def accumulate(table: Contents, e: Event) -> None:
+    row = table.get(e["k"], {})
+    n = row.get("n")
+    put(table, e["k"], n=add(0 if n is None else n, e["x"]), w=e["u"])
+
+
+def insert(table: Contents, e: Event) -> None:
+    if e["k"] not in table:
+        put(table, e["k"], n=e["x"], w=e["u"])
+
+
+def update(table: Contents, e: Event) -> None:
+    if e["k"] in table:
+        table[e["k"]] = table[e["k"]] | {"n": add(table[e["k"]]["n"], e["x"])}
+
+
+def double(table: Contents, e: Event) -> None:
+    row = table.get(e["k"])
+    if row is not None and row["n"] is not None and e["x"] is not None and row["n"] > e["x"]:
+        table[e["k"]] = {"n": row["n"] % 1000 * 2, "w": e["u"]}
+
+
+def delete(table: Contents, e: Event) -> None:
+    if e["x"] == 3:
+        table.pop(e["k"], None)
+
+
+def delete_large(table: Contents, e: Event) -> None:
+    for key in [k for k, r in table.items() if r["n"] is not None and e["x"] is not None and r["n"] > e["x"] + 5]:
+        del table[key]
+
+
+def zero(table: Contents, e: Event) -> None:
+    for key, row in table.items():
+        if row["w"] is not None and row["w"] == e["u"]:
+            table[key] = row | {"n": 0}
+
+
+CHANGES = [
+    Change("ON {s} UPSERT INTO T (k, n, w) VALUES ({s}.k, COALESCE(T.n, 0) + {s}.x, {s}.u)", accumulate),
+    Change("ON {s} UPSERT INTO T (k, w) VALUES ({s}.k, {s}.u)", lambda t, e: put(t, e["k"], w=e["u"])),
+    Change("ON {s} INSERT INTO T VALUES ({s}.k, {s}.x, {s}.u)", insert),
+    Change("ON {s} UPDATE T SET n = n + x WHERE T.k = {s}.k", update),
+    Change("ON {s} UPDATE T SET n = n % 1000 * 2, w = {s}.u WHERE T.k = {s}.k AND n > {s}.x", double),
+    Change("ON {s} WHERE {s}.x = 3 DELETE FROM T WHERE T.k = {s}.k", delete),
+    Change("ON {s} DELETE FROM T WHERE n > {s}.x + 5", delete_large),
+    Change("ON {s} UPDATE T SET n = 0 WHERE w = {s}.u", zero),
+]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A query with {s} for the stream, and its rows for an event: the table before, and after, its own changes."""
+
+    text: str
+    rows: Callable[[Contents, Contents, Event], list[Row]]
+
+
+def by_key(before: Contents, table: Contents, e: Event) -> list[Row]:
+    row = table.get(e["k"])
+    if row is None or e["x"] is None or e["x"] <= 0:
+        return []
+    return [{"t": e["t"], "k": e["k"], **row, "p": before.get(e["k"], {}).get("n")}]
+
+
+def left(before: Contents, table: Contents, e: Event) -> list[Row]:
+    row = table.get(e["k"])
+    met = row is not None and row["n"] is not None and e["x"] is not None and row["n"] > e["x"]
+    return [{"t": e["t"], "k": e["k"], "n": row["n"] if met and row else None, "found": e["k"] if met else None}]
+
+
+def by_value(before: Contents, table: Contents, e: Event) -> list[Row]:
+    found = [k for k in sorted(table) if table[k]["w"] is not None and table[k]["w"] == e["u"]]
+    return [{"t": e["t"], "k": k, "n": table[k]["n"], "p": before.get(k, {}).get("n")} for k in found]
+
+
+def compared(before: Contents, table: Contents, e: Event) -> list[Row]:
+    x = e["x"]
+    found = [k for k in sorted(table) if x is not None and table[k]["n"] is not None and x < table[k]["n"]]
+    return [{"t": e["t"], "k": k} for k in found] or [{"t": e["t"], "k": None}]
+
+
+READS = [
+    Read("SELECT {s}.t, {s}.k, n, w, PREV(T.n) AS p FROM {s}, T WHERE {s}.k = T.k AND {s}.x > 0", by_key),
+    Read("SELECT {s}.t, {s}.k, n, T.k AS found FROM {s} LEFT JOIN T ON {s}.k = T.k AND n > x", left),
+    Read("SELECT {s}.t, T.k, n, PREV(T.n) AS p FROM {s}, T WHERE {s}.u = T.w", by_value),
+    Read("SELECT {s}.t, T.k FROM {s} LEFT JOIN T ON {s}.x < T.n", compared),
+]
+UNION = "SELECT m.t, m.k, n, w FROM (SELECT t, k FROM a UNION ALL SELECT t, k FROM b) AS m, T WHERE m.k = T.k"
+
+
+def simulate(
+    events: dict[str, list[Event]], changes: list[tuple[str, Change]], reads: list[tuple[str, Read]]
+) -> tuple[list[list[Row]], list[Row], Contents]:
+    """The rows of each read, those of the union, and what the table is in the end."""
+    merged = sorted(
+        ((e["t"], position, number, stream, e) for position, stream in enumerate("ab")
+         for number, e in enumerate(sorted(events[stream], key=lambda e: e["t"]))),
+        key=lambda item: item[:3],
+    )  # fmt: skip
+    table: Contents = {}
+    found: list[list[Row]] = [[] for _ in reads]
+    union: list[Row] = []
+    for i, (time, _, _, stream, e) in enumerate(merged):
+        before = {key: dict(row) for key, row in table.items()}
+        for own, change in changes:
+            if own == stream:
+                change.run(table, e)
+        for rows, (own, read) in zip(found, reads, strict=True):
+            if own == stream:
+                rows += read.rows(before, table, e)
+        if i + 1 == len(merged) or merged[i + 1][0] != time:
+            for other_time, _, _, _, other in merged[: i + 1]:
+                if other_time == time and other["k"] in table:
+                    union.append({"t": time, "k": other["k"], **table[other["k"]]})
+    return found, union, table
+
+
+def plain(rows: list[Row]) -> list[Row]:
+    """Times as microseconds."""
+    return [{n: round(v.timestamp() * 1e6) if n == "t" else v for n, v in row.items()} for row in rows]
+
+
+EVENT = st.fixed_dictionaries(
+    {
+        "t": st.integers(0, 25),
+        "k": st.none() | st.integers(0, 4),
+        "x": st.none() | st.integers(-1, 8),
+        "u": st.none() | st.sampled_from(["p", "q", "r"]),
+    }
+)
+
+
+def within_lateness(events: list[Event]) -> list[Event]:
+    """In an order in which no event is late."""
+    return sorted(events, key=lambda e: e["t"] // 5)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_as_simulated(data: st.DataObject) -> None:
+    some = st.sampled_from("ab")
+    changes = data.draw(st.lists(st.tuples(some, st.sampled_from(CHANGES)), min_size=1, max_size=3))
+    reads = data.draw(st.lists(st.tuples(some, st.sampled_from(READS)), min_size=1, max_size=2))
+    with_union = data.draw(st.booleans())
+    text = DECLARED + ";".join(change.text.format(s=s) for s, change in changes)
+    text += "".join(f";CREATE QUERY r{i} AS {read.text.format(s=s)}" for i, (s, read) in enumerate(reads))
+    text += f";CREATE QUERY u AS {UNION}" if with_union else ""
+    events = {s: within_lateness(data.draw(st.lists(EVENT, max_size=25))) for s in "ab"}
+    pushed = [(s, events[s][i : i + size]) for s in "ab" for size in [data.draw(st.integers(1, 9))]
+              for i in range(0, len(events[s]), size)]  # fmt: skip
+    order = data.draw(st.permutations(range(len(pushed))))
+    order = sorted(order, key=lambda i: (order.index(i),))
+    # Batches of a stream keep their order, those of both streams mix.
+    turns = {s: iter([batch for name, batch in pushed if name == s]) for s in "ab"}
+    restart = data.draw(st.integers(-1, max(0, len(pushed) - 1)))
+    results: dict[str, list[Row]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        app = App(text, checkpoint=directory)
+        for number, i in enumerate(order):
+            stream = pushed[i][0]
+            app.push(stream, next(turns[stream]))
+            if number == restart:
+                app.checkpoint()
+                app.close()
+                app = App(text, checkpoint=directory)
+        app.finish()
+        for query in app.queries:
+            results[query] = plain(app.results(query).to_pylist())
+        table = {row.pop("k"): row for row in app.table("T").to_pylist()}
+        app.close()
+    found, union, contents = simulate(events, changes, reads)
+    assert table == contents
+    for i, rows in enumerate(found):
+        assert results[f"r{i}"] == rows, (text, i)
+    if with_union:
+        assert results["u"] == union
