@@ -32,7 +32,7 @@ PAGES = [
 ]
 
 _FENCE = re.compile(r"^```(?P<language>[a-z ]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-_DECLARATION = re.compile(r"^\s*CREATE\s+(?:STREAM|SINK)\s+(\w+)", re.IGNORECASE)
+_DECLARATION = re.compile(r"^\s*CREATE\s+(?:STREAM|SINK|TABLE|FUNCTION)\s+(\w+)", re.IGNORECASE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
