@@ -37,6 +37,7 @@ FIGURES = {
     "stores": ("speedup", "wrong_pattern_slower", "shared_to_unshared", "clustered_slower", "random_slower"),
     "queries": ("cost_20_to_1", "cost_20_to_1_with_result_rows"),
     "join-table": ("grace_to_hash", "bytes_to_raw", "events_per_second"),
+    "pattern": ("flat", "events_per_second"),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 
