@@ -43,7 +43,8 @@ _END = np.int64(2**62)
 _MANY = 1 << 18
 """Events that join in one stretch before stretches become shorter."""
 
-_SHORTEST = 64
+_FIRST, _SHORTEST = 1024, 64
+"""Events of a stretch: at first, and at least."""
 
 
 class Pattern(Operator):
@@ -80,7 +81,7 @@ class Pattern(Operator):
         self._ones = [i for i, element in enumerate(node.elements) if element.one]
         self._schema = node.schema.arrow
         self._columns = [Column(field.name, field.type) for field in node.schema]
-        self._stride = CHUNK_ROWS
+        self._stride = _FIRST
         self._seen = 0
         self._left = np.zeros(len(inputs), np.int64)
 

@@ -11,7 +11,7 @@ from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
 from penstock.plan.explain_join import describe_join
 from penstock.plan.explain_lookup import describe_lookup
-from penstock.plan.explain_pattern import describe_pattern
+from penstock.plan.explain_pattern import describe_pattern, names_in
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -160,7 +160,8 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
         return "where a condition becomes true", _edge(node)
     details = [] if node.where is None else [f"where    {render(node.where)}"]
     if isinstance(node, ProjectNode):
-        return "project", [*details, "outputs  " + _outputs(node)]
+        named = names_in(node.input) if isinstance(node.input, PatternNode) else None
+        return "project", [*details, "outputs  " + _outputs(node, named)]
     if isinstance(node, RelationNode):
         details += _emission(node.emission, {})
         return f"rows of {render_window(node.window)}", details
