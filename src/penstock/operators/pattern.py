@@ -43,8 +43,8 @@ _END = np.int64(2**62)
 _MANY = 1 << 18
 """Events that join in one stretch before stretches become shorter."""
 
-_FIRST, _SHORTEST = 1024, 64
-"""Events of a stretch: at first, and at least."""
+_FIRST, _SHORTEST, _LONGEST = 1024, 64, 4 * CHUNK_ROWS
+"""Events of a stretch: at first, at least and at most. Where few match, long ones read fewer blocks."""
 
 
 class Pattern(Operator):
@@ -185,7 +185,7 @@ class Pattern(Operator):
         if joined > _MANY:
             self._stride = max(_SHORTEST, self._stride // 2)
         elif joined < _MANY // 8:
-            self._stride = min(CHUNK_ROWS, self._stride * 2)
+            self._stride = min(_LONGEST, self._stride * 2)
 
     def _sorted(self, found: list[tuple[Search, Found]]) -> Int64s:
         """The order in which matches come out, as numbers among all that were found."""

@@ -212,25 +212,28 @@ class FifoStore:
         assert positions.max() < self.head
         blocks = self._directory.locate_all(positions)
         order: NDArray[np.int64] | None = None
-        bounds = [0, count]
-        if blocks[0] != blocks[-1] or (blocks != blocks[0]).any():
+        if (blocks[1:] < blocks[:-1]).any():
             order = np.argsort(blocks, kind="stable")
-            ordered = blocks[order]
-            bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), count]
+            blocks, positions = blocks[order], positions[order]
+        bounds = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), count]
+        frames, first_position = self.pool.frames, self._directory.first_position
         for start, stop in itertools.pairwise(bounds):
-            which = slice(None) if order is None else order[start:stop]
-            block = int(blocks[0] if order is None else ordered[start])
-            frame = self.pool.frames.get(block) or self._read(block)
-            rows = positions[which] - self._directory.first_position(block)
+            block = int(blocks[start])
+            frame = frames.get(block) or self._read(block)
+            rows = positions[start:stop] - first_position(block)
             for place, column in enumerate(columns):
-                values[place][which] = frame.values[column][rows]
+                frame.values[column].take(rows, out=values[place][start:stop], mode="clip")
                 known = frame.valid[column]
                 if known is not None:
                     mask = valid[place]
                     if mask is None:
                         mask = valid[place] = np.ones(count, np.bool_)
-                    mask[which] = known[rows]
-        return tuple(Argument(v, m) for v, m in zip(values, valid, strict=True))
+                    mask[start:stop] = known[rows]
+        if order is None:
+            return tuple(Argument(v, m) for v, m in zip(values, valid, strict=True))
+        back = np.empty(count, np.int64)
+        back[order] = np.arange(count)
+        return tuple(Argument(v[back], None if m is None else m[back]) for v, m in zip(values, valid, strict=True))
 
     def release(self, position: int) -> None:
         """Rows before `position` are gone. Cheap when no block ends there: call it after every `advance`, since a
