@@ -21,6 +21,7 @@ import numba
 import numba.extending
 import numpy as np
 import xxhash
+from llvmlite import ir
 from numba.cpython.unsafe import numbers
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -53,6 +54,23 @@ def intrinsic(function: Callable[..., object]) -> Callable[..., Any]:
 
 leading_zeros: Callable[[np.uint64], np.uint64] = cast(Any, numbers.leading_zeros)
 """How many bits of a word come before its first set bit. For kernels only."""
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Has the processor fetch what lies at an address, for a loop that comes to it a few turns later. For kernels only.
+
+    Loops that jump about in memory wait for most of it; those that know where they will jump need not.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), function)
+        builder.call(fetch, [builder.inttoptr(arguments[0], byte), word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return numba.types.void(numba.types.int64), generate
 
 
 _PREFIX = "kernels-"

@@ -26,7 +26,7 @@ NAMES = {
     "remote-time": "slides by a remote clock: Algorithm 2 and synchronised timers, as in the paper's Tables I and II",
     "callcentre": "the 144 KPIs of the SlideM paper's call centre: 24 hours, every 10 seconds, in 64 MB",
     "multi": "1 to 16 times the same aggregation over one stream, over a stream each, in a thread each",
-    "join-window": "two windows joined by key while they grow and while matches become rare, and up to 64 queries at once",
+    "join-window": "two windows joined by key while they grow and as matches become rare; up to 64 such queries",
     "join-table": "events looked up in a table of 1,000 to 10 million rows: hash join and batch grace hash join",
     "pattern": "Q7 of the thesis, two events of one id within 10 to 600 seconds, for several ids and selectivities",
     "stores": "Linear Road's traffic through stores that know nothing of their use, and through stores that are told",

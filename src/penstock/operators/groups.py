@@ -19,7 +19,7 @@ import numpy as np
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated
-from penstock.jit import inline, kernel
+from penstock.jit import inline, kernel, prefetch
 from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
 from penstock.types import SqlType
@@ -35,6 +35,11 @@ def _hash(keys: Int64s, row: int, words: int) -> int:
     return int(np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF)))
 
 
+_AHEAD = 16
+_IN_CACHE = 1 << 16
+"""Tables with so many places are not waited for."""
+
+
 @kernel
 def _assign(
     keys: Int64s, keep: Bools, table: Slots, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
@@ -43,7 +48,13 @@ def _assign(
     words = keys.shape[1]
     mask = len(table) - 1
     masked = len(keep) > 0
+    far = len(keys) - _AHEAD if len(table) > _IN_CACHE else 0
+    tables, rows = table.ctypes.data, stored.ctypes.data
     for row in range(len(keys)):
+        if row < far:  # what these rows look for is not in the cache: have it fetched, first the place and then the key
+            prefetch(tables + 4 * (_hash(keys, row + _AHEAD, words) & mask))
+            near = table[_hash(keys, row + _AHEAD // 2, words) & mask]
+            prefetch(rows + 8 * words * max(near, 0))
         if masked and not keep[row]:
             slots[row] = -1
             continue

@@ -10,13 +10,21 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.state import Int64s, Slots
-from penstock.jit import kernel
+from penstock.jit import kernel, prefetch
+
+_AHEAD = 16
+"""So many turns before it is needed memory is asked for."""
 
 
 @kernel
 def link(slots: Slots, first: int, base: int, newest: Int64s, previous: Int64s, counts: Int64s) -> None:
     """Rows from position `first` on enter the chains of their keys."""
+    far = len(slots) - _AHEAD
+    chains, rows = newest.ctypes.data, counts.ctypes.data
     for at in range(first - base, len(slots)):
+        if at < far:
+            prefetch(chains + 8 * max(slots[at + _AHEAD], 0))
+            prefetch(rows + 8 * max(slots[at + _AHEAD], 0))
         slot = slots[at]
         if slot >= 0:
             previous[at] = newest[slot]
@@ -27,7 +35,11 @@ def link(slots: Slots, first: int, base: int, newest: Int64s, previous: Int64s, 
 @kernel
 def unlink(slots: Slots, counts: Int64s) -> None:
     """Rows leave for good: their keys have fewer rows."""
+    far = len(slots) - _AHEAD
+    rows = counts.ctypes.data
     for at in range(len(slots)):
+        if at < far:
+            prefetch(rows + 8 * max(slots[at + _AHEAD], 0))
         slot = slots[at]
         if slot >= 0:
             counts[slot] -= 1
@@ -61,7 +73,14 @@ def walk(
     done = begin
     room = len(positions)
     full = False
+    far = len(asked) - _AHEAD
+    chains, links = newest.ctypes.data, previous.ctypes.data
     while done < len(asked) and not full:
+        if done < far:  # fetch where chains begin, and then where they go on
+            prefetch(chains + 8 * max(asked[done + _AHEAD], 0))
+            near = asked[done + _AHEAD // 2]
+            if near >= 0:
+                prefetch(links + 8 * max(newest[near] - base, 0))
         while entered < reach[done]:
             slot = slots[entered - base]
             if slot >= 0:

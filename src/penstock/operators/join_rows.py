@@ -244,13 +244,12 @@ class JoinRows:
             self._leaving.advance(view.count)
 
     def _make_room(self, rows: int) -> None:
-        """Room for more rows at the end: those that are there move to the front, at the latest when as many have left
-        as half of them."""
+        """Room for more rows at the end: those that are there move to the front once as many have left."""
         start, used = self.base - self._origin, self.head - self._origin
         if used + rows <= len(self._times):
             return
         held = used - start
-        room = max(_FIRST_ROOM, len(self._times), held + rows + (held + rows) // 2)
+        room = max(_FIRST_ROOM, len(self._times), 2 * (held + rows))
         if room > len(self._times):
             texts = sum(interner.nbytes for interner in self._interners if interner is not None)
             chains = sum(index.nbytes_of_chains for index in self.indexes.values())

@@ -62,15 +62,18 @@ class Directory:
                 return era.first_block + (position - era.first_position) // era.layout.rows
         return self.base
 
-    def locate_all(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers of the blocks that hold these positions."""
+    def locate_all(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of the blocks that hold these positions, and the rows there."""
         last = self.eras[-1]
-        blocks: NDArray[np.int64] = last.first_block + (positions - last.first_position) // last.layout.rows
+        blocks, rows = np.divmod(positions - last.first_position, last.layout.rows)
+        blocks += last.first_block
+        after = last.first_position
         for era in reversed(self.eras[:-1]):
-            earlier = positions < last.first_position
-            blocks[earlier] = era.first_block + (positions[earlier] - era.first_position) // era.layout.rows
-            last = era
-        return blocks
+            earlier = positions < after
+            blocks[earlier], rows[earlier] = np.divmod(positions[earlier] - era.first_position, era.layout.rows)
+            blocks[earlier] += era.first_block
+            after = era.first_position
+        return blocks, rows
 
     def first_position(self, block: int) -> int:
         era = self.era(block)

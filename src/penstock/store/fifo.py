@@ -28,13 +28,14 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.columns import Argument, Bools
+from penstock.columns import Argument, Bools, Values
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import BlockLayout, Frame
 from penstock.store.blocks import ColumnSpec as ColumnSpec
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.directory import NOT_WRITTEN, Directory, Era
+from penstock.store.gathering import WORDS, gather
 from penstock.store.slidem import BufferPool
 
 
@@ -210,30 +211,61 @@ class FifoStore:
             return tuple(Argument(v, None) for v in values)
         assert self.tail <= positions.min()
         assert positions.max() < self.head
-        blocks = self._directory.locate_all(positions)
+        blocks, rows = self._directory.locate_all(positions)
         order: NDArray[np.int64] | None = None
+        first, last = int(blocks.min()), int(blocks.max())
+        if self._gather_resident(blocks, rows, first, last, columns, values):
+            return tuple(Argument(v, None) for v in values)
         if (blocks[1:] < blocks[:-1]).any():
-            order = np.argsort(blocks, kind="stable")
-            blocks, positions = blocks[order], positions[order]
-        bounds = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), count]
-        frames, first_position = self.pool.frames, self._directory.first_position
-        for start, stop in itertools.pairwise(bounds):
-            block = int(blocks[start])
-            frame = frames.get(block) or self._read(block)
-            rows = positions[start:stop] - first_position(block)
+            # few blocks: numbers of 16 bits are sorted digit by digit, which takes a quarter of the time
+            order = np.argsort(
+                (blocks - first).astype(np.uint16 if last - first < 1 << 16 else np.int64), kind="stable"
+            )
+            blocks, rows = blocks[order], rows[order]
+        starts = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
+        bounds, numbers = [0, *starts.tolist(), count], [first, *blocks[starts].tolist()]
+        for block, (start, stop) in zip(numbers, itertools.pairwise(bounds), strict=True):
+            frame = self.pool.frames.get(block) or self._read(block)
+            own = rows[start:stop]
             for place, column in enumerate(columns):
-                frame.values[column].take(rows, out=values[place][start:stop], mode="clip")
+                frame.values[column].take(own, out=values[place][start:stop], mode="clip")
                 known = frame.valid[column]
                 if known is not None:
                     mask = valid[place]
                     if mask is None:
                         mask = valid[place] = np.ones(count, np.bool_)
-                    mask[start:stop] = known[rows]
+                    known.take(own, out=mask[start:stop], mode="clip")
         if order is None:
             return tuple(Argument(v, m) for v, m in zip(values, valid, strict=True))
-        back = np.empty(count, np.int64)
-        back[order] = np.arange(count)
-        return tuple(Argument(v[back], None if m is None else m[back]) for v, m in zip(values, valid, strict=True))
+        return tuple(
+            Argument(_scattered(v, order), None if m is None else _scattered(m, order))
+            for v, m in zip(values, valid, strict=True)
+        )
+
+    def _gather_resident(
+        self,
+        blocks: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        first: int,
+        last: int,
+        columns: Sequence[int],
+        values: Sequence[Values],
+    ) -> bool:
+        """Fills in the values where all blocks are in memory, of one layout and without NULLs; else does nothing."""
+        if last - first > len(rows) or self._directory.era(first) is not self._directory.era(last):
+            return False
+        resident = self.pool.frames
+        frames = [resident[block] for block in range(first, last + 1) if block in resident]
+        if len(frames) <= last - first:
+            return False
+        nullable = [column for column in columns if self.columns[column].nullable]
+        if nullable and any(frame.valid[column] is not None for frame in frames for column in nullable):
+            return False
+        offsets = self._directory.era(first).layout.value_offsets
+        addresses = np.array([frame.address for frame in frames], np.int64)
+        for column, found in zip(columns, values, strict=True):
+            gather(addresses + offsets[column], blocks, first, rows, found.view(WORDS[found.itemsize]))
+        return True
 
     def release(self, position: int) -> None:
         """Rows before `position` are gone. Cheap when no block ends there: call it after every `advance`, since a
@@ -428,3 +460,10 @@ class Cursor:
         assert self._store.tail <= position <= self._store.head
         self.position = position
         self._block = self._first = self._end = 0
+
+
+def _scattered(ordered: Values, order: NDArray[np.int64]) -> Values:
+    """Values at the places that they were sorted from."""
+    found = np.empty_like(ordered)
+    found[order] = ordered
+    return found
