@@ -6,12 +6,14 @@ import tempfile
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from penstock import App
 from penstock.errors import QueryError
+from penstock.operators import pattern, pattern_search
 from properties.pattern_oracle import Condition, Event, Group, Item, Row, items, matches
 
 SECOND = 1_000_000
@@ -31,12 +33,14 @@ def declared(lateness: int) -> str:
 @dataclass(frozen=True)
 class Story:
     """Rows in the order in which they arrive, where pushes are cut, after which push the app starts anew (-1: never),
-    and the memory."""
+    the memory, and how many events join or are taken in one go."""
 
     rows: list[tuple[str, Row]]
     cuts: list[int]
     restart: int
     memory: str
+    room: int
+    stride: int
 
 
 @st.composite
@@ -56,7 +60,8 @@ def stories(draw: st.DrawFn) -> Story:
         rows.append((draw(st.sampled_from("AAABBC")), row))
     cuts = sorted(draw(st.sets(st.integers(0, count), max_size=6)) | {0, count})
     restart = draw(st.sampled_from([-1, -1, 0, 1, 2]))
-    return Story(rows, cuts, restart, draw(st.sampled_from(["64MB", "1MB"])))
+    memory = draw(st.sampled_from(["64MB", "1MB"]))
+    return Story(rows, cuts, restart, memory, draw(st.sampled_from([1, 3, 1000])), draw(st.sampled_from([1, 3, 1000])))
 
 
 def in_order(story: Story) -> list[Event]:
@@ -135,11 +140,11 @@ def problems(draw: st.DrawFn) -> Problem:
             return Group("AND", tuple(item(".") for _ in range(2)))
         return Group(kind, tuple(part(depth + 1) for _ in range(2)))
 
-    pattern = Group(
+    written = Group(
         draw(st.sampled_from(["SEQ"] * 6 + ["AND", "OR"])), tuple(part(1) for _ in range(draw(st.integers(1, 3))))
     )
-    pattern = mentioned_in_order(pattern)
-    there = list(items(pattern))
+    written = mentioned_in_order(written)
+    there = list(items(written))
     conditions: list[Condition] = []
     if draw(st.booleans()):
         column = draw(st.sampled_from(["k", "k", "s"]))
@@ -157,13 +162,13 @@ def problems(draw: st.DrawFn) -> Problem:
             conditions.append(compared(one.name, other.name, "x", draw(st.sampled_from(["<", "<>", "<>", "="]))))
         elif choice == "aggregate" and one.role == "+":
             conditions.append(counted(one.name, draw(st.integers(1, 2))))
-    return Problem(pattern, draw(st.integers(1, 9)), tuple(conditions))
+    return Problem(written, draw(st.integers(1, 9)), tuple(conditions))
 
 
-def mentioned_in_order(pattern: Group) -> Group:
+def mentioned_in_order(written: Group) -> Group:
     """With its streams renamed so that they are first mentioned in the order of `STREAMS`."""
     renamed: dict[str, str] = {}
-    for item in items(pattern):
+    for item in items(written):
         if item.stream not in renamed:
             renamed[item.stream] = STREAMS[len(renamed)]
 
@@ -172,7 +177,7 @@ def mentioned_in_order(pattern: Group) -> Group:
             return replace(part, stream=renamed[part.stream])
         return Group(part.kind, tuple(map(changed, part.parts)))
 
-    return changed(pattern)  # type: ignore[no-any-return]
+    return changed(written)  # type: ignore[no-any-return]
 
 
 def own(name: str, least: int) -> Condition:
@@ -237,7 +242,8 @@ REFUSED = ("neither negated", "follow each other", "must end with", "cannot stan
 @given(problems(), stories())
 def test_any_pattern(problem: Problem, story: Story) -> None:
     try:
-        found = run(problem, story)
+        with patch.object(pattern_search, "_ROOM", story.room), patch.object(pattern, "_FIRST", story.stride):
+            found = run(problem, story)
     except QueryError as error:
         if not any(words in str(error) for words in REFUSED):
             raise

@@ -15,7 +15,16 @@ from itertools import count
 from penstock.lang.query import Program, Query
 from penstock.lang.render import render_window
 from penstock.pictures.svg import Box, Placed, Sheet, shortened
-from penstock.plan.nodes import AggregateNode, CombineNode, Node, RelationNode, StreamNode, children
+from penstock.plan.nodes import (
+    AggregateNode,
+    CombineNode,
+    Node,
+    PatternNode,
+    ProjectNode,
+    RelationNode,
+    StreamNode,
+    children,
+)
 from penstock.plan.sharing import may_share, shareable, stream_of
 from penstock.plan.strategy import closes_as_a_whole
 
@@ -109,6 +118,8 @@ def _query_box(query: Query, node: Node) -> Box:
         lines.append(f"groups by {_count(keys, 'key')}" if keys else "one group")
     elif isinstance(node, RelationNode):
         lines.append("rows of the window")
+    elif isinstance(node, ProjectNode) and isinstance(node.input, PatternNode):
+        lines.append("matches of a pattern")
     else:
         lines.append("event by event")
     return Box("query", f"query {query.name}", shortened(lines), " ".join(query.text.split()))

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.expressions.evaluate import is_total
-from penstock.expressions.tree import Call, Expression, columns
+from penstock.expressions.tree import Call, Cast, Expression, columns
 from penstock.lang.query import Pattern, Role
+from penstock.types import SqlType
 
 Keys = dict[int, tuple[Expression, ...]]
 """The keys of each element that has them, in the same order; their columns are `element.column`."""
@@ -79,7 +80,8 @@ def _classes(pattern: Pattern, conditions: Sequence[Expression]) -> list[Class]:
 
 
 def equality(pattern: Pattern, condition: Expression) -> tuple[tuple[int, Expression], tuple[int, Expression]] | None:
-    """The two sides of `a.x = b.y`, with their elements, where neither can fail."""
+    """The two sides of `a.x = b.y`, with their elements, where neither can fail. Integers are widened, so that the keys
+    of three elements are one though two of them are compared as INT."""
     if not isinstance(condition, Call) or condition.function != "eq" or not is_total(condition):
         return None
     left, right = condition.args
@@ -87,7 +89,26 @@ def equality(pattern: Pattern, condition: Expression) -> tuple[tuple[int, Expres
     aggregated = any(name.startswith("$") for name in columns(condition))
     if len(mine) != 1 or len(theirs) != 1 or mine == theirs or aggregated:
         return None
-    return (next(iter(mine)), left), (next(iter(theirs)), right)
+    return (next(iter(mine)), _widened(left)), (next(iter(theirs)), _widened(right))
+
+
+def _widened(expression: Expression) -> Expression:
+    if not expression.type.is_integer or expression.type is SqlType.BIGINT:
+        return expression
+    return Cast(expression, SqlType.BIGINT)
+
+
+def narrowed(keys: Keys) -> Keys:
+    """The same keys without the widening that none of the elements needs."""
+    by_key = zip(*keys.values(), strict=True)
+    stripped = [(column, [_narrow(key) for key in column]) for column in by_key]
+    chosen = [tuple(narrow) if len({key.type for key in narrow}) == 1 else column for column, narrow in stripped]
+    return dict(zip(keys, zip(*chosen, strict=True), strict=True)) if chosen else keys
+
+
+def _narrow(key: Expression) -> Expression:
+    widens = isinstance(key, Cast) and key.type is SqlType.BIGINT and key.operand.type.is_integer
+    return key.operand if widens and isinstance(key, Cast) else key
 
 
 def _in_all(orders: Sequence[list[Class]]) -> list[Class]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from penstock.expressions.tree import Call, Column, Expression, columns, transform
 from penstock.lang.query import Pattern, Role
 from penstock.plan.nodes import Node
-from penstock.plan.pattern_keys import Keys, common_keys, elements_in, equality, partitions
+from penstock.plan.pattern_keys import Keys, common_keys, elements_in, equality, narrowed, partitions
 from penstock.plan.pattern_nodes import Between, ElementPlan, OrderPlan, PatternNode, RepeatPlan, Step
 from penstock.plan.states import assign_states
 from penstock.types import Field, Schema, SqlType
@@ -35,6 +35,7 @@ def build_pattern(pattern: Pattern, inputs: tuple[Node, ...]) -> PatternNode:
         )
         for order, conditions in zip(pattern.alternatives, applicable, strict=True)
     )
+    indexed = narrowed(keys)
     elements = tuple(
         ElementPlan(
             element.name,
@@ -42,7 +43,7 @@ def build_pattern(pattern: Pattern, inputs: tuple[Node, ...]) -> PatternNode:
             element.role,
             element.one,
             _all([_unqualified(c) for c in own[i]]),
-            tuple(map(_unqualified, keys.get(i, ()))),
+            tuple(map(_unqualified, indexed.get(i, ()))),
             pattern.within * (2 if any(_is_long(order, i) for order in orders) else 1),
         )
         for i, element in enumerate(pattern.elements)
@@ -80,13 +81,14 @@ def _partitioned(
     """That the plain elements of an order are in one partition, where that is not so anyway: their equality may be
     said by way of an element that must not come."""
     plain = [e for e in order if pattern.elements[e].role is Role.PLAIN]
+    said = [set(sides) for sides in (equality(pattern, c) for c in conditions) if sides is not None]
     found: list[Expression] = []
     for key in partitions(pattern, order, conditions):
         if len(plain) == 1 and key[plain[0]] not in keys.get(plain[0], ()):
             found.append(Call("is_not_null", (key[plain[0]],), SqlType.BOOLEAN))
         for one, other in pairwise(plain):
             equal = Call("eq", (key[one], key[other]), SqlType.BOOLEAN)
-            if equal not in conditions and not _is_implied(pattern, equal, keys):
+            if {(one, key[one]), (other, key[other])} not in said and not _is_implied(pattern, equal, keys):
                 found.append(equal)
     return found
 
