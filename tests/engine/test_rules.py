@@ -187,6 +187,87 @@ def test_a_program_says_what_its_rules_do() -> None:
         assert "rule high, at every row: calls note(k, tenfold)" in app.explain()
 
 
+BOTH = STREAM + "CREATE STREAM r (t TIMESTAMP, k STRING, y BIGINT, EVENT TIME t);"
+ARRIVALS: list[tuple[str, dict[str, Any]]] = [
+    ("s", {"t": 1_000_000, "k": "a", "x": 1}),
+    ("r", {"t": 2_000_000, "k": "a", "y": 5}),
+    ("s", {"t": 3_000_000, "k": "a", "x": 7}),
+    ("r", {"t": 4_000_000, "k": "b", "y": 5}),
+    ("s", {"t": 5_000_000, "k": "b", "x": 9}),
+    ("r", {"t": 6_000_000, "k": "b", "y": 1}),
+]
+JOINED = "FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS], r [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE s.k = r.k"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            "WHEN PATTERN SEQ(s a, r b) WHERE a.k = b.k WITHIN 10 SECONDS THEN EMIT INTO out SELECT a_k, x, y",
+            [("a", 1, 5), ("b", 9, 1)],
+        ),
+        (
+            "WHEN SELECT s.k, x, y FROM s [RANGE 9 SECONDS], r [RANGE 9 SECONDS] WHERE s.k = r.k THEN EMIT INTO out "
+            "SELECT k, x + y AS z",
+            [("a", 6), ("a", 12), ("b", 14), ("b", 10)],
+        ),
+        (
+            f"WHEN SELECT s.k, x, y {JOINED} THEN EMIT INTO out SELECT k, x, y",
+            [("a", 1, 5), ("a", 7, 5), ("b", 9, 5), ("b", 9, 1)],
+        ),
+        (f"WHEN SELECT s.k, COUNT(*) AS n {JOINED} GROUP BY s.k THEN EMIT INTO out SELECT k, n", [("a", 2), ("b", 1)]),
+        (
+            "CREATE TABLE most (k STRING PRIMARY KEY, m BIGINT); ON r UPSERT INTO most VALUES (r.k, r.y);"
+            "WHEN SELECT * FROM (SELECT s.k, x, m FROM s, most WHERE s.k = most.k) WHERE x > m BY k THEN EMIT INTO out",
+            [("a", 7, 5), ("b", 9, 5)],
+        ),
+    ],
+    ids=["pattern", "join", "join at slides", "groups of a join", "table"],
+)
+@pytest.mark.parametrize("cut", range(len(ARRIVALS)))
+def test_patterns_joins_and_tables_are_conditions(
+    rule: str, expected: list[tuple[Any, ...]], cut: int, tmp_path: Path
+) -> None:
+    """With a restart after each event."""
+    rows: list[tuple[Any, ...]] = []
+    for is_last, part in enumerate((ARRIVALS[:cut], ARRIVALS[cut:])):
+        with ps.App(BOTH + rule, checkpoint=tmp_path) as app:
+            for stream, row in part:
+                app.push(stream, row)
+            if is_last:
+                app.finish()
+            rows += [tuple(row.values()) for row in app.results("out").to_pylist()]
+            app.checkpoint()
+    assert rows == expected
+
+
+def test_tables_are_changed_once_through_a_restart(tmp_path: Path) -> None:
+    notes = Notes()
+    text = (
+        BOTH
+        + """
+        CREATE TABLE seen (k STRING PRIMARY KEY, n BIGINT, last BIGINT);
+        CREATE RULE high WHEN SELECT k, x FROM s WHERE x > 0 EVERY
+            THEN UPSERT INTO seen (k, n, last) VALUES (high.k, COALESCE(n, 0) + 1, high.x), CALL note(k),
+                 DELETE FROM seen WHERE seen.k = high.k AND high.x = 9;
+        CREATE QUERY q AS SELECT r.k, n, last FROM r LEFT JOIN seen ON r.k = seen.k
+    """
+    )
+    rows = []
+    after: list[tuple[str, dict[str, Any]]] = [("s", event(7, 2)), ("r", {"t": 8_000_000, "k": "a", "y": 0})]
+    for part in (ARRIVALS[:3], ARRIVALS[3:], after):
+        with ps.App(text, checkpoint=tmp_path, functions={"note": notes}) as app:
+            for stream, row in part:
+                app.push(stream, row)
+            if part is after:
+                app.finish()
+            rows += [tuple(row.values()) for row in app.results("q").to_pylist()]
+            app.wait_for_calls()
+            app.checkpoint()
+    assert rows == [("a", 1, 1), ("b", None, None), ("b", None, None), ("a", 3, 2)]
+    assert notes.calls == [("high:0", "a"), ("high:1", "a"), ("high:2", "b"), ("high:3", "a")]
+
+
 @contextmanager
 def noting(path: Path) -> Iterator[str]:
     process = subprocess.Popen(

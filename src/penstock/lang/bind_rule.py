@@ -175,11 +175,11 @@ def edges_of_union(union: Union) -> Union:
 
 def edges(select: Select, keys: tuple[Expression, ...] = ()) -> Select | Edge:
     """The condition's rows where it becomes true."""
-    if select.window is None:
-        if not _is_plain(select):
-            return select
+    if _is_plain(select):
         return Edge(select.source, keys, select.where, select.outputs, select.schema)
-    if select.emit in (Emit.ISTREAM, Emit.DSTREAM) or isinstance(select.window.extent, Session):
+    if not is_windowed(select) or select.emit in (Emit.ISTREAM, Emit.DSTREAM):
+        return select
+    if select.window is not None and isinstance(select.window.extent, Session):
         return select
     if select.emit is Emit.EVENT_GROUP:
         return _edges_of_events(select) if select.aggregating else select
