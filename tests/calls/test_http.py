@@ -115,9 +115,9 @@ def test_an_answer_that_does_not_come() -> None:
 def test_a_header_that_is_not_in_the_environment() -> None:
     definition = FunctionDef("f", "http://localhost", headers=(("X", "env:NOWHERE"),))
     with pytest.raises(QueryError, match="function f needs the environment variable NOWHERE"):
-        HttpFunction(definition, {})
+        HttpFunction(definition, {}).check()
     with pytest.raises(QueryError, match="not printable"):
-        HttpFunction(definition, {"NOWHERE": "a\r\nb"})
+        HttpFunction(definition, {"NOWHERE": "a\r\nb"}).check()
 
 
 def test_values_are_written_as_results_are() -> None:

@@ -25,6 +25,9 @@ class Gate:
         self.keys: list[str] = []
         self.begun = threading.Event()
 
+    def check(self) -> None:
+        pass
+
     def call(self, arguments: Mapping[str, Any], key: str, pause: Pause) -> None:
         self.begun.set()
         while not self.open.acquire(timeout=0.01):

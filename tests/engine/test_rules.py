@@ -177,6 +177,15 @@ def test_rules_come_and_go_while_the_app_runs() -> None:
     assert notes.calls == [("high:0", "a", 40), ("high:1", "a", 60)]
 
 
+def test_what_stands_in_a_header_is_asked_for_before_the_first_event() -> None:
+    text = "CREATE FUNCTION note AS HTTP POST 'http://127.0.0.1:9' WITH ('header.X' = 'env:NOT_THERE_AT_ALL');"
+    with ps.App(STREAM + text + RULE) as app:
+        assert "calls note" in app.explain()
+        with pytest.raises(QueryError, match="needs the environment variable NOT_THERE_AT_ALL"):
+            app.push("s", event(1, 3))
+        assert app.metrics.events == 0
+
+
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(QueryError, match="the function 'note' cannot be called: it is a str"):
         ps.App(STREAM + RULE, functions={"note": "text"})  # type: ignore[dict-item]

@@ -172,3 +172,43 @@ def test_characters_that_xml_does_not_have_are_replaced() -> None:
 def test_an_application_without_queries_has_a_picture() -> None:
     assert Drawn("CREATE STREAM s (t TIMESTAMP, EVENT TIME t)").boxes == {"stream s": "stream"}
     assert Drawn("").boxes == {}
+
+
+CORRELATED = """
+    CREATE STREAM trades (at TIMESTAMP, symbol STRING, price DOUBLE, EVENT TIME at);
+    CREATE STREAM quotes (at TIMESTAMP, symbol STRING, bid DOUBLE, EVENT TIME at);
+    CREATE TABLE limits (symbol STRING PRIMARY KEY, most DOUBLE);
+    CREATE FUNCTION notify AS HTTP POST 'https://example.org/alarms';
+    ON quotes UPSERT INTO limits VALUES (quotes.symbol, quotes.bid);
+    CREATE QUERY joined AS SELECT trades.symbol, bid FROM trades [RANGE 1 HOUR], quotes [ROWS 5]
+        WHERE trades.symbol = quotes.symbol;
+    CREATE QUERY matched AS
+        SELECT a.symbol FROM PATTERN SEQ(trades a, quotes b) WHERE a.symbol = b.symbol WITHIN 1 MINUTE;
+    CREATE QUERY looked AS SELECT trades.symbol, most FROM trades, limits WHERE trades.symbol = limits.symbol;
+    CREATE RULE high
+        WHEN SELECT symbol, AVG(price) AS mean FROM trades [RANGE 1 HOUR] GROUP BY symbol HAVING AVG(price) > 5
+        THEN EMIT INTO alarms SELECT symbol, CALL notify(symbol, mean);
+"""
+
+
+def test_joins_patterns_tables_and_rules() -> None:
+    drawn = Drawn(CORRELATED)
+    assert drawn.lines_in["query joined"] == ["joined", "joins 2 windows"]
+    assert drawn.lines_in["window 1 of joined"][2:] == ["trades [RANGE 1 HOUR]", "quotes [ROWS 5]"]
+    assert drawn.lines_in["query matched"] == ["matched", "matches of a pattern"]
+    assert drawn.lines_in["window 1 of matched"][2] == "within 1 MINUTE"
+    assert drawn.lines_in["query looked"] == ["looked", "looks up 1 table"]
+    assert drawn.lines_in["query high"][:2] == ["high", "rule high"]
+    assert drawn.lines_in["function notify"] == ["notify(...)", "https://example.org/alarms"]
+    for line in [
+        ("stream trades", "window 1 of joined"),
+        ("stream quotes", "window 1 of matched"),
+        ("stream quotes", "table limits"),
+        ("table limits", "query looked"),
+        ("window of trades", "query high"),
+        ("query high", "stream high"),
+        ("query high", "function notify"),
+        ("stream high", "query alarms"),
+    ]:
+        assert line in drawn.lines
+    assert ("stream quotes", "query looked") not in drawn.lines

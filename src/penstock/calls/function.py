@@ -18,6 +18,9 @@ class CallFailed(Exception):
 
 
 class Function(Protocol):
+    def check(self) -> None:
+        """Raises `QueryError` if it cannot be called here; asked before the first event."""
+
     def call(self, arguments: Mapping[str, Any], key: str, pause: Pause) -> None: ...
 
     def close(self) -> None: ...
@@ -28,6 +31,9 @@ class PythonFunction:
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
+
+    def check(self) -> None:
+        pass
 
     def call(self, arguments: Mapping[str, Any], key: str, pause: Pause) -> None:
         try:

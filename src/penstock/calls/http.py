@@ -14,6 +14,7 @@ import os
 import random
 from collections.abc import Mapping
 from datetime import date, datetime
+from functools import cached_property
 from typing import Any
 
 import urllib3
@@ -32,15 +33,22 @@ _LATER = frozenset({408, 425, 429})
 
 class HttpFunction:
     def __init__(self, definition: FunctionDef, environment: Mapping[str, str] = os.environ) -> None:
+        self._definition = definition
+        self._environment = environment
         self._url = definition.url
         self._retries = definition.retries
         self._timeout = urllib3.Timeout(total=definition.timeout)
-        self._headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "penstock",
-            **{name: _value(definition, value, environment) for name, value in definition.headers},
-        }
         self._pool = urllib3.PoolManager(num_pools=1)
+
+    def check(self) -> None:
+        """What stands in headers is there. Plans can be made without it."""
+        _ = self._headers
+
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        declared = self._definition.headers
+        values = {name: _value(self._definition, value, self._environment) for name, value in declared}
+        return {"Content-Type": "application/json", "User-Agent": "penstock", **values}
 
     def call(self, arguments: Mapping[str, Any], key: str, pause: Pause) -> None:
         body = json_of(arguments)

@@ -70,6 +70,9 @@ class Worker:
 
     # From the app's thread
 
+    def check(self) -> None:
+        self._function.check()
+
     @property
     def waiting(self) -> int:
         with self._changed:

@@ -398,6 +398,7 @@ class App:
 
     def _take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
         latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
+        self._calls.check()
         self._calls.settle()
         with self._guard:
             if self._flow.next_tick is not None:

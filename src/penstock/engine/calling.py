@@ -38,12 +38,14 @@ class Calling:
         self._reject = reject
         self._synchronous = synchronous
         self._workers: dict[str, Worker] = {}
+        self._is_checked = False
         self._firings = Firings(reject)
         for name, function in registered(functions).items():
             self._add(name, function)
 
     def _add(self, name: str, function: Function) -> None:
         account = self._budget.account(f"calls of {name} that wait")
+        self._is_checked = False
         self._workers[name] = Worker(name, function, account, self._reject, synchronous=self._synchronous)
 
     @property
@@ -53,6 +55,13 @@ class Calling:
     def declare(self, functions: Iterable[FunctionDef]) -> None:
         for definition in functions:
             self._add(definition.name, HttpFunction(definition))
+
+    def check(self) -> None:
+        """Refuses functions that cannot be called here, before the first event."""
+        if not self._is_checked:
+            for worker in self._workers.values():
+                worker.check()
+            self._is_checked = True
 
     def attach(self, rule: Rule, outlet: Outlet) -> None:
         """From now on what comes out there is what the rule fires."""
@@ -86,6 +95,7 @@ class Calling:
 
     def restore(self, snapshot: dict[str, Any], outlets: Mapping[str, Outlet]) -> None:
         """`outlets` are those of the rules, which have been restored."""
+        self.check()
         self._firings.restore(snapshot["fired"], outlets)
         for name, saved in snapshot["workers"].items():
             worker = self._workers.get(name)
@@ -105,6 +115,9 @@ class Calling:
 
 
 class _Gone:
+    def check(self) -> None:
+        pass
+
     def call(self, arguments: Mapping[str, Any], key: str, pause: Any) -> None:
         raise CallFailed("the function is not there any more")
 

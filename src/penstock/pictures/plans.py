@@ -1,7 +1,8 @@
 """The shared plan of an application: streams, the windows that are stored, the queries that use them, what they feed.
 
     stream ──▶ stored window ──▶ query ──▶ derived stream ──▶ ...
-                     └─────────▶ query ──▶ sink
+                     └─────────▶ query ──▶ sink, function
+    stream ──▶ table ──▶ query
 
 One box is one thing at work: queries that share a stored window (`plan.sharing`) have lines from the same box.
 """
@@ -13,11 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from penstock.lang.query import Program, Query
-from penstock.lang.render import render_window
+from penstock.lang.render import render_duration, render_window
 from penstock.pictures.svg import Box, Placed, Sheet, shortened
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
+    EdgeNode,
+    JoinNode,
+    LookupNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -54,8 +58,14 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
     shared = _shared_boxes(nodes)
     for stream in program.streams:
         plan.add(Box("stream", f"stream {stream.name}", shortened((stream.name, stream.uri or "pushed"))))
+    functions = {function.name: function.url for function in program.functions}
+    for table in program.tables:
+        plan.add(Box("window", f"table {table.name}", shortened((table.name, table.uri or "table"))))
     for query in program.queries:
         box = plan.add(_query_box(query, nodes[query.name]))
+        for call in () if query.rule is None else query.rule.calls:
+            lines = shortened((f"{call.function}(...)", functions.get(call.function, "in Python")))
+            plan.join(box, plan.add(Box("sink", f"function {call.function}", lines)))
         for start in _inputs(query.name, nodes[query.name], plan, shared, count(1)):
             plan.join(start, box)
         if query.into in sinks:
@@ -63,6 +73,8 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
             plan.join(box, plan.add(Box("sink", f"sink {query.into}", shortened((query.into, uri)))))
         elif query.into is not None:
             plan.join(box, plan.add(Box("stream", f"stream {query.into}", (query.into, "derived stream"))))
+    for write in program.writes:
+        plan.join(f"stream {write.stream}", f"table {write.table}")
     return plan
 
 
@@ -80,8 +92,12 @@ def _inputs(query: str, node: Node, plan: Plan, shared: Mapping[str, Box], numbe
     query may have several that are written alike."""
     if isinstance(node, StreamNode):
         return [plan.add(Box("stream", f"stream {node.name}", (node.name, "derived stream")))]
-    below = [start for child in children(node) for start in _inputs(query, child, plan, shared, numbers)]
-    if not isinstance(node, AggregateNode | RelationNode):
+    # A stream that only says how far a table's changes have come is drawn with the table.
+    read = (node.input,) if isinstance(node, LookupNode) else children(node)
+    below = [start for child in read for start in _inputs(query, child, plan, shared, numbers)]
+    if isinstance(node, LookupNode):
+        return [*below, *(f"table {lookup.table}" for lookup in node.lookups)]
+    if not isinstance(node, AggregateNode | RelationNode | JoinNode | PatternNode):
         return below
     if isinstance(node, AggregateNode) and may_share(node):
         box = plan.add(shared[stream_of(node)])
@@ -101,15 +117,27 @@ def _shared_box(stream: str, members: Sequence[tuple[str, AggregateNode]]) -> Bo
     return Box("window", f"window of {stream}", shortened(("stored window", who, *some)), tip)
 
 
-def _own_box(query: str, node: AggregateNode | RelationNode, number: int) -> Box:
+def _own_box(query: str, node: AggregateNode | RelationNode | JoinNode | PatternNode, number: int) -> Box:
+    name = f"window {number} of {query}"
+    if isinstance(node, JoinNode):
+        sides = [f"{side.alias} {render_window(side.window)}" for side in node.sides]
+        return Box("window", name, shortened(("stored windows, joined", f"of {query}", *sides)))
+    if isinstance(node, PatternNode):
+        return Box(
+            "window", name, shortened(("stored events", f"of {query}", f"within {render_duration(node.within)}"))
+        )
     closes = isinstance(node, AggregateNode) and closes_as_a_whole(node)
     title = "window, no rows stored" if closes else "stored window"
     lines = shortened((title, f"of {query}", render_window(node.window)))
-    return Box("window", f"window {number} of {query}", lines)
+    return Box("window", name, lines)
 
 
 def _query_box(query: Query, node: Node) -> Box:
     lines = [query.name]
+    if query.rule is not None:
+        lines.append(f"rule {query.rule.name}{', every row' if query.rule.every else ''}")
+    while isinstance(node, EdgeNode | ProjectNode) and not isinstance(node.input, StreamNode):
+        node = node.input
     if isinstance(node, AggregateNode | CombineNode):
         windows = node.inputs if isinstance(node, CombineNode) else (node,)
         answers, states = sum(len(w.answers) for w in windows), sum(len(w.states) for w in windows)
@@ -118,8 +146,12 @@ def _query_box(query: Query, node: Node) -> Box:
         lines.append(f"groups by {_count(keys, 'key')}" if keys else "one group")
     elif isinstance(node, RelationNode):
         lines.append("rows of the window")
-    elif isinstance(node, ProjectNode) and isinstance(node.input, PatternNode):
+    elif isinstance(node, JoinNode):
+        lines.append(f"joins {len(node.sides)} windows")
+    elif isinstance(node, PatternNode):
         lines.append("matches of a pattern")
+    elif isinstance(node, LookupNode):
+        lines.append(f"looks up {_count(len(node.lookups), 'table')}")
     else:
         lines.append("event by event")
     return Box("query", f"query {query.name}", shortened(lines), " ".join(query.text.split()))

@@ -88,6 +88,8 @@ def remember(queries: Iterable[Query], declared: Iterable[FunctionDef], function
     ]
     if not calls:
         return None
+    for _, function in calls:
+        function.check()
     found = uuid.uuid4().hex
     _deliveries[found] = Delivery(dict(calls))
     return found
