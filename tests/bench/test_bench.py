@@ -38,6 +38,7 @@ FIGURES = {
     "queries": ("cost_20_to_1", "cost_20_to_1_with_result_rows"),
     "join-table": ("grace_to_hash", "bytes_to_raw", "events_per_second"),
     "pattern": ("flat", "events_per_second"),
+    "join-db": ("batched_to_single",),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 

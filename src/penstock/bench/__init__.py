@@ -29,6 +29,7 @@ NAMES = {
     "join-window": "two windows joined by key while they grow and as matches become rare; up to 64 such queries",
     "join-table": "events looked up in a table of 1,000 to 10 million rows: hash join and batch grace hash join",
     "pattern": "Q7 of the thesis, two events of one id within 10 to 600 seconds, for several ids and selectivities",
+    "join-db": "events looked up in a table in PostgreSQL: a batch in one question against a question for each event",
     "stores": "Linear Road's traffic through stores that know nothing of their use, and through stores that are told",
     "queries": "one to a thousand overlapping windows over one stream: what does the next query cost",
     "blowup": "an average per key on Spark against Spark's own window() while RANGE/SLIDE grows",

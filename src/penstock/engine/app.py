@@ -470,6 +470,8 @@ class App:
                 self._flow.dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
             self._flow.finish()
             self._finished = True
+        if self._directory is None:
+            self._flow.tables.committed(0)
         self.wait_for_calls()
 
     def wait_for_calls(self, timeout: float | None = None) -> bool:
@@ -562,6 +564,7 @@ class App:
         epoch = directory.write(state, extra)
         self._stores.commit()
         self._flow.committed()
+        self._flow.tables.committed(epoch)
         return Checkpoint(epoch, {n: s.events + self._waiting_events(n) for n, s in self._streams.items()})
 
     def _waiting_events(self, stream: str) -> int:
@@ -588,6 +591,8 @@ class App:
             if name in state["late_outlets"]:
                 outlet.restore(state["late_outlets"][name])
         self._rejected, self._late, self._finished = state["rejected"], state["late"], state["finished"]
+        if self._directory is not None:
+            self._flow.tables.resumed(self._directory.epoch, state["flow"]["tables"])
         if "calls" in state:
             rules = [(r.query.rule.name, r.outlet) for r in self._flow.running.values() if r.query.rule is not None]
             self._calls.restore(state["calls"], dict(rules))
@@ -670,6 +675,8 @@ class App:
         self._guard.close()
         if hasattr(self, "_calls"):
             self._calls.close(abandon=self._directory is not None)
+        if hasattr(self, "_flow"):
+            self._flow.tables.disconnect()
         if hasattr(self, "_stores"):
             self._stores.close()
         if self._temporary is not None:

@@ -35,6 +35,11 @@ class CheckpointDirectory:
         except OSError as error:
             raise StorageError(f"{path} cannot be used for checkpoints: {error.strerror}") from None
 
+    @property
+    def epoch(self) -> int:
+        """The number of the last checkpoint."""
+        return self._epoch
+
     def write(self, state: dict[str, Any], extra: dict[str, Any] | None) -> int:
         try:
             text = json.dumps(extra)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.engine.table_database import open_database
 from penstock.errors import InputError
 from penstock.lang.table_defs import TableDef
 
@@ -28,7 +29,7 @@ def register(opener: Callable[[TableDef], TableSource | None]) -> None:
 
 
 def source_of(table: TableDef) -> TableSource:
-    for opener in _openers:
+    for opener in (open_database, *_openers):
         found = opener(table)
         if found is not None:
             return found

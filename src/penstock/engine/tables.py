@@ -4,7 +4,8 @@ Invariants:
 1. A stream's rows change tables before any query is handed them (`Flow.dispatch`), so that an event sees its own
    changes.
 2. Streams stand in the total order as they are declared, derived streams after them in the order of their queries.
-3. A table that no stream writes is what was loaded last: it is not saved, but loaded again at a restart.
+3. Copies in databases are written after a checkpoint is durable, and by `finish` where there are none.
+4. A table that no stream writes is what was loaded last: it is not saved, but loaded again at a restart.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.clock import Clock
+from penstock.engine.looked_up import LookedUpTable
 from penstock.engine.names import find
 from penstock.engine.table_sources import source_of
+from penstock.engine.write_behind import WriteBehind
 from penstock.errors import CheckpointError, InputError, PenstockError
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamRef, TableRef
 from penstock.lang.table_defs import TableDef, TableWrite
-from penstock.lang.table_options import refresh_of
+from penstock.lang.table_options import is_database, is_looked_up, refresh_of
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.resources import Resources
@@ -44,6 +47,7 @@ class TableSet:
         self._positions: dict[str, int] = {}
         self._refs: dict[str, TableRef] = {}
         self._due: dict[str, int] = {}
+        self._copies: dict[str, WriteBehind] = {}
 
     # Declaring
 
@@ -62,7 +66,7 @@ class TableSet:
     ) -> None:
         """Makes tables, empty, and what writes them."""
         for definition in tables:
-            table = Table(definition, self._resources)
+            table = self._made(definition)
             own = [(number, write) for number, write in enumerate(writes) if write.table == definition.name]
             self._tables[definition.name] = table
             if own:
@@ -70,14 +74,25 @@ class TableSet:
                 self._writers[definition.name] = writer
                 for stream in writer.streams:
                     self._by_stream.setdefault(stream, []).append(writer)
+                if is_database(definition.uri):
+                    self._copies[definition.name] = WriteBehind(table, self._resources)
             writers = tuple(streams[name] for name in dict.fromkeys(write.stream for _, write in own))
             self._refs[definition.name] = TableRef(definition.name, definition.schema, definition.key, writers)
+
+    def _made(self, definition: TableDef) -> Table:
+        if is_looked_up(definition):
+            return LookedUpTable(definition, self._resources, self._clock)
+        return Table(definition, self._resources)
 
     def load(self, saved: Mapping[str, Any] | None = None) -> None:
         """Fills the tables that have a source, except those that a checkpoint has."""
         for name, table in self._tables.items():
+            if isinstance(table, LookedUpTable):
+                continue
             if table.definition.uri is not None and not (saved and name in saved and name in self._writers):
                 self._load(table)
+                if name in self._copies:
+                    self._copies[name].forget()
             every = refresh_of(table.definition)
             if every is not None:
                 self._due[name] = self._clock.elapsed() + every
@@ -136,6 +151,9 @@ class TableSet:
         """Loads a table again."""
         name = find(name, "table", self._tables)
         table = self._tables[name]
+        if isinstance(table, LookedUpTable):
+            table.forget_rows()
+            return
         if table.definition.uri is None or name in self._writers:
             why = "has no source to load from" if table.definition.uri is None else "is written by events"
             raise InputError(f"table {name} {why}; it cannot be refreshed")
@@ -169,6 +187,7 @@ class TableSet:
                 "table": self._tables[name].snapshot(),
                 "writer": writer.snapshot(),
                 "streams": list(writer.streams),
+                "copy": self._copies[name].snapshot() if name in self._copies else None,
             }
             for name, writer in self._writers.items()
         }
@@ -186,8 +205,24 @@ class TableSet:
             self._tables[name].restore(saved["table"])
             writer.restore(saved["writer"])
 
-    def close(self) -> None:
-        self._resources.close()
+    def committed(self, epoch: int) -> None:
+        """The checkpoint of this number is durable: copies in databases follow."""
+        for copy in self._copies.values():
+            copy.write(epoch)
+
+    def resumed(self, epoch: int, snapshot: Mapping[str, Any]) -> None:
+        """Goes on from the checkpoint of this number: copies in databases that are behind catch up."""
+        for name, copy in self._copies.items():
+            if name in snapshot and snapshot[name]["copy"] is not None:
+                copy.restore(snapshot[name]["copy"], epoch)
+
+    def disconnect(self) -> None:
+        """Ends the connections to databases."""
+        for copy in self._copies.values():
+            copy.close()
+        for table in self._tables.values():
+            if isinstance(table, LookedUpTable):
+                table.close()
 
 
 def derived(queries: Iterable[Any], sinks: Iterable[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,8 @@ class Matched:
 
 
 class Table:
+    reads_by_key_only = False
+
     def __init__(self, definition: TableDef, resources: Resources) -> None:
         self.definition = definition
         self._keys: tuple[Field, ...] = definition.key_fields
@@ -111,6 +113,7 @@ class Table:
         self.frontier = END
         self._readers: list[Reader] = []
         self._given_up: list[tuple[str, Int32s]] = []
+        self.on_change: Callable[[Int64s], None] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -196,6 +199,8 @@ class Table:
     def write(self, words: Int64s, columns: Mapping[str, Argument]) -> None:
         """Sets columns of rows, which are added where there are none; all keys differ. `changed` ends it."""
         rows, fresh = self.store.put(words)
+        if self.on_change is not None:
+            self.on_change(words)
         if fresh.any():
             new = rows[fresh]
             for w, field in enumerate(self._keys):
@@ -214,6 +219,8 @@ class Table:
     def remove(self, words: Int64s) -> None:
         """Takes out rows that are there; all keys differ. `changed` ends it."""
         found = self.store.find(words, None, False)
+        if self.on_change is not None:
+            self.on_change(words)
         for name in self.interners:
             if name in self.places:
                 self._give_up(name, self.store.column(self.places[name], found))
@@ -239,9 +246,7 @@ class Table:
         self._given_up.append((name, _present(column)))
 
     def _strings_of(self, entries: Entries) -> Iterator[tuple[Interner, Int32s]]:
-        for w, field in enumerate(self._keys):
-            if field.name in self.interners:
-                yield self.interners[field.name], entries.keys[:, w].astype(np.int32)
+        yield from self.key_strings(entries.keys)
         for field, column in zip(self.others, entries.columns, strict=True):
             if field.name in self.interners:
                 there = entries.existed if column.valid is None else entries.existed & column.valid
@@ -264,6 +269,14 @@ class Table:
             array = to_arrow(data, field.type, found.keys) if isinstance(data, Vector) else data
             columns.append(array)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def key_batch(self, words: Int64s) -> pa.RecordBatch:
+        """Keys as Arrow, whether they have a row or not."""
+        arrays = []
+        for field in self._keys:
+            data = self.key_data(field.name, words, None)
+            arrays.append(to_arrow(data, field.type, len(words)) if isinstance(data, Vector) else data)
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.definition.key))
 
     def ordered(self, words: Int64s, before: Int64s | None = None) -> Int64s:
         """In which order keys stand: by the first column, then the others; numbers up, strings by their bytes. What
@@ -291,9 +304,10 @@ class Table:
             self.store.reserve(rows)
         for batch in batches:
             for start in range(0, batch.num_rows, LOADED_ROWS):
-                self._load(batch.slice(start, LOADED_ROWS))
+                self.add(batch.slice(start, LOADED_ROWS))
 
-    def _load(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows that were read, in place of those with their keys; of several rows of a key the last counts."""
         columns = {f.name: ColumnView(batch.column(f.name), f.type) for f in self.definition.schema}
         words, valid = self.words([columns[f.name] for f in self._keys], [f.type for f in self._keys])
         keep = last_of_each(words, valid)
@@ -303,6 +317,21 @@ class Table:
             stored = {name: take(column, keep) for name, column in stored.items()}
         self.write(words, stored)
         self.changed(None)
+
+    def strings(self) -> Iterator[tuple[Interner, Int32s]]:
+        """The strings of all rows, one code for each use."""
+        found = self.all_rows()
+        words = self.store.key_words(found)
+        yield from self.key_strings(words)
+        for place, field in enumerate(self.others):
+            if field.name in self.interners:
+                yield self.interners[field.name], _present(self.store.column(place, found))
+
+    def key_strings(self, words: Int64s) -> Iterator[tuple[Interner, Int32s]]:
+        """The strings of keys."""
+        for w, field in enumerate(self._keys):
+            if field.name in self.interners:
+                yield self.interners[field.name], words[:, w].astype(np.int32)
 
     def clear(self) -> None:
         self.store.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.state import Bools, Int64s
+from penstock.errors import QueryError
 from penstock.expressions.batch import Batch
 from penstock.expressions.evaluate import compile_expression
 from penstock.operators.chunk import Chunk
@@ -29,6 +30,11 @@ class TableReading:
 
     def __init__(self, name: str, lookup: Lookup, wanted: dict[str, tuple[str, bool]], resources: Resources) -> None:
         self.table = resources.tables.table(lookup.table)
+        if self.table.reads_by_key_only and not lookup.is_keyed:
+            raise QueryError(
+                f"'{lookup.table}' stays in its database and is looked up by its key ({', '.join(lookup.key)})",
+                hint="compare the whole key, or leave out 'mode' = 'lookup' to have the table loaded",
+            )
         self.reader = self.table.reader()
         resources.at_end(lambda: self.table.forget(self.reader))
         self._lookup = lookup

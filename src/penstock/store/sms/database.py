@@ -58,6 +58,10 @@ class Database(ABC):
     def query(self, statement: Statement, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]: ...
 
     @abstractmethod
+    def stream(self, statement: Statement, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The answer to a question, so many rows at a time."""
+
+    @abstractmethod
     def run(self, statement: Statement, rows: Sequence[Sequence[Value]] = ((),)) -> None:
         """Runs a statement once for each row of parameters."""
 

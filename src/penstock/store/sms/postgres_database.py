@@ -31,9 +31,15 @@ _TYPES = {
 
 
 class PostgresDatabase(Database):
-    def __init__(self, conninfo: str) -> None:
+    """With `for_batches` it is asked for many rows by their keys at a time: answers come in binary form, and the server
+    does not compile such questions, which would take it longer than to answer them."""
+
+    def __init__(self, conninfo: str, *, for_batches: bool = False) -> None:
+        self._binary = for_batches
         with _errors():
             self._connection = psycopg.connect(conninfo, autocommit=True)
+            if for_batches:
+                self._connection.execute("SET jit = off")
 
     def identifier(self, name: str) -> Part:
         if not name.isprintable() or len(name.encode()) > 63:
@@ -63,8 +69,14 @@ class PostgresDatabase(Database):
         return tuple(row)
 
     def query(self, statement: Statement, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
-        with _errors(), self._connection.cursor() as cursor:
+        with _errors(), self._connection.cursor(binary=self._binary) as cursor:
             return cursor.execute(statement, values).fetchall()
+
+    def stream(self, statement: Statement, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        with _errors(), self._connection.transaction(), self._connection.cursor("penstock") as cursor:
+            cursor.execute(statement)
+            while found := cursor.fetchmany(rows):
+                yield found
 
     def run(self, statement: Statement, rows: Sequence[Sequence[Value]] = ((),)) -> None:
         with _errors(), self._connection.cursor() as cursor:

@@ -69,6 +69,12 @@ class SqliteDatabase(Database):
         with self._errors():
             return self._connection.execute(statement, values).fetchall()
 
+    def stream(self, statement: Statement, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        with self._errors():
+            cursor = self._connection.execute(statement)
+            while found := cursor.fetchmany(rows):
+                yield found
+
     def run(self, statement: Statement, rows: Sequence[Sequence[Value]] = ((),)) -> None:
         with self._errors():
             self._connection.executemany(statement, rows) if rows != ((),) else self._connection.execute(statement)

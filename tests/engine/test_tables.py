@@ -1,0 +1,203 @@
+"""Tables of an app: loaded, refreshed, changed, looked at, saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from penstock import App, BudgetError, InputError, QueryError
+from penstock.errors import CheckpointError
+from penstock.testing import TestClock
+
+STREAM = "CREATE STREAM s (t TIMESTAMP, id BIGINT, x INT, EVENT TIME t);"
+ITEMS = pa.table({"id": [1, 2, 3], "name": ["one", "two", None], "price": [1.5, None, 3.5]})
+
+
+def events(*rows: tuple[int, Any, Any]) -> list[dict[str, Any]]:
+    return [{"t": t, "id": id_, "x": x} for t, id_, x in rows]
+
+
+@pytest.fixture(params=["parquet", "csv", "jsonl"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / f"items.{request.param}"
+    write(path, ITEMS)
+    return path
+
+
+def write(path: Path, table: pa.Table) -> None:
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path)
+    elif path.suffix == ".csv":
+        csv.write_csv(table, path)
+    else:
+        import json
+
+        path.write_text("\n".join(json.dumps(row) for row in table.to_pylist()))
+
+
+def joined(path: Path, options: str = "") -> str:
+    return f"""{STREAM}
+        CREATE TABLE items (id INT PRIMARY KEY, name STRING, price DOUBLE) FROM '{path}' {options};
+        SELECT s.x, name, price FROM s LEFT JOIN items ON s.id = items.id;"""
+
+
+def test_loaded_from_a_file(file: Path) -> None:
+    with App(joined(file)) as app:
+        app.push("s", events((1, 2, 10), (2, 3, 20), (3, 9, 30), (4, None, 40)))
+        found = app.results("q1").to_pylist()
+        assert [(r["x"], r["name"], r["price"]) for r in found] == [
+            (10, "two", None),
+            (20, None, 3.5),
+            (30, None, None),
+            (40, None, None),
+        ]
+        assert app.table("ITEMS").to_pylist() == ITEMS.to_pylist()
+
+
+def test_loaded_again(file: Path) -> None:
+    clock = TestClock()
+    with App(joined(file, "WITH ('refresh' = '10 SECONDS')"), clock=clock) as app:
+        write(file, pa.table({"id": [1], "name": ["uno"], "price": [2.0]}))
+        app.push("s", events((1, 1, 1)))
+        clock.advance(10)
+        app.push("s", events((2, 1, 2)))
+        assert app.results("q1").column("name").to_pylist() == ["one", "uno"]
+        file.unlink()
+        clock.advance(10)
+        app.push("s", events((3, 1, 3)))
+        assert app.results("q1").column("name").to_pylist() == ["uno"]
+        assert app.rejects[-1]["reason"].startswith("REFRESH")
+        with pytest.raises(InputError):
+            app.refresh("items")
+
+
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("id,name,price\n1,one,1.5\nx,two,2\n")
+    with pytest.raises(InputError, match="table items"):
+        App(joined(path))
+    with pytest.raises(InputError, match="does not exist"):
+        App(joined(tmp_path / "nothing.csv"))
+
+
+CHANGED = f"""{STREAM}
+    CREATE TABLE totals (id BIGINT PRIMARY KEY, n BIGINT NOT NULL, last INT);
+    ON s WHERE s.x >= 0 UPSERT INTO totals (id, n, last) VALUES (s.id, COALESCE(n, 0) + 1, s.x);
+    ON s WHERE s.x < 0 DELETE FROM totals WHERE totals.id = s.id;
+    CREATE QUERY q AS SELECT s.t, s.id, n, PREV(n) AS before FROM s LEFT JOIN totals ON s.id = totals.id;"""
+
+
+def test_an_event_sees_its_own_change() -> None:
+    with App(CHANGED.replace("PREV(n)", "PREV(totals.n)")) as app:
+        app.push("s", events((1, 7, 1), (1, 7, 2), (2, 7, -1), (3, 7, 5)))
+        assert [(r["n"], r["before"]) for r in app.results("q").to_pylist()] == [
+            (1, None),
+            (2, 1),
+            (None, 2),
+            (1, None),
+        ]
+        assert app.table("totals").to_pylist() == [{"id": 7, "n": 1, "last": 5}]
+
+
+def test_rejects_say_why() -> None:
+    with App(
+        f"""{STREAM}
+        CREATE TABLE a (id BIGINT PRIMARY KEY, n TINYINT NOT NULL);
+        ON s INSERT INTO a VALUES (s.id, s.x);
+        ON s UPDATE a SET n = n + 100Y WHERE a.id = s.id AND s.x = 50;"""
+    ) as app:
+        app.push("s", events((1, 1, 50), (2, 1, 5), (3, None, 5), (4, 2, 300), (5, 3, None)))
+        reasons = [reject["reason"].partition(":")[0] for reject in app.rejects]
+        assert sorted(reasons) == ["ARITHMETIC_OVERFLOW", "CAST_OVERFLOW", "DUPLICATE_KEY", "NOT_NULL", "NULL_KEY"]
+        assert app.table("a").to_pylist() == [{"id": 1, "n": 50}]
+
+
+def test_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    text = CHANGED.replace("PREV(n)", "PREV(totals.n)")
+    with App(text, checkpoint=tmp_path) as app:
+        app.push("s", events(*((i, i % 5000, 1) for i in range(20_000))))
+        app.checkpoint()
+        app.push("s", events((20_000, 1, 1)))
+    with App(text, checkpoint=tmp_path) as app:
+        app.results("q")
+        app.push("s", events((20_000, 3, 1)))
+        assert [(r["n"], r["before"]) for r in app.results("q").to_pylist()] == [(5, 4)]
+        assert app.table("totals").num_rows == 5000
+    with pytest.raises(CheckpointError, match="another table"):
+        App(text.replace("last INT", "last BIGINT"), checkpoint=tmp_path)
+
+
+def test_queries_come_and_go() -> None:
+    with App(CHANGED.replace("PREV(n)", "PREV(totals.n)")) as app:
+        app.push("s", events((1, 7, 1)))
+        name = app.add_query("SELECT s.id, n FROM s, totals WHERE s.id = totals.id")
+        app.push("s", events((2, 7, 1), (3, 7, 1)))
+        assert app.results(name).column("n").to_pylist() == [2, 3]
+        app.drop_query("q")
+        app.push("s", events((4, 7, 1)))
+        assert app.results(name).column("n").to_pylist() == [4]
+        with pytest.raises(QueryError, match="running app"):
+            app.add_query("ON s DELETE FROM totals WHERE TRUE")
+        with pytest.raises(QueryError, match="when the app starts"):
+            app.add_query("CREATE TABLE b (id INT PRIMARY KEY); SELECT id FROM s")
+        with pytest.raises(InputError, match="cannot be refreshed"):
+            app.refresh("totals")
+
+
+def test_derived_streams_change_tables() -> None:
+    with App(
+        f"""{STREAM}
+        INSERT INTO hourly SELECT id, COUNT(*) AS n FROM s [RANGE 10 MICROSECONDS SLIDE 10 MICROSECONDS] GROUP BY id;
+        CREATE TABLE counts AS LAST BY id FROM hourly;
+        CREATE QUERY q AS SELECT s.t, s.id, counts.n FROM s, counts WHERE s.id = counts.id;"""
+    ) as app:
+        app.push("s", events((1, 7, 1), (5, 7, 1), (11, 7, 1), (12, 8, 1), (25, 7, 1), (40, 8, 1)))
+        app.finish()
+        # Each event sees the counts of windows that ended before its time.
+        assert [(r["id"], r["n"]) for r in app.results("q").to_pylist()] == [(7, 2), (7, 1), (8, 1)]
+
+
+def test_the_past_is_forgotten() -> None:
+    with App(CHANGED.replace("PREV(n)", "PREV(totals.n)")) as app:
+        for start in range(0, 5000, 100):
+            app.push("s", events(*((start + i, i % 7, 1) for i in range(100))))
+        assert len(app._flow.tables.table("totals").history) < 250
+
+
+def test_memory_is_on_the_budget() -> None:
+    with App(CHANGED.replace("PREV(n)", "PREV(totals.n)"), memory="200KB") as app, pytest.raises(BudgetError):
+        app.push("s", events(*((i, i, 1) for i in range(20_000))))
+
+
+def test_many_changes_of_one_key_are_one_pass() -> None:
+    text = f"""{STREAM}
+        CREATE TABLE sums (id BIGINT PRIMARY KEY, n BIGINT, small TINYINT, d DOUBLE);
+        ON s UPSERT INTO sums (id, n, small, d)
+            VALUES (s.id, COALESCE(n, 0) + s.x, CAST(1 AS TINYINT), COALESCE(d, 0.0) - 0.5);"""
+    rows = 100_000
+    x = np.arange(rows) % 3
+    with App(text) as app:
+        time = pa.array(np.arange(rows)).view(pa.timestamp("us", tz="UTC"))
+        app.push(
+            "s", pa.record_batch({"t": time, "id": pa.array(np.zeros(rows, np.int64)), "x": pa.array(x, pa.int32())})
+        )
+        assert app.table("sums").to_pylist() == [{"id": 0, "n": int(x.sum()), "small": 1, "d": -0.5 * rows}]
+
+
+def test_explain_says_how_rows_are_found() -> None:
+    with App(
+        f"""{STREAM} CREATE TABLE a (id INT PRIMARY KEY, zone INT);
+        SELECT s.x FROM s, a WHERE s.id = a.id AND a.zone = 3;
+        SELECT s.x FROM s, a WHERE s.x = a.zone;
+        SELECT s.x FROM s, a WHERE s.x < a.zone;"""
+    ) as app:
+        shown = app.explain()
+    assert "a by its key" in shown
+    assert "batch grace" in shown
+    assert "a by an index on zone" in shown
+    assert "comparing every event with every row" in shown
