@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,8 @@ def pushes(streams: dict[str, list[Row]], rng: random.Random) -> list[tuple[str,
     return [(found[i][1], by_stream[found[i][1]].pop(0)) for i in order]
 
 
-def results(app: App) -> list[tuple[Any, ...]]:
-    table = app.results("q1")
+def results(app: App, query: str = "q1") -> list[tuple[Any, ...]]:
+    table = app.results(query)
     columns = [c.cast("int64") if str(c.type).startswith("timestamp") else c for c in table.columns]
     return list(zip(*(c.to_pylist() for c in columns), strict=True)) if table.num_rows else []
 
@@ -179,7 +180,62 @@ def check(case: Case, seed: int, directory: Path | None = None, memory: str = "6
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*compared with all rows")
 
+
+def check_together(asked: list[Case], seed: int, directory: Path) -> None:
+    """Queries over one join: they share what they can, one goes in the middle, and the others go on from a checkpoint
+    without it."""
+    streams = make_streams(seed)
+    rng = random.Random(seed + 1)
+    texts = [f"CREATE QUERY q{number} AS {case.sql};" for number, case in enumerate(asked)]
+    app = App(PROGRAM + "".join(texts), checkpoint=directory, block_size=1024)
+    dropped = rng.randrange(len(asked))
+    try:
+        steps = pushes(streams, rng)
+        drop_at, restart = rng.randrange(len(steps) + 1), rng.randrange(len(steps) + 1)
+        kept = list(range(len(asked)))
+        for number, (name, batch) in enumerate(steps):
+            if number == drop_at:
+                app.drop_query(f"q{dropped}")
+                kept.remove(dropped)
+            if number == restart:
+                app.checkpoint()
+                app.close()
+                app = App(PROGRAM + "".join(texts[n] for n in kept), checkpoint=directory, block_size=1024)
+            app.push(name, batch)
+        app.finish()
+        for number in kept:
+            case = asked[number]
+            expected = [(start * SECOND, end * SECOND, *rest) for start, end, *rest in answers(case, streams)]
+            assert results(app, f"q{number}") == expected, case.sql
+    finally:
+        app.close()
+
+
 SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+
+@st.composite
+def similar(draw: Any) -> list[Case]:
+    """The same join several times, with windows of other sizes, or shown otherwise."""
+    first: Case = draw(cases(draw(st.booleans()), draw(st.booleans())))
+    found = [first, first]
+    for _ in range(2):
+        sides = []
+        for side in first.sides:
+            rows = None if side.rows is None else draw(st.integers(1, 6))
+            seconds = None if side.seconds is None else draw(st.integers(first.slide or 1, 9))
+            sides.append(replace(side, rows=rows, seconds=seconds))
+        found.append(replace(first, sides=tuple(sides), emit=draw(st.sampled_from(["", "RSTREAM", "DSTREAM"]))))
+    return found
+
+
+def test_queries_that_share_a_join_answer_as_if_alone(tmp_path: Path) -> None:
+    @settings(max_examples=40, **SETTINGS)
+    @given(similar(), st.integers(0, 10**6))
+    def run(asked: list[Case], seed: int) -> None:
+        check_together(asked, seed, Path(tempfile.mkdtemp(dir=tmp_path)))
+
+    run()
 
 
 @pytest.mark.parametrize("slides", [False, True])

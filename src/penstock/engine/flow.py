@@ -26,6 +26,7 @@ from typing import Any
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.changing import Changing, kin
 from penstock.engine.clock import Clock
+from penstock.engine.join_cores import make_cores
 from penstock.engine.outlet import Outlet
 from penstock.engine.rates import Rates
 from penstock.engine.running import Members, Running, Shared, receivers
@@ -36,6 +37,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import STRATEGIES, Program, Query, StreamRef, columns_of
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
+from penstock.operators.join_core import JoinCore
 from penstock.operators.panes import PaneFamily, is_family
 from penstock.operators.parts import PartialEvaluation
 from penstock.operators.pipeline import Pipeline
@@ -102,6 +104,7 @@ class Flow:
         self._receivers: dict[str, list[Running | Members]] = {}
         self._saved: dict[str, Any] = {}
         self._saved_aggregations: dict[str, Any] = {}
+        self._saved_joins: dict[str, Any] = {}
         self._saved_windows: dict[str, Any] = {}
         self._saved_tables: dict[str, Any] = {}
         self._used_names: set[str] = set()
@@ -116,8 +119,10 @@ class Flow:
         """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
         self._saved, self._saved_windows = snapshot["queries"], snapshot["windows"]
         self._saved_aggregations, self._saved_tables = snapshot["aggregations"], snapshot["tables"]
+        self._saved_joins = snapshot["joins"]
         self._used_names = {saved["pipeline"] for saved in self._saved.values()}
         self._used_names |= set(self._saved_windows) | set(self._saved_aggregations) | set(snapshot["changing"])
+        self._used_names |= set(self._saved_joins)
         self._asked = dict(snapshot["strategies"])
         self.passed.update(snapshot["passed"])
         self._rates.restore(snapshot["rates"])
@@ -143,10 +148,12 @@ class Flow:
                 if past is None and self._saved:
                     refuse_after_restart(query)
         made: list[SharedWindow | Shared] = []
+        made_cores: list[JoinCore] = []
         try:
             shared = self._share(queries, made, with_panes=past is None)
+            cores = self._make_cores(queries, made_cores)
             for query, node in queries:
-                self._start(query, node, shared[query.name])
+                self._start(query, node, shared[query.name], cores[query.name])
             self._note_changes()
             if self._changing is not None:
                 self._changing.started({stream_of(window) for _, node in queries for window in shareable(node)})
@@ -156,7 +163,7 @@ class Flow:
             for query, _ in reversed(queries):
                 if query.name in self.running:
                     self.drop(query.name)
-            for one in reversed(made):
+            for one in (*reversed(made), *made_cores):
                 if not one.is_used:
                     one.close()
             raise
@@ -292,20 +299,29 @@ class Flow:
         windows = (window for running in readers for window in running.windows if stream == window.stream)
         return next((window for window in windows if all(map(window.takes, nodes))), None)
 
-    def _start(self, query: Query, node: Node, shared: list[Shared]) -> None:
+    def _make_cores(self, queries: Sequence[tuple[Query, Node]], made: list[JoinCore]) -> dict[str, list[JoinCore]]:
+        known = []
+        for query, node in queries:
+            saved = self._saved_state(query, node)
+            known.append((query, node, None if saved is None else saved.get("joins")))
+        cores = make_cores(known, self._saved_joins, self._resources, self._free_name, made)
+        self._used_names |= {core.name for core in made}
+        return cores
+
+    def _start(self, query: Query, node: Node, shared: list[Shared], cores: list[JoinCore]) -> None:
         print_of = fingerprint(node)
         saved = self._saved_state(query, node)
         name = self._free_name(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
         resources = self._resources()
         try:
-            pipeline = Pipeline(name, node, resources, shared, in_parts=self._in_parts)
+            pipeline = Pipeline(name, node, resources, shared, cores, in_parts=self._in_parts)
         except BaseException:
             resources.close()
             raise
         feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
         outlet = Outlet(query.name, pipeline.schema, keep)
-        self.running[query.name] = Running(query, node, print_of, pipeline, tuple(shared), outlet, feeds)
+        self.running[query.name] = Running(query, node, print_of, pipeline, tuple(shared), outlet, feeds, tuple(cores))
         self._used_names.add(name)
         self._ticking.add(query.name, node, pipeline)
 
@@ -395,6 +411,10 @@ class Flow:
         return {window.name: window for running in self.running.values() for window in running.windows}
 
     @property
+    def _cores(self) -> dict[str, JoinCore]:
+        return {core.name: core for running in self.running.values() for core in running.cores}
+
+    @property
     def _aggregations(self) -> dict[str, Shared]:
         return {shared.name: shared for running in self.running.values() for shared in running.shared}
 
@@ -458,6 +478,7 @@ class Flow:
                 "pipeline": running.pipeline.name,
                 "fingerprint": running.fingerprint,
                 "aggregations": [aggregation.name for aggregation in running.shared],
+                "joins": [core.name for core in running.cores],
                 "operators": running.pipeline.snapshot(),
                 "outlet": running.outlet.snapshot(),
             }
@@ -468,6 +489,7 @@ class Flow:
         return {
             "queries": queries,
             "aggregations": aggregations,
+            "joins": {name: core.snapshot() for name, core in self._cores.items()},
             "windows": windows,
             "tables": self.tables.snapshot(),
             "passed": self.passed,
@@ -482,7 +504,7 @@ class Flow:
     def committed(self) -> None:
         """The last snapshot is durable: block files that only earlier ones name are gone."""
         self._used_names = {running.pipeline.name for running in self.running.values()}
-        self._used_names |= set(self._aggregations) | set(self._windows) | self._names_of_changes()
+        self._used_names |= set(self._aggregations) | set(self._windows) | self._names_of_changes() | set(self._cores)
 
     def restore(self) -> None:
         """What was expected is there: queries that are the same go on, the others have begun afresh."""
@@ -492,6 +514,9 @@ class Flow:
         for name, aggregation in self._aggregations.items():
             if name in self._saved_aggregations:
                 aggregation.restore(self._saved_aggregations[name])
+        for name, core in self._cores.items():
+            if name in self._saved_joins:
+                core.restore(self._saved_joins[name])
         for name, running in self.running.items():
             saved = self._saved.get(name)
             if saved is not None and saved["pipeline"] == running.pipeline.name:
@@ -504,6 +529,7 @@ class Flow:
                 aggregation.settle()
         self.tables.restore(self._saved_tables)
         self._saved, self._saved_aggregations, self._saved_windows, self._saved_tables = {}, {}, {}, {}
+        self._saved_joins = {}
         self._ticking.restored()
 
 

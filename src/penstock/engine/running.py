@@ -17,6 +17,7 @@ import numpy as np
 from penstock.engine.outlet import Outlet
 from penstock.lang.query import Query
 from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.join_core import JoinCore
 from penstock.operators.pane_results import PaneReader
 from penstock.operators.paned import PanedAggregate
 from penstock.operators.panes import PaneFamily
@@ -35,7 +36,7 @@ Shared = SharedAggregation | PaneFamily
 @dataclass(frozen=True, eq=False)
 class Running:
     """`feeds` is the derived stream that the query's rows go on to; `shared` are the aggregations that it may have with
-    others."""
+    others, and `cores` those of its joins."""
 
     query: Query
     node: Node
@@ -44,6 +45,7 @@ class Running:
     shared: tuple[Shared, ...]
     outlet: Outlet
     feeds: str | None
+    cores: tuple[JoinCore, ...] = ()
 
     @property
     def windows(self) -> tuple[SharedWindow, ...]:
@@ -117,9 +119,11 @@ def sharers(queries: Mapping[str, Running]) -> dict[str, list[str]]:
     """For each query that shares a window the others that do."""
     found: dict[str, list[str]] = {}
     for name, running in queries.items():
-        mine = {*running.windows, *running.shared}
+        mine = {*running.windows, *running.shared, *running.cores}
         others = [
-            other for other, r in queries.items() if r is not running and not mine.isdisjoint((*r.windows, *r.shared))
+            other
+            for other, r in queries.items()
+            if r is not running and not mine.isdisjoint((*r.windows, *r.shared, *r.cores))
         ]
         if others:
             found[name] = others
@@ -130,7 +134,7 @@ def users_of(store: str, queries: Mapping[str, Running]) -> list[str]:
     """The queries whose rows or states are in a store of this name."""
     found = []
     for name, running in queries.items():
-        owners = (running.pipeline.name, *(aggregation.name for aggregation in running.shared))
+        owners = (running.pipeline.name, *(shared.name for shared in (*running.shared, *running.cores)))
         if store in (window.name for window in running.windows) or store.startswith(
             tuple(f"{owner}-" for owner in owners)
         ):

@@ -24,12 +24,12 @@ class Join(Operator):
 
     def __init__(self, name: str, node: JoinNode, resources: Resources, core: JoinCore | None = None) -> None:
         self._owns = core is None
-        self._core = JoinCore(name, [node], resources) if core is None else core
-        self._view = JoinView(name, node, self._core, resources)
-        self._core.add(self._view)
+        self._core = core or JoinCore(name, [node], resources.apart())
+        same = [view for view in self._core.views if isinstance(view, JoinView) and view.node == node]
+        self._view = same[0] if same else JoinView(name, node, self._core)
+        self._reader = self._core.add(self._view)
         self._lag = 0 if isinstance(node.sides[0].window.slide, TimeSlide) else 1
-        if core is not None:
-            resources.at_end(lambda: core.drop(self._view))
+        resources.at_end(lambda: self._core.drop(self._reader))
 
     @property
     def starts(self) -> list[tuple[Int64s, Int64s]]:
@@ -37,13 +37,11 @@ class Join(Operator):
         return self._view.starts
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        self._view.starts = []
-        chunks, reached = self._core.process(self._view, chunk, watermark, port)
+        chunks, reached = self._core.process(self._reader, chunk, watermark, port)
         return Progress(chunks, reached - self._lag)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
-        self._view.starts = []
-        return self._core.finish(self._view, last_time)
+        return self._core.finish(self._reader, last_time)
 
     def snapshot(self) -> dict[str, Any]:
         return {"view": self._view.snapshot(), "core": self._core.snapshot() if self._owns else None}

@@ -7,7 +7,8 @@ Invariants:
    of them at once.
 2. A piece is a run of events whose rows are in the sides when the views see it; how a run is cut changes no answer.
 3. Rows leave a side when no view needs them for its next evaluation.
-4. Every view is given the same calls. The first one that is called works for all of them.
+4. Every reader is given the same calls. The first one that is called works for all of them. Queries that are the same
+   read one view.
 """
 
 from __future__ import annotations
@@ -60,64 +61,100 @@ class View(Protocol):
     def last_boundary(self, last_time: int | None) -> int | None:
         """The watermark at which a bounded run ends; None for joins per event."""
 
+    starts: list[tuple[Int64s, Int64s]]
+
+
+@dataclass(eq=False)
+class Reader:
+    """A query that reads a view: the results of calls that it has not made yet."""
+
+    view: View
+    calls: int
+    results: deque[list[Chunk]]
+
 
 class JoinCore:
-    """`nodes` are joins with the same inputs, conditions on single sides and keys."""
+    """`nodes` are joins that can have one core (`plan.join_sharing`). What is `saved` says which columns the stores
+    have, for they may be more than those that these nodes need. It ends with its last reader."""
 
-    def __init__(self, name: str, nodes: Sequence[JoinNode], resources: Resources) -> None:
+    def __init__(
+        self, name: str, nodes: Sequence[JoinNode], resources: Resources, saved: dict[str, Any] | None = None
+    ) -> None:
         self.name = name
         node = nodes[0]
         self._node = node
+        self.resources = resources
         self._ports = Ports(len(node.inputs), resources.account(f"{name}: rows that wait for the other inputs"))
         self._tables = _tables(node)
         self._account = resources.account(f"{name}: keys")
         self._schemas = [below.schema.arrow for below in node.inputs]
-        self.sides = []
-        for place, side in enumerate(node.sides):
-            wanted = {column for n in nodes for column in kept_columns(n, place)}
-            schema = node.inputs[side.input].schema
-            kept = [column for column in schema.names if column in wanted]
-            keys = {own: table for (at, own), table in self._tables.items() if at == place}
-            moments = [b.column for n in nodes for b in n.bands if b.side == place]
-            moments += [b.other_column for n in nodes for b in n.bands if b.other == place]
-            rows = JoinRows(
-                f"{name}-{place}", schema, side.window, side.where, kept, keys, list(dict.fromkeys(moments)), resources
+        self._kept = [_kept(nodes, place) for place in range(len(node.sides))] if saved is None else saved["kept"]
+        self._moments = [_moments(nodes, place) for place in range(len(node.sides))]
+        if saved is not None:
+            self._moments = saved["moments"]
+        self.sides = [
+            JoinRows(
+                f"{name}-{place}",
+                node.inputs[side.input].schema,
+                side.window,
+                side.where,
+                self._kept[place],
+                {own: table for (at, own), table in self._tables.items() if at == place},
+                self._moments[place],
+                resources,
             )
-            self.sides.append(rows)
+            for place, side in enumerate(node.sides)
+        ]
         self._size = _FIRST_PIECE
-        self._views: dict[View, deque[list[Chunk]]] = {}
+        self._readers: list[Reader] = []
         self._calls = 0
-        self._seen: dict[View, int] = {}
         self._reached = START
 
-    # Views
+    # Who reads
 
-    def add(self, view: View) -> None:
-        self._views[view] = deque()
-        self._seen[view] = self._calls
+    @property
+    def views(self) -> list[View]:
+        return list(dict.fromkeys(reader.view for reader in self._readers))
 
-    def drop(self, view: View) -> None:
-        del self._views[view], self._seen[view]
+    @property
+    def is_used(self) -> bool:
+        return bool(self._readers)
 
-    def process(self, view: View, chunk: Chunk, watermark: int, port: int) -> tuple[list[Chunk], int]:
-        """What a view makes of rows of an input, and how far all inputs have come."""
-        if self._seen[view] == self._calls:
+    def add(self, view: View) -> Reader:
+        reader = Reader(view, self._calls, deque())
+        self._readers.append(reader)
+        return reader
+
+    def readers_of(self, view: View) -> int:
+        return sum(reader.view is view for reader in self._readers)
+
+    def drop(self, reader: Reader) -> None:
+        self._readers.remove(reader)
+        if not self._readers:
+            self.close()
+
+    def close(self) -> None:
+        self.resources.close()
+
+    def process(self, reader: Reader, chunk: Chunk, watermark: int, port: int) -> tuple[list[Chunk], int]:
+        """What a reader is given of rows of an input, and how far all inputs have come."""
+        if reader.calls == self._calls:
             self._reached = self._take(chunk, watermark, port)
             self._calls += 1
-        self._seen[view] += 1
-        return self._views[view].popleft(), self._reached
+        reader.calls += 1
+        return reader.results.popleft(), self._reached
 
-    def finish(self, view: View, last_time: int | None) -> list[Chunk]:
-        if self._seen[view] == self._calls:
+    def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
+        if reader.calls == self._calls:
             self._end(last_time)
             self._calls += 1
-        self._seen[view] += 1
-        return self._views[view].popleft()
+        reader.calls += 1
+        return reader.results.popleft()
 
     # Rows
 
     def _take(self, chunk: Chunk, watermark: int, port: int) -> int:
-        results: dict[View, list[Chunk]] = {view: [] for view in self._views}
+        results = self._begin()
         if len(self._schemas) == 1:
             reached, due = watermark, [[chunk]]
         else:
@@ -129,7 +166,7 @@ class JoinCore:
 
     def _end(self, last_time: int | None) -> None:
         """Whatever waits comes in; then each view ends by itself."""
-        results: dict[View, list[Chunk]] = {view: [] for view in self._views}
+        results = self._begin()
         due = self._ports.take(-START)
         self._run(due, max((int(own[-1].times[-1]) for own in due if own), default=START), results)
         for view, own in results.items():
@@ -138,9 +175,15 @@ class JoinCore:
                 own += view.see(self._piece([], np.empty(0, np.int64), np.empty(0, np.int64), end))[0]
         self._hand_over(results)
 
+    def _begin(self) -> dict[View, list[Chunk]]:
+        views = self.views
+        for view in views:
+            view.starts = []
+        return {view: [] for view in views}
+
     def _hand_over(self, results: dict[View, list[Chunk]]) -> None:
-        for view, own in results.items():
-            self._views[view].append(own)
+        for reader in self._readers:
+            reader.results.append(results[reader.view])
         self._account.resize(sum({id(t): t.nbytes for t in self._tables.values()}.values()))
 
     def _run(self, due: Sequence[Sequence[Chunk]], watermark: int, results: dict[View, list[Chunk]]) -> None:
@@ -214,6 +257,8 @@ class JoinCore:
             "sides": [side.snapshot() for side in self.sides],
             "tables": [table.snapshot() for table in _distinct(self._tables.values())],
             "size": self._size,
+            "kept": self._kept,
+            "moments": self._moments,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -226,6 +271,20 @@ class JoinCore:
 
 
 NO_EVENTS = Chunk(np.empty(0, np.int64), NO_ROWS)
+
+
+def _kept(nodes: Sequence[JoinNode], place: int) -> list[str]:
+    """The columns of a side that some join keeps."""
+    wanted = {column for node in nodes for column in kept_columns(node, place)}
+    schema = nodes[0].inputs[nodes[0].sides[place].input].schema
+    return [column for column in schema.names if column in wanted]
+
+
+def _moments(nodes: Sequence[JoinNode], place: int) -> list[str]:
+    """The columns of a side that some join's bands compare."""
+    found = [band.column for node in nodes for band in node.bands if band.side == place]
+    found += [band.other_column for node in nodes for band in node.bands if band.other == place]
+    return list(dict.fromkeys(found))
 
 
 def _tables(node: JoinNode) -> dict[tuple[int, Keys], GroupTable]:

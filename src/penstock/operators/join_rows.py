@@ -249,10 +249,12 @@ class JoinRows:
         if used + rows <= len(self._times):
             return
         held = used - start
+        texts = sum(interner.nbytes for interner in self._interners if interner is not None)
+        chains = sum(index.nbytes_of_chains for index in self.indexes.values())
         room = max(_FIRST_ROOM, len(self._times), 2 * (held + rows))
+        if room * self._bytes_per_row - self._account.nbytes > self._account.free // 2:
+            room = max(_FIRST_ROOM, len(self._times), held + rows + (held + rows) // 8)  # moves more often
         if room > len(self._times):
-            texts = sum(interner.nbytes for interner in self._interners if interner is not None)
-            chains = sum(index.nbytes_of_chains for index in self.indexes.values())
             self._account.resize(room * self._bytes_per_row + chains + texts)
         self._times = moved(self._times, start, used, room)
         if self._passing is not None:

@@ -21,7 +21,6 @@ from penstock.operators.join_core import JoinCore, Piece
 from penstock.operators.join_outer import OuterSearch
 from penstock.operators.join_search import Found, Search, Windows, rows_of, together
 from penstock.operators.join_windows import NOTHING, side_window
-from penstock.operators.resources import Resources
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import Range, TimeSlide, WindowSpec
 from penstock.windows.steps import BoundaryPolicy
@@ -31,12 +30,14 @@ _ROWS_AT_ONCE = 1 << 17
 
 
 class JoinView:
-    def __init__(self, name: str, node: JoinNode, core: JoinCore, resources: Resources) -> None:
-        self._node = node
+    def __init__(self, name: str, node: JoinNode, core: JoinCore) -> None:
+        self.node = self._node = node
+        resources, reject = core.resources, self._reject
+        self._core = core
         self._sides = core.sides
         self._windows = [side_window(side.window) for side in node.sides]
-        self._search = (Search if node.is_inner else OuterSearch)(node, core.sides, resources.reject)
-        self._emitter = Emitter(node.emission, node.schema, resources.reject)
+        self._search = (Search if node.is_inner else OuterSearch)(node, core.sides, reject)
+        self._emitter = Emitter(node.emission, node.schema, reject)
         self._account = resources.account(f"{name}: rows that the next are compared with")
         self._policy = BoundaryPolicy(_evaluation(node)) if isinstance(node.sides[0].window.slide, TimeSlide) else None
         self._of_events = self._policy is None and node.emission.emit is Emit.EVENT_GROUP
@@ -47,6 +48,11 @@ class JoinView:
         self.needed = [rows.head for rows in core.sides]
         self.starts: list[tuple[Int64s, Int64s]] = []
         """The ends and starts of the windows that were evaluated in the last call."""
+
+    def _reject(self, reason: str, row: dict[str, Any]) -> None:
+        """A row is rejected for each query that reads it."""
+        for _ in range(self._core.readers_of(self)):
+            self._core.resources.reject(reason, row)
 
     def last_boundary(self, last_time: int | None) -> int | None:
         return None if self._policy is None else self._policy.last_boundary(self._node.emission.drain, last_time)

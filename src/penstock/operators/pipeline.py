@@ -17,6 +17,7 @@ from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
 from penstock.operators.edge import EdgeOperator
 from penstock.operators.join import Join, OverJoin
+from penstock.operators.join_core import JoinCore
 from penstock.operators.lookup import LookUp
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.paned import PanedAggregate
@@ -72,7 +73,8 @@ class _Shared:
 
 class Pipeline:
     """Made with resources of its own, which `close` gives back. `shared` are the aggregations that it has with others,
-    one for each of the plan's windows that may be shared; without them it has its own. With `in_parts` it sees a part
+    one for each of the plan's windows that may be shared, and `cores` those of its joins; without them it has its own.
+    With `in_parts` it sees a part
     of the events of an aggregation and gives partial rows."""
 
     def __init__(
@@ -81,12 +83,14 @@ class Pipeline:
         node: Node,
         resources: Resources,
         shared: Iterable[SharedAggregation | PaneFamily] = (),
+        cores: Iterable[JoinCore] = (),
         *,
         in_parts: bool = False,
     ) -> None:
         self.name = name
         self._in_parts = in_parts
         self._shared = iter(shared)
+        self._cores = iter(cores)
         self._resources = resources
         self.schema = partial_schema(node) if in_parts and isinstance(node, AggregateNode) else node.schema.arrow
         self.streams = streams(node)
@@ -105,7 +109,8 @@ class Pipeline:
             assert not isinstance(shared, PaneFamily), "parts keep the rows of their windows"
             operator = make_part(name, node, own, shared)
         else:
-            operator = make_operator(name, node, own, shared)
+            core = next(self._cores, None) if isinstance(node, JoinNode) else None
+            operator = make_operator(name, node, own, core or shared)
         if isinstance(node, AggregateNode | RelationNode):
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:
@@ -222,14 +227,16 @@ def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
 
 
 def make_operator(
-    name: str, node: Node, resources: Resources, shared: SharedAggregation | PaneFamily | None = None
+    name: str, node: Node, resources: Resources, shared: SharedAggregation | PaneFamily | JoinCore | None = None
 ) -> Operator:
     if isinstance(node, UnionNode):
         return Union(name, node, resources)
     if isinstance(node, CombineNode):
         return Combine(name, node, resources)
     if isinstance(node, JoinNode):
-        return Join(name, node, resources)
+        assert shared is None or isinstance(shared, JoinCore)
+        return Join(name, node, resources, shared)
+    assert not isinstance(shared, JoinCore)
     if isinstance(node, ProjectNode):
         return Project(node, resources)
     if isinstance(node, PatternNode):

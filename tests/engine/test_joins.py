@@ -1,0 +1,86 @@
+"""Joins in an app: what queries share, what is warned of, and windows larger than the memory."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock import App
+from penstock.errors import BudgetError
+
+STREAMS = """
+CREATE STREAM a (t TIMESTAMP NOT NULL, id INT, v DOUBLE, EVENT TIME t);
+CREATE STREAM b (t TIMESTAMP NOT NULL, id INT, w STRING, EVENT TIME t);
+"""
+JOIN = "SELECT v, w FROM a [RANGE {} SECONDS] AS x JOIN b [RANGE {} SECONDS] AS y ON x.id = y.id;"
+
+
+def test_queries_with_the_same_keys_share_their_rows() -> None:
+    with App(STREAMS + JOIN.format(10, 10) + JOIN.format(10, 10) + JOIN.format(5, 7)) as app:
+        assert "shares its stored rows with q2, q3" in app.explain()
+        app.push("a", {"t": 1_000_000, "id": 1, "v": 1.0})
+        app.push("b", {"t": 9_000_000, "id": 1, "w": "w"})
+        app.push("a", {"t": 20_000_000, "id": 2, "v": 1.0})
+        app.push("b", {"t": 20_000_000, "id": 2, "w": "w"})
+        app.drop_query("q1")
+        app.finish()
+        assert [app.results(name).num_rows for name in ("q2", "q3")] == [2, 1]
+
+
+def test_a_query_that_comes_later_begins_with_the_rows_that_come_then() -> None:
+    with App(STREAMS + JOIN.format(10, 10)) as app:
+        app.push("a", {"t": 1_000_000, "id": 1, "v": 1.0})
+        app.push("b", {"t": 1_000_000, "id": 1, "w": "early"})
+        app.add_query(JOIN.format(10, 10))
+        app.push("a", {"t": 2_000_000, "id": 1, "v": 2.0})
+        app.push("b", {"t": 3_000_000, "id": 1, "w": "late"})
+        app.finish()
+        assert app.results("q1").column("w").to_pylist() == ["early", "early", "late", "late"]
+        assert app.results("q2").column("v").to_pylist() == [2.0]
+
+
+def test_comparing_all_rows_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="q1: no equality or band"):
+        App(STREAMS + "SELECT v FROM a [NOW] x, b [NOW] y WHERE x.v > y.id;").close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        App(STREAMS + JOIN.format(1, 1)).close()
+
+
+def _batch(first: int, rows: int, ids: int, column: str) -> pa.RecordBatch:
+    at = np.arange(first, first + rows)
+    times = pa.array(at * 1000).view(pa.timestamp("us", tz="UTC"))
+    values = pa.array(at * 1.0) if column == "v" else pa.array([f"text {i % 50}" for i in at])
+    return pa.RecordBatch.from_arrays(
+        [times, pa.array((at * 7919 % ids).astype(np.int32)), values], ["t", "id", column]
+    )
+
+
+def test_windows_larger_than_the_memory_page() -> None:
+    wide = "SELECT x.*, y.* FROM a [RANGE 20 SECONDS] AS x JOIN b [RANGE 20 SECONDS] AS y ON x.id = y.id;"
+    found = {}
+    for memory in ("2500KB", "64MB"):
+        with App(STREAMS + wide, memory=memory, block_size=4096) as app:
+            for first in range(0, 40_000, 4000):
+                app.push("a", _batch(first, 4000, 3000, "v"))
+                app.push("b", _batch(first, 4000, 3000, "w"))
+            app.finish()
+            found[memory] = app.results("q1")
+            assert (app.metrics.blocks_written > 0) == (memory == "2500KB")
+    assert found["2500KB"].equals(found["64MB"])
+
+
+def test_too_little_memory_for_the_keys_is_said() -> None:
+    def push_all(app: App) -> None:
+        for first in range(0, 200_000, 4000):
+            app.push("a", _batch(first, 4000, 10**6, "v"))
+            app.push("b", _batch(first, 4000, 10**6, "w"))
+
+    with (
+        App(STREAMS + JOIN.format(600, 600), memory="700KB", block_size=4096) as app,
+        pytest.raises(BudgetError, match="keys"),
+    ):
+        push_all(app)
