@@ -66,7 +66,7 @@ def test_quiet_and_limit(penstock, app_file: Path) -> None:  # type: ignore[no-u
     assert [json.loads(line)["total"] for line in out.splitlines()] == [1]
 
 
-@pytest.mark.parametrize("name", ["late", "chained", "callcentre", "vwap", "slides", "patterns"])
+@pytest.mark.parametrize("name", ["late", "chained", "callcentre", "vwap", "slides", "patterns", "rate_sizing"])
 def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     examples = Path(__file__).parent.parent / "examples"
     (tmp_path / "examples").symlink_to(examples)

@@ -303,3 +303,19 @@ def test_a_buffer_is_cut_where_another_stream_comes_first() -> None:
         runs.append((run.stream, run.events))
     assert runs == [("a", 2), ("b", 1), ("a", 3)]
     assert (buffers.held, buffers.is_empty) == (0, True)
+
+
+def test_matches_of_a_join_are_measured_from_their_first_event() -> None:
+    clock = TestClock(0)
+    text = STREAMS + "SELECT d.came AS x, m.came AS y FROM d [ROWS 10], m [ROWS 10] WHERE d.id = m.id;"
+    with ps.App(text, clock=clock, dispatch="ejf") as app:
+        app.push("d", {"id": 1, "t": 0})
+        clock.advance(2)
+        app.offer("m", {"id": 1, "t": 0})
+        clock.advance(1)
+        assert app.waiting == {"d": 0, "m": 1}
+        app.work()
+        assert app.results("q1").num_rows == 1  # at once: streams in arrival order never wait for each other
+        found = app.metrics.dispatch
+        assert found is not None
+        assert (found.matches["q1"].mean, found.service["m"].mean) == (3, 1)

@@ -32,6 +32,8 @@ NAMES = {
     "join-db": "events looked up in a table in PostgreSQL: a batch in one question against a question for each event",
     "stores": "Linear Road's traffic through stores that know nothing of their use, and through stores that are told",
     "queries": "one to a thousand overlapping windows over one stream: what does the next query cost",
+    "rate-sizing": "windows of a join that follow the rate of their stream: rows held, matches lost, overhead",
+    "dispatch": "how soon matches are recognised under load: first come first served and earliest job first",
     "blowup": "an average per key on Spark against Spark's own window() while RANGE/SLIDE grows",
     "spark-throughput": "call-centre KPIs per service on Spark, from Parquet, beside the embedded engine",
     "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",

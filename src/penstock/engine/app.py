@@ -37,6 +37,7 @@ from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.running import aggregations, as_html, paned_windows, sharers
 from penstock.engine.service_times import first_arrivals
+from penstock.engine.sizing_metrics import history, sizing_of
 from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, QueryError
@@ -363,6 +364,11 @@ class App:
         self._guard.check()
         return 0 if self._dispatcher is None else self._dispatcher.work(limit)
 
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many events wait in the input buffers of streams that have had one. Any thread may look."""
+        return {} if self._dispatcher is None else self._dispatcher.buffers.all_events()
+
     def dispatching(self) -> AbstractContextManager[Dispatcher]:
         """`with app.dispatching() as d:` a thread takes what any thread offers. Meanwhile the app belongs to it, and
         subscribers are called there; within `d.paused()` it rests. At the end everything that waits is worked off."""
@@ -569,7 +575,7 @@ class App:
 
     def _waiting_events(self, stream: str) -> int:
         """How many events of a stream are in its input buffer."""
-        return 0 if self._dispatcher is None else self._dispatcher.buffers.events(stream)
+        return self.waiting.get(stream, 0)
 
     def _offers_wait(self) -> AbstractContextManager[Any]:
         """Nothing is put into the input buffers meanwhile."""
@@ -604,12 +610,13 @@ class App:
         self.flush()
         stores, budget = self._stores.metrics, self._stores.budget
         written, compressed = self._stores.bytes_written
+        running = self._flow.running
         reached = [s.reorder.watermark for s in self._streams.values() if s.reorder.watermark > START]
         return Metrics(
             events=sum(s.events for s in self._streams.values()),
             late=self._late,
             rejected=self._rejected,
-            results=sum(running.outlet.count for running in self._flow.running.values()),
+            results=sum(r.outlet.count for r in running.values()),
             blocks_written=stores.blocks_written,
             blocks_read=stores.blocks_read,
             bytes_written=written,
@@ -624,7 +631,14 @@ class App:
             calls=self._calls.made,
             calls_waiting=self._calls.waiting,
             dispatch=None if self._dispatcher is None else self._dispatcher.metrics,
+            rate_sizing={name: sized for name, r in running.items() if (sized := sizing_of(r.pipeline.joins))},
         )
+
+    def sizes(self, query: str) -> pa.Table:
+        """The sizes of the query's rate-sized windows, and the rows held in them, at the last boundaries of their
+        samples: by the number of the join, the side and the time."""
+        self.flush()
+        return history(self._flow.running[self._query(query)].pipeline.joins)
 
     def explain(self) -> str:
         """The plan of every query as a tree, with estimates of space and I/O."""

@@ -12,6 +12,7 @@ Invariant: only one thread at a time serves: the one that calls `work`, or the d
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -57,9 +58,9 @@ class Dispatcher:
         self._stopping = self._draining = self._pausing = False
         self._failure: BaseException | None = None
         self._most: dict[str, int] = {}
-        self._waiting: dict[str, Durations] = {}
-        self._service: dict[str, Durations] = {}
-        self._matches: dict[str, Durations] = {}
+        self._waiting: defaultdict[str, Durations] = defaultdict(Durations)
+        self._service: defaultdict[str, Durations] = defaultdict(Durations)
+        self._matches: defaultdict[str, Durations] = defaultdict(Durations)
         self._recognised: list[tuple[str, Int64s]] = []
 
     # Events in
@@ -107,14 +108,13 @@ class Dispatcher:
         taken = self._clock.elapsed()
         self._serve(run.stream, run.rows)
         done = self._clock.elapsed()
-        waiting = self._waiting.setdefault(run.stream, Durations())
-        service = self._service.setdefault(run.stream, Durations())
+        waiting, service = self._waiting[run.stream], self._service[run.stream]
         for came, count in run.came:
             waiting.add(taken - came, count)
             service.add(done - came, count)
         now = self._clock.now()
         for query, first in self._recognised:
-            self._matches.setdefault(query, Durations()).add_all(now - first)
+            self._matches[query].add_all(now - first)
         self._recognised.clear()
         fitting = run.events * _TURN // max(done - taken, 1)
         self._most[run.stream] = max(1, min(_MOST, fitting, 2 * self._run_length(run.stream)))

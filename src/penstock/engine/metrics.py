@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
 from penstock.engine.service_times import DispatchMetrics
+from penstock.engine.sizing_metrics import JoinSizing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,6 +41,8 @@ class Metrics:
     calls_waiting: int = 0
     dispatch: DispatchMetrics | None = None
     """How long events wait and are served, if they are taken from input buffers."""
+    rate_sizing: Mapping[str, tuple[JoinSizing, ...]] = field(default_factory=dict)
+    """Of each query with rate-sized windows its joins, the innermost first."""
 
     @property
     def event_time(self) -> datetime | None:
@@ -57,6 +61,9 @@ class Metrics:
             f"{self.blocks_written:,} blocks written, {self.blocks_read:,} read"
         )
 
+    def _shown(self) -> list[tuple[str, object]]:
+        return [(one.name, getattr(self, one.name)) for one in fields(self)]
+
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in asdict(self).items())
+        rows = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in self._shown())
         return f"<table>{rows}</table>"

@@ -12,6 +12,7 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.join_core import NO_EVENTS, JoinCore
 from penstock.operators.join_view import JoinView
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.rate_sizing import MatchWaits, RateSizer
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import TimeSlide
@@ -35,6 +36,11 @@ class Join(Operator):
     def starts(self) -> list[tuple[Int64s, Int64s]]:
         """The ends and starts of the windows of the last call's evaluations."""
         return self._view.starts
+
+    @property
+    def sizing(self) -> tuple[dict[str, RateSizer], MatchWaits]:
+        """What sizes its windows, by side, and how long rows wait in them for a match."""
+        return self._view.sizers, self._view.waits
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         chunks, reached = self._core.process(self._reader, chunk, watermark, port)

@@ -20,7 +20,8 @@ from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.join_core import JoinCore, Piece
 from penstock.operators.join_outer import OuterSearch
 from penstock.operators.join_search import Found, Search, Windows, rows_of, together
-from penstock.operators.join_windows import NOTHING, side_window
+from penstock.operators.join_windows import NOTHING, RateSizedWindow, side_window
+from penstock.operators.rate_sizing import MatchWaits
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import Range, TimeSlide, WindowSpec
 from penstock.windows.steps import BoundaryPolicy
@@ -46,6 +47,9 @@ class JoinView:
         inputs = [side.input for side in node.sides]
         self._ordered = len(inputs) == 2 and inputs[0] != inputs[1] and (node.is_inner or self._of_events)
         self.needed = [rows.head for rows in core.sides]
+        sizers = zip(node.sides, self._windows, strict=True)
+        self.sizers = {side.alias: w.sizer for side, w in sizers if isinstance(w, RateSizedWindow)}
+        self.waits = MatchWaits()
         self.starts: list[tuple[Int64s, Int64s]] = []
         """The ends and starts of the windows that were evaluated in the last call."""
 
@@ -84,7 +88,16 @@ class JoinView:
         if not parts:
             return [], 0
         found = self._where(together(parts, len(self._sides)))
+        if self.sizers and len(found):
+            self.waits.add(piece.times[found.evaluation], [self._times(place, found) for place in range(len(found.at))])
         return [self._emit(self._in_order(found), np.arange(len(piece.times)), starts, piece.times)], matches
+
+    def _times(self, place: int, found: Found) -> Int64s:
+        """The times of the rows of a side; of those that are all NULL, the latest there is."""
+        times = np.full(len(found), NOTHING, np.int64)
+        there = found.at[place] >= 0
+        times[there] = self._sides[place].times(found.at[place][there])
+        return times
 
     def _not_before(self, place: int, found: Found, piece: Piece) -> Found:
         """An event that is in several sides at once was found with the first of them."""

@@ -140,6 +140,11 @@ class Pipeline:
         """The query's one operator; None if there are several."""
         return self._operators[0] if len(self._operators) == 1 else None
 
+    @property
+    def joins(self) -> list[Join]:
+        """Its joins, the innermost first."""
+        return [operator for operator in self._operators if isinstance(operator, Join)]
+
     def push(self, stream: str, chunks: list[Chunk], watermark: int) -> Progress:
         progress = self._push(self._root, stream, Progress(chunks, watermark))
         assert progress is not None, f"{self.name} does not read {stream}"

@@ -18,13 +18,15 @@ Invariants:
 3. Until the first sample counts the window holds d by time.
 4. Boundaries between two events count even if there are many: those that see an empty sample after an empty one change
    nothing and are left out.
+5. Slot j of the stream is at place j mod (depth + 1) of the slots' arrays, if `slots` says so there; depth slots are a
+   sample.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,25 +34,29 @@ from penstock.aggregates.state import Int64s
 from penstock.jit import kernel
 from penstock.windows.spec import RateSized
 
-_NEVER = np.iinfo(np.int64).min
+_NEVER = -(1 << 62)
 _HISTORY = 4096
 """So many of the last sizes are remembered."""
 
 
-class Slots(NamedTuple):
-    """What is known of a stream's rows by slots of time: which slots have rows, how many, and the first and last."""
+class MatchWaits:
+    """How long the first row of a match has been in its window when the match is found (t7 - t6), in microseconds."""
 
-    slots: Int64s
-    counts: Int64s
-    firsts: Int64s
-    lasts: Int64s
+    def __init__(self) -> None:
+        self.matches = 0
+        self.total = 0
+
+    def add(self, found: Int64s, times: list[Int64s]) -> None:
+        """`found` are the times of the events that made the matches, `times` those of their rows, by side."""
+        self.matches += len(found)
+        self.total += int((found - np.minimum.reduce(times)).sum())
 
 
 @dataclass
 class SizingMetrics:
     """What sizing has done: nanoseconds for sampling (t3 - t2 in the paper), for the algorithm (t5 - t4) and for
-    resizing (t6 - t5), over so many `events` of the stream and `boundaries`; and the sizes and rows held at the last
-    boundaries."""
+    resizing (t6 - t5), over so many `events` of the stream and `boundaries`; the rows held at the boundaries with a
+    sample, all together, and the largest size; and sizes and rows held at the last boundaries."""
 
     events: int = 0
     boundaries: int = 0
@@ -58,71 +64,135 @@ class SizingMetrics:
     sampling: int = 0
     algorithm: int = 0
     resizing: int = 0
+    samples: int = 0
+    held_in_all: int = 0
+    largest: int = 0
     times: list[Int64s] = field(default_factory=list)
     sizes: list[Int64s] = field(default_factory=list)
     held: list[Int64s] = field(default_factory=list)
 
 
-def sizes_of(counts: Int64s, firsts: Int64s, lasts: Int64s, spec: RateSized) -> Int64s:
-    """The size for each sample.
+@kernel
+def _sample(
+    new: Int64s,
+    every: int,
+    before: int,
+    upto: int,
+    slots: Int64s,
+    counts: Int64s,
+    firsts: Int64s,
+    lasts: Int64s,
+    found: Int64s,
+) -> int:
+    """Counts rows into their slots. For each slot that has begun since `before`, up to `upto`, a line of `found`: the
+    slot, how many rows the sample before it has, and the times of the first and last; returns how many lines."""
+    depth = len(slots) - 1
+    lines = 0
+    row = 0
+    slot = before + 1
+    while slot <= upto:
+        while row < len(new) and new[row] // every < slot:
+            _count(new[row], every, slots, counts, firsts, lasts)
+            row += 1
+        rows = 0
+        found[lines, 2] = 0
+        found[lines, 3] = 0
+        for sampled in range(slot - depth, slot):
+            at = sampled % (depth + 1)
+            if slots[at] == sampled:
+                if rows == 0:
+                    found[lines, 2] = firsts[at]
+                rows += counts[at]
+                found[lines, 3] = lasts[at]
+        found[lines, 0] = slot
+        found[lines, 1] = rows
+        lines += 1
+        slot += 1
+        if rows == 0:
+            slot = upto + 1 if row == len(new) else max(slot, new[row] // every + 1)
+    for left in range(row, len(new)):
+        _count(new[left], every, slots, counts, firsts, lasts)
+    return lines
 
-    >>> sizes_of(np.array([10, 1, 0]), np.array([0, 5, 0]), np.array([9, 5, 0]), RateSized(10, 10, 1)).tolist()
-    [10, 1, 1]
-    """
-    has_gaps = (counts > 1) & (lasts > firsts)
-    gaps = np.where(has_gaps, counts - 1, counts)
-    span = np.where(has_gaps, lasts - firsts, spec.sample)
-    return np.maximum(ceil_ratio(gaps, spec.micros, span), 1)
+
+@kernel
+def _count(time: int, every: int, slots: Int64s, counts: Int64s, firsts: Int64s, lasts: Int64s) -> None:
+    slot = time // every
+    at = slot % len(slots)
+    if slots[at] != slot:
+        slots[at] = slot
+        counts[at] = 0
+        firsts[at] = time
+    counts[at] += 1
+    lasts[at] = time
 
 
-def ceil_ratio(factors: Int64s, factor: int, divisors: Int64s) -> Int64s:
-    """ceil(factors * factor / divisors), exactly, though the product may not fit a word: the remainder does, and a
+@kernel
+def ceil_ratio(factor: int, other: int, divisor: int) -> int:
+    """ceil(factor * other / divisor), exactly, though the product may not fit a word: the remainder does, and a
     floating-point quotient is off by little."""
-    quotients = np.floor(factors.astype(np.float64) * factor / divisors).astype(np.int64)
-    remainders = factors * np.int64(factor) - quotients * divisors
-    corrections = -(-remainders // divisors)
-    return quotients + corrections
+    quotient = int(np.floor(np.float64(factor) * np.float64(other) / np.float64(divisor)))
+    remainder = factor * other - quotient * divisor
+    return quotient - (-remainder // divisor)
 
 
 @kernel
-def _triggered(wanted: Int64s, size: int, percent: int) -> tuple[Int64s, int]:
-    """The sizes that are taken on, one boundary after the other, and how often they changed; 0 is no sample yet."""
-    taken = np.empty_like(wanted)
+def _decide(
+    samples: Int64s, every: int, micros: int, length: int, percent: int, first: int, size: int, sizes: Int64s
+) -> tuple[int, int]:
+    """The sizes that are taken on, one boundary after the other, the last of them and how often they changed. `first`
+    is the time of the stream's first row; samples that reach before it do not count."""
     resizes = 0
-    for place in range(len(wanted)):
-        want = wanted[place]
-        if want > 0 and want != size and abs(want - size) * 100.0 > percent * np.float64(size):
-            size = want
-            resizes += 1
-        taken[place] = size
-    return taken, resizes
+    for line in range(len(samples)):
+        if samples[line, 0] * every - length >= first:
+            rows, begin, end = samples[line, 1], samples[line, 2], samples[line, 3]
+            if rows > 1 and end > begin:
+                wanted = max(1, ceil_ratio(rows - 1, micros, end - begin))
+            else:
+                wanted = max(1, ceil_ratio(rows, micros, length))
+            if wanted != size and abs(wanted - size) * 100.0 > percent * np.float64(size):
+                size = wanted
+                resizes += 1
+        sizes[line] = size
+    return size, resizes
 
 
 @kernel
-def _tails(
+def _resize(
     times: Int64s,
     heads: Int64s,
-    by_time: Int64s,
+    first: int,
+    rows: Int64s,
+    micros: int,
     boundaries: Int64s,
-    heads_there: Int64s,
     sizes: Int64s,
     size: int,
     tail: int,
-) -> tuple[Int64s, Int64s]:
-    """The tails at the evaluations and at the boundaries."""
-    found = np.empty_like(heads)
-    there = np.empty_like(heads_there)
+    tails: Int64s,
+    held: Int64s,
+) -> tuple[int, int, int]:
+    """The tails at the events and the rows held at the boundaries; `size` is the one before them, 0 by time. Returns
+    how many boundaries have a size, the rows held at them all together, and the largest size."""
+    samples = total = largest = 0
     place = 0
     for number in range(len(times)):
         while place < len(boundaries) and boundaries[place] <= times[number]:
+            head = first + np.searchsorted(rows, boundaries[place])
             size = sizes[place]
             if size > 0:
-                tail = max(tail, heads_there[place] - size)
-            there[place] = tail
+                tail = max(tail, head - size)
+                samples += 1
+                total += head - tail
+                largest = max(largest, size)
+            held[place] = head - tail
             place += 1
-        tail = max(tail, heads[number] - size if size > 0 else by_time[number])
-        found[number] = tail
-    return found, there
+        if size > 0:
+            tail = max(tail, heads[number] - size)
+        else:
+            while tail < heads[number] and rows[tail - first] <= times[number] - micros:
+                tail += 1
+        tails[number] = tail
+    return samples, total, largest
 
 
 class RateSizer:
@@ -136,8 +206,8 @@ class RateSizer:
         self._seen = 0
         self._slot = _NEVER
         self._first = _NEVER
-        empty = np.empty(0, np.int64)
-        self._slots = Slots(empty, empty, empty, empty)
+        self._slots = np.full(self._depth + 1, _NEVER, np.int64)
+        self._counts, self._firsts, self._lasts = (np.zeros(self._depth + 1, np.int64) for _ in range(3))
         self.metrics = SizingMetrics()
 
     @property
@@ -151,111 +221,47 @@ class RateSizer:
         if len(times) == 0:
             return heads
         began = time.perf_counter_ns()
-        head = int(heads[-1])
-        slot = int(times[-1]) // self.spec.every
-        new = rows[self._seen - first : head - first]
-        if slot == self._slot and self._size:
-            if len(new):
-                self._add(new)
-            tails = np.maximum(heads - self._size, self._tail)
-            self.metrics.sampling += time.perf_counter_ns() - began
-        else:
-            tails = self._across_slots(times, heads, first, rows, new, began)
-        self._seen, self._tail = head, int(tails[-1])
-        self.metrics.events += len(new)
-        return tails
-
-    def _across_slots(self, times: Int64s, heads: Int64s, first: int, rows: Int64s, new: Int64s, began: int) -> Int64s:
         spec, metrics = self.spec, self.metrics
-        slot = int(times[-1]) // spec.every
-        if len(new):
-            if self._first == _NEVER:
-                self._first = int(new[0])
-            self._add(new)
-        boundaries = self._boundaries(int(times[0]) // spec.every if self._slot == _NEVER else self._slot, slot)
-        self._slot = slot
-        counts, firsts, lasts = self._samples(boundaries)
+        head, upto = int(heads[-1]), int(times[-1]) // spec.every
+        new = rows[self._seen - first : head - first]
+        if len(new) and self._first == _NEVER:
+            self._first = int(new[0])
+        before = int(times[0]) // spec.every if self._slot == _NEVER else self._slot
+        samples = np.empty((min(upto - before, (len(new) + 1) * (self._depth + 2)), 4), np.int64)
+        slots = (self._slots, self._counts, self._firsts, self._lasts)
+        lines = _sample(new, spec.every, before, upto, *slots, samples)
+        samples = samples[:lines]
         sampled = time.perf_counter_ns()
-        at = boundaries * spec.every
-        wanted = np.where(self._counts_from(at), sizes_of(counts, firsts, lasts, spec), 0)
-        sizes, resizes = _triggered(wanted, self._size, spec.percent)
+        sizes = np.empty(lines, np.int64)
+        first_row = -_NEVER if self._first == _NEVER else self._first
+        size, resizes = _decide(
+            samples, spec.every, spec.micros, spec.sample, spec.percent, first_row, self._size, sizes
+        )
         decided = time.perf_counter_ns()
-        heads_there = first + np.searchsorted(rows[: int(heads[-1]) - first], at)
-        by_time = heads if self._size else first + np.searchsorted(rows, times - spec.micros, side="right")
-        tails, there = _tails(times, heads, by_time, at, heads_there, sizes, self._size, self._tail)
-        self._size = int(sizes[-1]) if len(sizes) else self._size
-        self._forget()
-        metrics.boundaries += len(boundaries)
+        tails, held, at = np.empty(len(times), np.int64), np.empty(lines, np.int64), samples[:, 0] * spec.every
+        counted, total, largest = _resize(
+            times, heads, first, rows[: head - first], spec.micros, at, sizes, self._size, self._tail, tails, held
+        )
+        self._size, self._slot, self._seen, self._tail = int(size), upto, head, int(tails[-1])
+        if lines:
+            self._remember(at, sizes, held)
+        metrics.events += len(new)
+        metrics.boundaries += lines
+        metrics.samples += counted
+        metrics.held_in_all += total
+        metrics.largest = max(metrics.largest, largest)
         metrics.resizes += int(resizes)
         metrics.sampling += sampled - began
         metrics.algorithm += decided - sampled
         metrics.resizing += time.perf_counter_ns() - decided
-        if len(at):
-            self._remember(at, sizes, heads_there - there)
         return tails
-
-    def _counts_from(self, boundaries: Int64s) -> Any:
-        """Whether a sample at a boundary covers only time since the stream's first row."""
-        if self._first == _NEVER:
-            return np.zeros(len(boundaries), np.bool_)
-        return boundaries - self.spec.sample >= self._first
-
-    def _add(self, new: Int64s) -> None:
-        """Counts rows into their slots."""
-        have, counted, firsts, lasts = self._slots
-        if len(have) and int(new[-1]) // self.spec.every == have[-1]:
-            counted[-1] += len(new)
-            lasts[-1] = new[-1]
-            return
-        slots = new // self.spec.every
-        starts = np.flatnonzero(np.diff(slots, prepend=_NEVER))
-        counts = np.diff(starts, append=len(new))
-        found = slots[starts]
-        first_of, last_of = new[starts], new[starts + counts - 1]
-        if len(have) and have[-1] == found[0]:
-            counted[-1] += counts[0]
-            lasts[-1] = last_of[0]
-            found, counts, first_of, last_of = found[1:], counts[1:], first_of[1:], last_of[1:]
-        if len(found):
-            self._slots = Slots(
-                np.concatenate([have, found]),
-                np.concatenate([counted, counts]),
-                np.concatenate([firsts, first_of]),
-                np.concatenate([lasts, last_of]),
-            )
-
-    def _boundaries(self, before: int, slot: int) -> Int64s:
-        """The slots that have begun since, without those whose sample is empty like the one before it."""
-        every = slot - before
-        slots = self._slots.slots
-        if every <= 4 * len(slots) * (self._depth + 1):
-            return np.arange(before + 1, slot + 1)
-        near = np.unique((slots[:, None] + np.arange(1, self._depth + 2)).ravel())
-        return near[(near > before) & (near <= slot)]
-
-    def _samples(self, boundaries: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """Of each boundary: how many rows the sample has, and the times of its first and last."""
-        slots, counts, firsts, lasts = self._slots
-        if len(slots) == 0:
-            none = np.zeros(len(boundaries), np.int64)
-            return none, none, none
-        low, high = np.searchsorted(slots, boundaries - self._depth), np.searchsorted(slots, boundaries)
-        total = np.concatenate([[0], np.cumsum(counts)])
-        last = len(slots) - 1
-        return total[high] - total[low], firsts[np.minimum(low, last)], lasts[np.maximum(high - 1, 0)]
-
-    def _forget(self) -> None:
-        """Slots that neither a sample to come covers nor the last one, after which the next may be the first empty."""
-        gone = int(np.searchsorted(self._slots.slots, self._slot - self._depth))
-        if gone:
-            self._slots = Slots(*(column[gone:].copy() for column in self._slots))
 
     def _remember(self, at: Int64s, sizes: Int64s, held: Int64s) -> None:
         metrics = self.metrics
         metrics.times.append(at[-_HISTORY:])
         metrics.sizes.append(sizes[-_HISTORY:])
         metrics.held.append(held[-_HISTORY:])
-        if len(metrics.times) > 64:
+        if len(metrics.times) > _HISTORY:
             for kept in (metrics.times, metrics.sizes, metrics.held):
                 kept[:] = [np.concatenate(kept)[-_HISTORY:]]
 
@@ -266,10 +272,10 @@ class RateSizer:
             "seen": self._seen,
             "slot": self._slot,
             "first": self._first,
-            "slots": list(self._slots),
+            "slots": [self._slots, self._counts, self._firsts, self._lasts],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._size, self._tail, self._seen = snapshot["size"], snapshot["tail"], snapshot["seen"]
         self._slot, self._first = snapshot["slot"], snapshot["first"]
-        self._slots = Slots(*(np.array(column) for column in snapshot["slots"]))
+        self._slots, self._counts, self._firsts, self._lasts = (np.array(column) for column in snapshot["slots"])

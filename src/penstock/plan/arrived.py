@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from penstock.expressions.tree import Column
 from penstock.lang.query import Output, StreamDef
-from penstock.plan.nodes import Node, ProjectNode, RelationNode, StreamNode
+from penstock.plan.nodes import JoinNode, Node, ProjectNode, RelationNode, StreamNode
 
 
 def arrival_columns(node: Node, streams: Iterable[StreamDef]) -> tuple[str, ...]:
@@ -26,6 +26,9 @@ def _shown(node: Node, arrived: dict[str, str]) -> tuple[str, ...]:
         return _among(node.outputs, _shown(node.input, arrived))
     if isinstance(node, RelationNode):
         return _among(node.emission.outputs, _shown(node.input, arrived))
+    if isinstance(node, JoinNode):
+        sides = [(side.alias, _shown(node.inputs[side.input], arrived)) for side in node.sides]
+        return _among(node.emission.outputs, tuple(f"{alias}.{name}" for alias, names in sides for name in names))
     return ()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
 
 import numpy as np
 import pytest
@@ -14,37 +13,7 @@ from penstock.operators.join_windows import RangeWindow, RateSizedWindow, SideRo
 from penstock.operators.rate_sizing import ceil_ratio
 from penstock.windows.spec import RateSized
 
-Event = tuple[int, bool]
-"""A time, and whether the event is the side's own."""
-
-
-def by_definition(events: list[Event], spec: RateSized) -> list[int]:
-    """How many rows of the side are gone at each event."""
-    own: list[int] = []
-    size = tail = 0
-    tails = []
-    boundary = None
-    for time, is_own in events:
-        if boundary is None:
-            boundary = time // spec.every * spec.every
-        while boundary + spec.every <= time:
-            boundary += spec.every
-            sample = [t for t in own if boundary - spec.sample <= t < boundary]
-            if not own or boundary - spec.sample < own[0]:
-                continue
-            if len(sample) > 1 and sample[-1] > sample[0]:
-                wanted = ceil(Fraction((len(sample) - 1) * spec.micros, sample[-1] - sample[0]))
-            else:
-                wanted = ceil(Fraction(len(sample) * spec.micros, spec.sample))
-            wanted = max(1, wanted)
-            if size == 0 or abs(wanted - size) * 100 > spec.percent * size:
-                size = wanted
-            tail = max(tail, len(own) - size)
-        if is_own:
-            own.append(time)
-        tail = max(tail, len(own) - size if size else sum(t <= time - spec.micros for t in own))
-        tails.append(tail)
-    return tails
+from .rate_oracle import Event, by_definition
 
 
 def by_window(events: list[Event], spec: RateSized, cuts: list[int], restart: bool) -> list[int]:
@@ -110,7 +79,7 @@ def test_a_constant_rate_gives_what_a_time_window_gives(gap: int) -> None:
 @given(st.integers(0, 10**12), st.integers(1, 10**15), st.integers(1, 10**13))
 def test_sizes_are_rounded_up_exactly(factor: int, other: int, divisor: int) -> None:
     if Fraction(factor * other, divisor) < 10**15:
-        assert ceil_ratio(np.array([factor]), other, np.array([divisor])).tolist() == [-(-factor * other // divisor)]
+        assert ceil_ratio(factor, other, divisor) == -(-factor * other // divisor)
 
 
 def test_metrics_tell_sizes_and_what_is_held() -> None:
