@@ -74,7 +74,7 @@ def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type:
     assert code == 0, err
     code, out, _ = penstock("explain", f"examples/{name}.sql")
     assert code == 0
-    assert "RANGE" in out or "pattern within" in out
+    assert "RANGE" in out or "pattern within" in out or "RATE SIZED" in out
 
 
 def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
