@@ -41,12 +41,12 @@ def test_arguments_are_a_json_object_and_the_key_a_header() -> None:
         definition = FunctionDef("f", f"{server.url}/a/b?c=d", headers=(("X-Who", "me"), ("X-Token", "env:TOKEN")))
         function = HttpFunction(definition, {"TOKEN": "secret"})
         function.call({"k": 'a"\r\nX-Evil: 1', "x": 1.5, "n": None}, "hot:7", never)
-        function.call({}, "hot:8", never)
+        function.call({}, "h\u00f6t\r\n 50%:8", never)
         function.close()
     first, second = server.seen
     assert first["path"] == "/a/b?c=d"
     assert first["body"] == {"k": 'a"\r\nX-Evil: 1', "x": 1.5, "n": None}
-    assert second["body"] == {}
+    assert (second["body"], second["headers"]["Idempotency-Key"]) == ({}, "h%C3%B6t%0D%0A%2050%25:8")
     wanted = {"Idempotency-Key": "hot:7", "X-Who": "me", "X-Token": "secret", "Content-Type": "application/json"}
     assert wanted.items() <= first["headers"].items()
     assert "X-Evil" not in first["headers"]

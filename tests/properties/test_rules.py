@@ -240,3 +240,38 @@ def test_every_row(story: Story) -> None:
     rule = "WHEN SELECT k, x FROM s WHERE x > 2 EVERY THEN EMIT INTO out SELECT x, k"
     expected = [(e["k"], e["x"]) for e in in_order(story) if e["x"] is not None and e["x"] > 2]
     assert fired(story, rule, ["k", "x"]) == expected
+
+
+@settings(max_examples=20, deadline=None)
+@given(story=stories())
+def test_each_partition_for_itself(story: Story) -> None:
+    """At every second event of a key its last three are looked at."""
+    rule = "WHEN SELECT SUM(x) AS total FROM s [PARTITION BY k ROWS 3 SLIDE 2] HAVING SUM(x) > 4 THEN EMIT INTO out"
+    seen: dict[Any, list[Event]] = {}
+    looked, rows = [], []
+    for event in in_order(story):
+        own = seen.setdefault(event["k"], [])
+        own.append(event)
+        if len(own) % 2 == 0:
+            looked.append((event["k"], hot(own[-3:])))
+            rows.append((total(own[-3:]),))
+    assert fired(story, rule, ["total"]) == [rows[i] for i in rises(looked)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(story=stories())
+def test_windows_of_several_lengths(story: Story) -> None:
+    rule = (
+        "WHEN SELECT k, SUM(x) OVER [RANGE 2 SECONDS] AS short FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k "
+        "HAVING SUM(x) OVER [RANGE 2 SECONDS] > 2 THEN EMIT INTO out"
+    )
+    events = in_order(story)
+    before: set[Any] = set()
+    expected = []
+    for b in range(events[0]["t"] // (2 * SECOND) + 1, events[-1]["t"] // (2 * SECOND) + 2):
+        end = b * 2 * SECOND
+        inside = [e for e in events if end - 2 * SECOND <= e["t"] < end]
+        now = {key: total(own) for key, own in groups(inside).items() if (total(own) or 0) > 2}
+        expected += [(key, short) for key, short in now.items() if key not in before]
+        before = set(now)
+    assert fired(story, rule, ["k", "short"]) == expected

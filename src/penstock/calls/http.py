@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 import urllib3
 
@@ -29,6 +30,8 @@ _MOST_READ = 1 << 16
 """Of an answer's body; it is read so that the connection can be used again, and means nothing."""
 
 _LATER = frozenset({408, 425, 429})
+_PLAIN = "".join(map(chr, range(33, 127))).replace("%", "")
+"""What of a key stands in its header as it is: the name of a rule may have any letters."""
 
 
 class HttpFunction:
@@ -65,7 +68,7 @@ class HttpFunction:
     def _try(self, body: bytes, key: str) -> tuple[str | None, float | None]:
         """Why it did not work, and how long the other side wants to be left alone: 0 if it does not say, None if there
         is no use in trying again."""
-        headers = {**self._headers, "Idempotency-Key": key}
+        headers = {**self._headers, "Idempotency-Key": quote(key, safe=_PLAIN)}
         try:
             answer = self._pool.request(
                 "POST",

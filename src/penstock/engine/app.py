@@ -469,6 +469,7 @@ class App:
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
         if self._finished:
+            self.wait_for_calls()
             return
         self.work()
         with self._guard:
