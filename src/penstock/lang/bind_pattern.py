@@ -55,7 +55,9 @@ class PatternBinder:
         check_outputs(self._source, syntax, names, outputs, [], windowed=False)
         optional = {i for i in range(len(elements)) if any(i not in order for order in orders)}
         matches = self._matches(outputs, aggregates, optional)
-        bound = Pattern(sources, tuple(elements), orders, where, aggregates.found, pattern.within, matches)
+        bound = Pattern(
+            sources, tuple(elements), orders, where, aggregates.found, pattern.within, matches, pattern.apart
+        )
         schema = Schema(
             tuple(Field(n.text, e.type, _nullable(e, matches)) for n, e in zip(names, outputs, strict=True))
         )

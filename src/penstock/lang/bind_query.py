@@ -17,7 +17,16 @@ from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, Span, did_you_mean
 from penstock.lang.query import Select, Source, StreamRef, TableRef, Union, columns_of
 from penstock.lang.scope import Scope
-from penstock.lang.syntax import FromItem, Name, PatternSyntax, QuerySyntax, SelectSyntax, UnionSyntax, WindowSyntax
+from penstock.lang.syntax import (
+    FromItem,
+    Name,
+    PatternSyntax,
+    QuerySyntax,
+    RecognizeSyntax,
+    SelectSyntax,
+    UnionSyntax,
+    WindowSyntax,
+)
 from penstock.types import Schema
 from penstock.windows.spec import WindowSpec
 
@@ -32,7 +41,7 @@ class QueryBinder:
 
     def is_plain(self, syntax: SelectSyntax) -> bool:
         """Whether each row comes of one row of one source."""
-        one = not syntax.joins and not isinstance(syntax.source.source, PatternSyntax)
+        one = not syntax.joins and not isinstance(syntax.source.source, PatternSyntax | RecognizeSyntax)
         return one and syntax.source.window is None
 
     def scope_of(self, syntax: SelectSyntax) -> Scope:
@@ -63,7 +72,29 @@ class QueryBinder:
             qualifier = item.alias or item.source
             return self.stream(item.source), frozenset({qualifier.text.lower()})
         assert not isinstance(item.source, PatternSyntax), "patterns are bound by themselves"
+        if isinstance(item.source, RecognizeSyntax):
+            self._check_recognize(item.source)
+            return self.bind(item.source.select), frozenset({item.alias.text.lower()} if item.alias else ())
         return self.bind(item.source), frozenset({item.alias.text.lower()} if item.alias else ())
+
+    def _check_recognize(self, written: RecognizeSyntax) -> None:
+        """That rows come in the order asked for, and that NULL, a partition in SQL, is in none of these."""
+        stream, order = self.stream(written.stream), written.order_by
+        event_time = self._catalog.event_time(stream.name)
+        if event_time is None or event_time.lower() != order.text.lower():
+            raise self._source.refusal(
+                f"MATCH_RECOGNIZE needs ORDER BY the event time of '{stream.name}'",
+                order.span,
+                "declare the stream with EVENT TIME in this text" if event_time is None else f"it is '{event_time}'",
+            )
+        for name in written.partition_by:
+            field = stream.schema.find(name.text)
+            if field is not None and field.nullable:
+                raise self._source.refusal(
+                    f"'{name.text}' may be NULL, and rows with NULL are in no partition here",
+                    name.span,
+                    "declare it NOT NULL, or write FROM PATTERN SEQ(...)",
+                )
 
     def _side(self, item: FromItem) -> tuple[Source | TableRef, WindowSpec | None]:
         """One of several sides of FROM: also a table."""

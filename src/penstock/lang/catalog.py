@@ -22,6 +22,7 @@ class Catalog:
         self._streams = {name.lower(): StreamRef(name, schema) for name, schema in streams.items()}
         self._tables = {table.name.lower(): table for table in tables}
         self._read: set[str] = set()
+        self._event_times: dict[str, str] = {}
         self._sinks = {name.lower(): name for name in sinks}
         self._queries = {name.lower() for name in queries}
 
@@ -52,8 +53,14 @@ class Catalog:
             return "sink"
         return "query" if lowered in self._queries else None
 
-    def add_stream(self, name: str, schema: Schema) -> None:
+    def add_stream(self, name: str, schema: Schema, event_time: str | None = None) -> None:
         self._streams[name.lower()] = StreamRef(name, schema)
+        if event_time is not None:
+            self._event_times[name.lower()] = event_time
+
+    def event_time(self, stream: str) -> str | None:
+        """The column of a stream's event time, where the stream was declared in this text."""
+        return self._event_times.get(stream.lower())
 
     def add_table(self, table: TableRef) -> None:
         self._tables[table.name.lower()] = table

@@ -18,6 +18,7 @@ from penstock.lang.syntax import (
     OrderItem,
     QueryStatement,
     QuerySyntax,
+    RecognizeSyntax,
     SelectItem,
     SelectSyntax,
     Statement,
@@ -190,7 +191,7 @@ class StatementParser(JoinParser, RuleParser):
         if self.is_pattern_ahead():
             self.refuse_beside_others(self._curr)
         start = self._curr.start if self._curr else 0
-        source: Name | QuerySyntax
+        source: Name | QuerySyntax | RecognizeSyntax
         if self._match(TokenType.L_PAREN):
             source = self.query()
             self.expect(TokenType.R_PAREN, "')'")
@@ -198,6 +199,8 @@ class StatementParser(JoinParser, RuleParser):
             source = self.name("a stream or a subquery in parentheses")
             if self._match(TokenType.DOT, advance=False):
                 self.out_of_place("streams have simple names; quote a name with a dot: `a.b`")
+            if self.take("MATCH_RECOGNIZE"):
+                source = self.recognize(source)
         window = self.window() if self._match(TokenType.L_BRACKET, advance=False) else None
         alias = None
         if self._match(TokenType.ALIAS):

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.lang.create_grammar import CreateParser
+from penstock.lang.recognize_grammar import RecognizeParser
 from penstock.lang.syntax import ElementSyntax, FromItem, Name, OperatorSyntax, PatternSyntax, QuerySyntax
 
 _OPERATORS = frozenset({"SEQ", "AND", "OR"})
@@ -20,7 +20,7 @@ _OPERATORS = frozenset({"SEQ", "AND", "OR"})
 _ELEMENT = "an element, such as A a, !B b or C+ c"
 
 
-class PatternParser(CreateParser):
+class PatternParser(RecognizeParser):
     """Declarations plus patterns."""
 
     @abstractmethod

@@ -126,7 +126,7 @@ class ProgramBinder:
         if statement.late_into is not None:
             self._late.append(statement.late_into)
         arrived = self._arrived(statement, schema)
-        self._catalog.add_stream(name.text, schema)
+        self._catalog.add_stream(name.text, schema, None if statement.arrival else event_time.name)
         self._streams.append(
             StreamDef(
                 name=name.text,

@@ -174,7 +174,8 @@ class PatternAggregate:
 class Pattern:
     """Matches of events of several inputs. Each of the `alternatives` is a sequence of elements, by number; a match is
     of one of them. Expressions name columns `element.column` and aggregates `$0`, `$1`, ... A condition of `where` is
-    for the matches that have all elements it names."""
+    for the matches that have all elements it names. With `apart` an event is in one match at most, the
+    one that is complete first."""
 
     inputs: tuple[Source, ...]
     elements: tuple[Element, ...]
@@ -184,6 +185,7 @@ class Pattern:
     within: int
     schema: Schema
     """The columns of matches that somebody reads."""
+    apart: bool = False
 
 
 @dataclass(frozen=True)

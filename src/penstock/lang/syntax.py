@@ -64,17 +64,29 @@ class OperatorSyntax:
 
 @dataclass(frozen=True)
 class PatternSyntax:
-    """`PATTERN SEQ(...) WHERE ... WITHIN ...`; `where` belongs to it and not to the SELECT."""
+    """`PATTERN SEQ(...) WHERE ... WITHIN ...`; `where` belongs to it and not to the SELECT. With `apart` an event is in
+    one match at most."""
 
     root: OperatorSyntax
     where: exp.Expr | None
     within: int
     span: Span
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class RecognizeSyntax:
+    """MATCH_RECOGNIZE: the SELECT over a pattern that it stands for, and what must be so for it to mean the same."""
+
+    stream: Name
+    partition_by: tuple[Name, ...]
+    order_by: Name
+    select: SelectSyntax
 
 
 @dataclass(frozen=True)
 class FromItem:
-    source: Name | QuerySyntax | PatternSyntax
+    source: Name | QuerySyntax | PatternSyntax | RecognizeSyntax
     window: WindowSyntax | None
     alias: Name | None
     span: Span

@@ -66,6 +66,7 @@ class Candidates:
         self._make(_SMALLEST)
         self._heads = np.full((self.groups.capacity + 1, len(elements)), -1, np.int64)
         self._counts = np.zeros(self.groups.capacity + 1, np.int64)
+        self._busy = np.full(self.groups.capacity + 1, -1, np.int64)
 
     def _make(self, capacity: int) -> None:
         width = len(self._keyed)
@@ -77,7 +78,7 @@ class Candidates:
 
     def _beside(self) -> int:
         """Bytes of what is kept for each key."""
-        return self.groups.nbytes + (self.groups.capacity + 1) * 8 * (len(self._keyed) + 1)
+        return self.groups.nbytes + (self.groups.capacity + 1) * 8 * (len(self._keyed) + 2)
 
     @property
     def _columns(self) -> tuple[Any, ...]:
@@ -100,9 +101,10 @@ class Candidates:
         self._grow(len(new.times))
         if self.groups.capacity + 1 > len(self._heads):
             more = self.groups.capacity + 1 - len(self._heads)
-            self._account.resize(self._account.nbytes + more * 8 * (len(self._keyed) + 1))
+            self._account.resize(self._account.nbytes + more * 8 * (len(self._keyed) + 2))
             self._heads = np.concatenate([self._heads, np.full((more, len(self._keyed)), -1, np.int64)])
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
+            self._busy = np.concatenate([self._busy, np.full(more, -1, np.int64)])
         due = 0
         if self._any_waits:
             latest = max(limit, int(new.times[-1])) if len(new.times) else limit
@@ -157,6 +159,14 @@ class Candidates:
         kernels.consume(upto, nodes, self.used, keep)
         return keep
 
+    def take_apart(self, firsts: Int64s, lasts: Int64s) -> Bools:
+        """Which matches, from their first to their last nodes, share no event with one that was taken before."""
+        keep = np.empty(len(firsts), np.bool_)
+        begin, end = self.at(firsts), self.at(lasts)
+        # Positions only grow, so what a key left behind in its slot holds up no other.
+        kernels.keep_apart(self.positions[begin], self.positions[end], self.slots[begin], self._busy, keep)
+        return keep
+
     def snapshot(self) -> dict[str, Any]:
         ids = self.at(np.arange(self.tail, self.stop))
         return {
@@ -164,6 +174,7 @@ class Candidates:
             "nodes": [column[ids] for column in self._columns],
             "heads": self._heads,
             "counts": self._counts,
+            "busy": self._busy,
             "tail": self.tail,
             "stop": self.stop,
             "due": self._due,
@@ -172,6 +183,7 @@ class Candidates:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.groups.restore(snapshot["groups"])
         self._heads, self._counts = snapshot["heads"].copy(), snapshot["counts"].copy()
+        self._busy = snapshot["busy"].copy()
         self.tail, self.stop, self._due = snapshot["tail"], snapshot["stop"], snapshot["due"]
         capacity = _SMALLEST
         while capacity < self.stop - self.tail:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.tree import Column
 from penstock.operators.candidates import Arrivals, Candidates, Due, joined
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
@@ -78,6 +78,7 @@ class Pattern(Operator):
             )
             for i, order in enumerate(node.orders)
         ]
+        self._apart = node.apart
         self._ones = [i for i, element in enumerate(node.elements) if element.one]
         self._schema = node.schema.arrow
         self._columns = [Column(field.name, field.type) for field in node.schema]
@@ -178,6 +179,8 @@ class Pattern(Operator):
                 found.append((search, matches))
         if found:
             order = self._sorted(found)
+            if self._apart:
+                order = order[self._taken_apart(found, order)]
             if self._ones:
                 order = order[self._consumed(found, order)]
             self._show(found, order, results)
@@ -204,7 +207,13 @@ class Pattern(Operator):
         keys += [np.concatenate(completed), np.concatenate(waits), np.concatenate(times)]
         return np.lexsort(keys)
 
-    def _consumed(self, found: list[tuple[Search, Found]], order: Int64s) -> Any:
+    def _taken_apart(self, found: list[tuple[Search, Found]], order: Int64s) -> Bools:
+        """Which of the matches, in this order, share no event with one before."""
+        firsts = [matches.nodes[:, search.order.plain[0]] for search, matches in found]
+        lasts = [matches.nodes[:, search.order.plain[-1]] for search, matches in found]
+        return self._candidates.take_apart(np.concatenate(firsts)[order], np.concatenate(lasts)[order])
+
+    def _consumed(self, found: list[tuple[Search, Found]], order: Int64s) -> Bools:
         """Which of the matches, in this order, may have their events in ONE places."""
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))

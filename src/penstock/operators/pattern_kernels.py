@@ -206,6 +206,15 @@ def consume(upto: Int64s, nodes: Int64s, used: Bools, keep: Bools) -> None:
 
 
 @kernel
+def keep_apart(firsts: Int64s, lasts: Int64s, slots: Slots, busy: Int64s, keep: Bools) -> None:
+    """Takes matches one after the other: one is kept if it begins after the last event of the one before of its key."""
+    for m in range(len(firsts)):
+        keep[m] = firsts[m] > busy[slots[m]]
+        if keep[m]:
+            busy[slots[m]] = lasts[m]
+
+
+@kernel
 def expire(
     times: Int64s,
     elements: Bytes,

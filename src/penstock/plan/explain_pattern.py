@@ -40,6 +40,8 @@ def describe_pattern(node: PatternNode) -> tuple[str, list[str]]:
     for order in node.orders:
         lines += _order(node, order)
     kept = sum(len(kept_columns(node, number)) for number in range(len(node.inputs)))
+    if node.apart:
+        lines.append("takes    an event into one match at most")
     duration = render_duration(max(e.keep for e in node.elements))
     lines.append(f"stores   events for {duration}, {kept} column{'s' if kept != 1 else ''} of them")
     return f"pattern within {render_duration(node.within)}", lines

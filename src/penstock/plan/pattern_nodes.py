@@ -79,7 +79,8 @@ class RepeatPlan:
 
 @dataclass(frozen=True)
 class PatternNode:
-    """Matches of a pattern, each with the time of the event that completed it or of its end."""
+    """Matches of a pattern, each with the time of the event that completed it or of its end. With `apart`
+    an event of a key is in one match at most."""
 
     inputs: tuple[Node, ...]
     elements: tuple[ElementPlan, ...]
@@ -87,3 +88,4 @@ class PatternNode:
     repeats: tuple[RepeatPlan, ...]
     within: int
     schema: Schema
+    apart: bool = False

@@ -48,7 +48,9 @@ def build_pattern(pattern: Pattern, inputs: tuple[Node, ...]) -> PatternNode:
         )
         for i, element in enumerate(pattern.elements)
     )
-    return PatternNode(inputs, elements, orders, _repeats(pattern, inputs), pattern.within, pattern.schema)
+    return PatternNode(
+        inputs, elements, orders, _repeats(pattern, inputs), pattern.within, pattern.schema, pattern.apart
+    )
 
 
 def _own_conditions(pattern: Pattern, element: int) -> list[Expression]:
