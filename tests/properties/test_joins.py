@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.properties.join_oracle import Case, Condition, Joined, Row, Side, answers
+from properties.join_oracle import Case, Condition, Joined, Row, Side, answers
 
 from penstock import App
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
-from penstock.bench.timing import Timing, in_turns, rate, ratio, timed
+from penstock.bench.timing import Timing, cpu_ratio, in_turns, rate, ratio, timed
 from penstock.engine.app import App
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -40,7 +40,7 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan((50, 500), (50, 500, 5000), 500, (1, 2), 512, 2, 1),
-    Size.QUICK: _Plan((500, 50_000, 500_000), (5_000, 50_000, 500_000, 5_000_000), 50_000, (1, 4, 16), 32768, 5, 2),
+    Size.QUICK: _Plan((500, 50_000, 500_000), (5_000, 50_000, 500_000, 5_000_000), 50_000, (1, 4, 16, 64), 32768, 15, 2),
     Size.FULL: _Plan(
         (500, 5_000, 50_000, 500_000), (5_000, 50_000, 500_000, 5_000_000), 50_000, (1, 4, 16, 64), 32768, 9, 8
     ),
@@ -71,7 +71,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
                     opened, plan, [plan.window * (i + 1) // count for i in range(count)], plan.window, cycling=True
                 ),
             }
-            taken = in_turns(variants, max(2, plan.rounds // 2))
+            taken = in_turns(variants, max(2, plan.rounds // 4))
         for name in variants:
             many[name][str(count)] = rate(taken[name])
     report.table(
@@ -80,6 +80,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     )
     return {
         "flat": ratio(sizes[str(plan.windows[-1])], sizes[str(plan.windows[0])]),
+        "flat_cpu": cpu_ratio(sizes[str(plan.windows[-1])], sizes[str(plan.windows[0])]),
         "matched_events_per_second": rate(sizes[str(plan.windows[-1])]),
         "events_per_second": {name: rate(taken) for name, taken in sizes.items()},
         "events_per_second_by_matches": {f"{per_event[n]:g}": rate(matches[str(n)]) for n in plan.ids},
@@ -107,7 +108,7 @@ def _run(
     for query in app.queries:
         app.subscribe(query, lambda results: None)
     batches = _batches(plan.batch_rows, ids, cycling)
-    for _ in range(-(-max(windows) // plan.batch_rows) + 2):
+    for _ in range(2 * (-(-max(windows) // plan.batch_rows) + 2)):  # full, and all memory used once
         _push(app, next(batches))
 
     def push() -> Timing:
