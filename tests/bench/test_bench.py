@@ -38,6 +38,7 @@ FIGURES = {
     "queries": ("cost_20_to_1", "cost_20_to_1_with_result_rows"),
     "rate-sizing": ("saving_async", "saving_variable", "overhead", "overhead_of_work", "lost"),
     "dispatch": ("ejf_saving", "fcfs_seconds", "ejf_seconds", "real_ejf_saving"),
+    "join-window": ("flat", "flat_cpu", "matched_events_per_second"),
     "join-table": ("grace_to_hash", "bytes_to_raw", "events_per_second"),
     "pattern": ("flat", "events_per_second"),
     "join-db": ("batched_to_single",),
