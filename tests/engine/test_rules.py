@@ -18,7 +18,7 @@ import pytest
 import penstock as ps
 from calls import servers
 from engine import calling_process
-from penstock.errors import QueryError
+from penstock.errors import BudgetError, QueryError
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, x BIGINT, EVENT TIME t);"
 RULE = "CREATE RULE high WHEN SELECT k, x FROM s WHERE x > 2 EVERY THEN CALL note(k, x * 10 AS tenfold)"
@@ -99,6 +99,37 @@ def test_arguments_that_cannot_be_computed_are_rejected_and_keep_their_number() 
         app.finish()
         assert len(app.rejects) == 1
     assert notes.calls == [("r:0", 10.0), ("r:2", 2.0)]
+
+
+def test_an_event_that_cannot_be_computed_counts_as_if_it_had_not_come() -> None:
+    rule = "WHEN SELECT x, 1 / (x - 2) AS y FROM s WHERE 10 / x > 2 THEN EMIT INTO out"
+    with ps.App(STREAM + rule) as app:
+        # 1 fires, 0 is rejected, 1 still holds, 9 does not, 2 fires and cannot be shown, 1 still holds, NULL does not.
+        for t, x in enumerate([1, 0, 1, 9, 2, 1, None, 4]):
+            app.push("s", {"t": t, "k": "a", "x": x})
+        assert app.results("out").column("x").to_pylist() == [1, 4]
+        assert [reject["row"]["x"] for reject in app.rejects] == [0, 2]
+
+
+def test_what_is_kept_are_the_keys_that_hold() -> None:
+    rule = "WHEN SELECT k, x FROM s WHERE x > 2 BY k THEN EMIT INTO out"
+    keys = [f"key {n}" for n in range(50_000)]
+
+    def push(app: ps.App, x: int) -> None:
+        for start in range(0, len(keys), 1000):
+            app.push("s", [{"t": 0, "k": key, "x": x} for key in keys[start : start + 1000]])
+
+    with ps.App(STREAM + rule, memory="64MB") as app:
+        push(app, 1)
+        few = app.metrics.memory_bytes
+        push(app, 3)
+        many = app.metrics.memory_bytes
+        push(app, 1)
+        push(app, 3)
+        assert app.metrics.results == 2 * len(keys)
+    assert few < 500_000 < many
+    with ps.App(STREAM + rule, memory="2MB") as app, pytest.raises(BudgetError, match="keys for which the condition"):
+        push(app, 3)
 
 
 def test_calls_do_not_hold_queries_up() -> None:

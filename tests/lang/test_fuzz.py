@@ -30,13 +30,20 @@ VALID = (
     " t + INTERVAL '1' HOUR FROM s -- comment\n;",
     "CREATE QUERY w AS SELECT DISTINCT k FROM s [PARTITION BY k ROWS 3 SLIDE 250 MILLISECONDS ON WALL CLOCK];",
     "INSERT INTO m SELECT k, MAX(x) FROM s [SINCE TIMESTAMP '2024-01-01' SLIDE 1 DAY] GROUP BY 1;"
-    " SELECT window_end AS e, k FROM m /* x */ WHERE k <=> 'a' ; SELECT COUNT(*) FROM m [SESSION 5 MINUTES]",
+    " SELECT window_end AS e, k FROM m /* x */ WHERE k <=> 'a' ; SELECT COUNT(*) FROM m [SESSION 5 MINUTES];",
+    "CREATE FUNCTION f AS HTTP POST 'https://a.b/c' WITH ('timeout' = '5 SECONDS', 'header.X' = 'env:Y');"
+    " CREATE TABLE tt (k STRING PRIMARY KEY, n INT);"
+    " CREATE RULE r WHEN SELECT k, SUM(x) AS v FROM s [RANGE 1 HOUR] GROUP BY k HAVING SUM(x) > 1 THEN"
+    " EMIT INTO aa SELECT k, v * 2 AS w, CALL f(k, v AS z), UPDATE tt SET n = tt.n + 1 WHERE tt.k = r.k;"
+    " WHEN SELECT k FROM s WHERE ok BY k, n THEN EMIT INTO bb;"
+    " WHEN PATTERN SEQ(s a, !s b, s+ c) WHERE a.k = b.k WITHIN 1 MINUTE EVERY THEN CALL f(*)",
 )
 
 WORDS = """
 SELECT FROM WHERE GROUP_BY HAVING ORDER_BY LIMIT DRAIN CREATE STREAM SINK QUERY INSERT INTO EXPLAIN UNION ALL DISTINCT
 RANGE ROWS SLIDE NOW SESSION SINCE OFFSET ON WALL CLOCK WHEN FULL PARTITION_BY EVENT TIME LATENESS SEQUENCE IDLE AFTER
 LATE UNIT CASE THEN ELSE END CAST AS INT DOUBLE STRING TIMESTAMP DATE INTERVAL AND OR NOT IN LIKE BETWEEN IS NULL TRUE
+RULE EVERY BY EMIT CALL FUNCTION HTTP POST UPDATE SET DELETE UPSERT TABLE PATTERN SEQ
 COUNT SUM MEDIAN PERCENTILE_CONT WITHIN GROUP FILTER OVER ISTREAM WITH JOIN LATERAL VALUES s t k x n ok window_end
 SECONDS HOUR 1 0 -1 2.5 1e400 99999999999999999999 10L '' 'a' '2024-01-01' `k` "x" ( ) [ ] { } , ; . * + - / % = <> <
 > <=> || | & ^ << :: : ? @ $ # -> /*+ */ -- \\ ! ~ é \x00 ' ` "
@@ -98,7 +105,7 @@ def test_damaged_queries(source: random.Random, damages: int) -> None:
 def test_the_undamaged_queries_are_valid() -> None:
     program = outcome("".join(VALID))
     assert isinstance(program, Program)
-    assert len(program.queries) == 8
+    assert len(program.queries) == 12
 
 
 SELECT = VALID[0] + "SELECT "
