@@ -161,6 +161,27 @@ def simulate(
     return found, union, table
 
 
+SLIDE = 10
+SCAN = f"SELECT w, COUNT(*) AS c, SUM(n) AS s FROM T [SLIDE {SLIDE} MICROSECONDS] GROUP BY w"
+
+
+def at_slides(events: dict[str, list[Event]], changes: list[tuple[str, Change]]) -> list[tuple[Any, ...]]:
+    """What the query over the table as a whole shows: the clock is that of the streams that write it."""
+    times = [e["t"] for stream in {s for s, _ in changes} for e in events[stream]]
+    found: list[tuple[Any, ...]] = []
+    if not times:
+        return found
+    for b in range((min(times) // SLIDE + 1) * SLIDE, (max(times) // SLIDE + 1) * SLIDE + 1, SLIDE):
+        before = {s: [e for e in events[s] if e["t"] < b] for s in "ab"}
+        _, _, table = simulate(before, changes, [])
+        for w in sorted({row["w"] for row in table.values()}, key=lambda w: w or ""):
+            ns = [row["n"] for row in table.values() if row["w"] == w]
+            found.append(
+                (b, w, len(ns), sum(n for n in ns if n is not None) if any(n is not None for n in ns) else None)
+            )
+    return found
+
+
 def plain(rows: list[Row]) -> list[Row]:
     """Times as microseconds."""
     return [{n: round(v.timestamp() * 1e6) if n == "t" else v for n, v in row.items()} for row in rows]
@@ -187,10 +208,11 @@ def test_as_simulated(data: st.DataObject) -> None:
     some = st.sampled_from("ab")
     changes = data.draw(st.lists(st.tuples(some, st.sampled_from(CHANGES)), min_size=1, max_size=3))
     reads = data.draw(st.lists(st.tuples(some, st.sampled_from(READS)), min_size=1, max_size=2))
-    with_union = data.draw(st.booleans())
+    with_union, with_scan = data.draw(st.booleans()), data.draw(st.booleans())
     text = DECLARED + ";".join(change.text.format(s=s) for s, change in changes)
     text += "".join(f";CREATE QUERY r{i} AS {read.text.format(s=s)}" for i, (s, read) in enumerate(reads))
     text += f";CREATE QUERY u AS {UNION}" if with_union else ""
+    text += f";CREATE QUERY v AS {SCAN}" if with_scan else ""
     events = {s: within_lateness(data.draw(st.lists(EVENT, max_size=25))) for s in "ab"}
     pushed = [(s, events[s][i : i + size]) for s in "ab" for size in [data.draw(st.integers(1, 9))]
               for i in range(0, len(events[s]), size)]  # fmt: skip
@@ -220,3 +242,6 @@ def test_as_simulated(data: st.DataObject) -> None:
         assert results[f"r{i}"] == rows, (text, i)
     if with_union:
         assert results["u"] == union
+    if with_scan:
+        shown = [(round(r["window_end"].timestamp() * 1e6), r["w"], r["c"], r["s"]) for r in results["v"]]
+        assert shown == at_slides(events, changes)

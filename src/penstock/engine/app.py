@@ -169,7 +169,7 @@ class App:
         nodes = {query.name: build(query.body) for query in program.queries}
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
-        self._flow.declare(program)
+        self._flow.declare(program.streams, program.queries, program.tables, program.writes)
         past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         warn_of_theta(nodes)
@@ -229,7 +229,8 @@ class App:
             for stream in self.program.streams:
                 StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
             flow = Flow(stores, self._reject, self._users, self._clock, self._sinks, strategy=self._strategy)
-            flow.declare(self.program)
+            own = self.program
+            flow.declare(own.streams, own.queries, own.tables, own.writes)
             flow.start([(query, nodes[query.name]) for query in self.program.queries])
             least = stores.budget.peak
             stores.close()

@@ -34,7 +34,8 @@ from penstock.engine.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
-from penstock.lang.query import STRATEGIES, Program, Query, StreamRef, columns_of
+from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns_of
+from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.join_core import JoinCore
@@ -127,16 +128,22 @@ class Flow:
         self.passed.update(snapshot["passed"])
         self._rates.restore(snapshot["rates"])
 
-    def declare(self, program: Program) -> None:
-        """Makes the program's tables, filled from their sources, unless an expected snapshot has them. Before the
-        queries that read them are started."""
-        names = list(derived(program.queries, self._sinks))
-        self.tables.note_streams([stream.name for stream in program.streams], names)
-        if program.tables:
-            schemas = {stream.name: stream.schema for stream in program.streams}
-            schemas |= {q.into: columns_of(q.body) for q in program.queries if q.into is not None and q.into in names}
-            streams = {name: StreamRef(name, schema) for name, schema in schemas.items()}
-            self.tables.declare(program.tables, program.writes, streams, self.passed)
+    def declare(
+        self,
+        streams: Iterable[StreamDef],
+        queries: Sequence[Query],
+        tables: Sequence[TableDef],
+        writes: Sequence[TableWrite],
+    ) -> None:
+        """Makes tables, filled from their sources unless an expected snapshot has them; before the queries that read
+        them are started. `streams` and `queries` are all that begin now."""
+        schemas = {stream.name: stream.schema for stream in streams}
+        names = list(derived(queries, self._sinks))
+        self.tables.note_streams(schemas, names)
+        if tables:
+            schemas |= {q.into: columns_of(q.body) for q in queries if q.into is not None and q.into in names}
+            known = {name: StreamRef(name, schema) for name, schema in schemas.items()}
+            self.tables.declare(tables, writes, known, self.passed)
             self.tables.load(self._saved_tables)
 
     def start(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int] | None = None) -> None:

@@ -77,7 +77,9 @@ class TableSet:
                 if is_database(definition.uri):
                     self._copies[definition.name] = WriteBehind(table, self._resources)
             writers = tuple(streams[name] for name in dict.fromkeys(write.stream for _, write in own))
-            self._refs[definition.name] = TableRef(definition.name, definition.schema, definition.key, writers)
+            self._refs[definition.name] = TableRef(
+                definition.name, definition.schema, definition.key, writers, tuple(w for _, w in own), definition
+            )
 
     def _made(self, definition: TableDef) -> Table:
         if is_looked_up(definition):

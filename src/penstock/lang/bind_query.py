@@ -15,7 +15,7 @@ from penstock.lang.bind_pattern import PatternBinder
 from penstock.lang.bind_select import SelectBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.places import QueryText, Span, did_you_mean
-from penstock.lang.query import Select, Source, StreamRef, TableRef, Union, columns_of
+from penstock.lang.query import Select, Source, StreamRef, TableRef, TableScan, Union, columns_of
 from penstock.lang.scope import Scope
 from penstock.lang.syntax import (
     FromItem,
@@ -28,7 +28,7 @@ from penstock.lang.syntax import (
     WindowSyntax,
 )
 from penstock.types import Schema
-from penstock.windows.spec import WindowSpec
+from penstock.windows.spec import TimeSlide, WindowSpec
 
 
 class QueryBinder:
@@ -70,12 +70,25 @@ class QueryBinder:
     def _from(self, item: FromItem) -> tuple[Source, frozenset[str]]:
         if isinstance(item.source, Name):
             qualifier = item.alias or item.source
+            table = self._catalog.table(item.source.text)
+            if table is not None and item.window is not None:
+                return self._scan(table, item.source, item.window), frozenset({qualifier.text.lower()})
+            self._check_more_than_slide(item)
             return self.stream(item.source), frozenset({qualifier.text.lower()})
         assert not isinstance(item.source, PatternSyntax), "patterns are bound by themselves"
+        self._check_more_than_slide(item)
         if isinstance(item.source, RecognizeSyntax):
             self._check_recognize(item.source)
             return self.bind(item.source.select), frozenset({item.alias.text.lower()} if item.alias else ())
         return self.bind(item.source), frozenset({item.alias.text.lower()} if item.alias else ())
+
+    def _check_more_than_slide(self, item: FromItem) -> None:
+        if item.window is not None and item.window.whole:
+            raise self._source.refusal(
+                "a window over a stream is more than a SLIDE",
+                item.window.span,
+                "say what is in it: [RANGE 1 HOUR SLIDE 1 MINUTE]",
+            )
 
     def _check_recognize(self, written: RecognizeSyntax) -> None:
         """That rows come in the order asked for, and that NULL, a partition in SQL, is in none of these."""
@@ -95,6 +108,22 @@ class QueryBinder:
                     name.span,
                     "declare it NOT NULL, or write FROM PATTERN SEQ(...)",
                 )
+
+    def _scan(self, table: TableRef, name: Name, window: WindowSyntax) -> TableScan:
+        if not window.whole or not isinstance(window.spec.slide, TimeSlide) or window.spec.slide.wall_clock:
+            raise self._source.refusal(
+                f"'{table.name}' is a table: all its rows are there at once",
+                window.span,
+                f"say when to look: FROM {table.name} [SLIDE 1 MINUTE]",
+            )
+        if not table.writers:
+            raise self._source.refusal(
+                f"no stream writes '{table.name}', so there is no time at which to look at it",
+                name.span,
+                f"join it with a stream: FROM s, {table.name} WHERE s.id = {table.name}.id",
+            )
+        self._catalog.note_read(table.name)
+        return TableScan(table, window.spec.slide, table.schema)
 
     def _side(self, item: FromItem) -> tuple[Source | TableRef, WindowSpec | None]:
         """One of several sides of FROM: also a table."""
@@ -119,7 +148,8 @@ class QueryBinder:
             raise self._source.refusal(
                 f"'{name.text}' is a table, not a stream",
                 name.span,
-                f"join it with a stream: FROM s, {name.text} WHERE s.id = {name.text}.id",
+                f"join it with a stream: FROM s, {name.text} WHERE s.id = {name.text}.id; "
+                f"or look at it again and again: FROM {name.text} [SLIDE 1 MINUTE]",
             )
         if kind is not None:
             raise self._source.refusal(

@@ -108,7 +108,7 @@ class TableBinder:
         )
 
     def _add(self, definition: TableDef) -> None:
-        self._catalog.add_table(TableRef(definition.name, definition.schema, definition.key))
+        self._catalog.add_table(TableRef(definition.name, definition.schema, definition.key, definition=definition))
         self.tables.append(definition)
 
     def _fields(self, columns: Sequence[ColumnSyntax]) -> dict[str, Field]:
@@ -166,8 +166,9 @@ class TableBinder:
         return write
 
     def _write(self, table: TableRef, stream: StreamRef, write: TableWrite) -> None:
-        if stream.name not in (writer.name for writer in table.writers):
-            self._catalog.add_table(replace(table, writers=(*table.writers, stream)))
+        known = stream.name in (writer.name for writer in table.writers)
+        writers = table.writers if known else (*table.writers, stream)
+        self._catalog.add_table(replace(table, writers=writers, writes=(*table.writes, write)))
         self.writes.append(write)
 
     def _check_writable(self, table: TableRef, name: Name) -> None:

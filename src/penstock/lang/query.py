@@ -19,7 +19,7 @@ from penstock.errors import Place
 from penstock.expressions.tree import Expression
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.types import Field, Schema, SqlType
-from penstock.windows.spec import WindowSpec
+from penstock.windows.spec import TimeSlide, WindowSpec
 
 
 class Emit(Enum):
@@ -89,12 +89,24 @@ class JoinKind(Enum):
 
 @dataclass(frozen=True)
 class TableRef:
-    """A table, read by name; `key` are the columns of its PRIMARY KEY and `writers` the streams that change it."""
+    """A table, read by name; `key` are the columns of its PRIMARY KEY, `writers` the streams that change it and
+    `writes` how. Whoever reads it has all that is needed to have it: queries on Spark run apart from each other."""
 
     name: str
     schema: Schema
     key: tuple[str, ...]
     writers: tuple[StreamRef, ...] = ()
+    writes: tuple[TableWrite, ...] = ()
+    definition: TableDef | None = None
+
+
+@dataclass(frozen=True)
+class TableScan:
+    """All rows of a table at every boundary of a slide, with the time of its last microsecond."""
+
+    table: TableRef
+    slide: TimeSlide
+    schema: Schema
 
 
 @dataclass(frozen=True)
@@ -200,7 +212,7 @@ class Edge:
     schema: Schema
 
 
-Source = StreamRef | Union | Select | Join | Pattern | Edge
+Source = StreamRef | Union | Select | Join | Pattern | Edge | TableScan
 
 WINDOW_FIELDS = (
     Field("window_start", SqlType.TIMESTAMP, nullable=False),

@@ -24,11 +24,13 @@ class Name:
 
 @dataclass(frozen=True)
 class WindowSyntax:
-    """A window whose sizes are checked; `spec.partition_by` is filled in by the binder from `partition_by`."""
+    """A window whose sizes are checked; `spec.partition_by` is filled in by the binder from `partition_by`. With
+    `whole` it says when a table is looked at as a whole."""
 
     spec: WindowSpec
     partition_by: tuple[Name, ...]
     span: Span
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ class WindowParser(ExpressionParser):
         """A window, its opening bracket being next."""
         start = self.expect(TokenType.L_BRACKET, "'['").start
         partition_by = self.names("a column of PARTITION BY") if self._match(TokenType.PARTITION_BY) else ()
-        extent, slide = self.extent()
+        whole = not partition_by and self._match_text_seq("SLIDE", advance=False)
+        extent, slide = self.of_a_table() if whole else self.extent()
         offset: tuple[int, Span] | None = None
         wall_clock: Span | None = None
         when_full: Span | None = None
@@ -181,7 +182,14 @@ class WindowParser(ExpressionParser):
                 span,
                 "leave it out and write GROUP BY: a RANGE window holds the same events either way",
             )
-        return WindowSyntax(WindowSpec(extent, slide, (), bool(when_full)), partition_by, span)
+        return WindowSyntax(WindowSpec(extent, slide, (), bool(when_full)), partition_by, span, bool(whole))
+
+    def of_a_table(self) -> tuple[Extent, Slide | None]:
+        """`[SLIDE 1 MINUTE]`: all rows of a table, at every boundary. To the plan that is a window as long as its
+        slide, which the table's rows enter at its end."""
+        self.take("SLIDE")
+        micros = self.duration("the SLIDE")
+        return Range(micros), TimeSlide(micros)
 
     def call_suffixes(self, call: exp.Expr) -> exp.Expr:
         start = call.meta["start"]

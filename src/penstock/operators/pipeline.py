@@ -30,6 +30,7 @@ from penstock.operators.pattern import Pattern
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
+from penstock.operators.scan import Scan
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.sliding import SlidingAggregate
 from penstock.operators.union import Union
@@ -44,6 +45,7 @@ from penstock.plan.nodes import (
     PatternNode,
     ProjectNode,
     RelationNode,
+    ScanNode,
     StreamNode,
     UnionNode,
     children,
@@ -248,6 +250,8 @@ def make_operator(
         return Pattern(name, node, resources)
     if isinstance(node, LookupNode):
         return LookUp(name, node, resources)
+    if isinstance(node, ScanNode):
+        return Scan(name, node, resources)
     if isinstance(node, EdgeNode):
         return EdgeOperator(name, node, resources)
     if isinstance(node, RelationNode):

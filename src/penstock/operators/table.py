@@ -68,6 +68,14 @@ class Matched:
             return table.key_data(name, self.keys(), None if self.there.all() else self.there)
         return table.data(name, self.argument(name))
 
+    def arrays(self) -> list[pa.Array]:
+        """All columns of the table, as Arrow."""
+        found = []
+        for field in self._table.definition.schema:
+            data = self.column(field.name)
+            found.append(to_arrow(data, field.type, self._found.keys) if isinstance(data, Vector) else data)
+        return found
+
     def keys(self) -> Int64s:
         """The keys of the rows; where there is none, 0."""
         words = self._table.store.key_words(self._found)
@@ -262,13 +270,7 @@ class Table:
 
     def batch(self, found: Found) -> pa.RecordBatch:
         """Rows as they are now, as Arrow."""
-        matched = Matched(self, found, None)
-        columns = []
-        for field in self.definition.schema:
-            data = matched.column(field.name)
-            array = to_arrow(data, field.type, found.keys) if isinstance(data, Vector) else data
-            columns.append(array)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(Matched(self, found, None).arrays(), schema=self.schema)
 
     def key_batch(self, words: Int64s) -> pa.RecordBatch:
         """Keys as Arrow, whether they have a row or not."""

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from penstock.errors import QueryError
 from penstock.expressions.tree import Column
-from penstock.lang.query import Edge, Emit, Join, Pattern, Select, Source, StreamRef, TableRef, Union, columns_of
+from penstock.lang.query import (
+    Edge,
+    Emit,
+    Join,
+    Pattern,
+    Select,
+    Source,
+    StreamRef,
+    TableRef,
+    TableScan,
+    Union,
+    columns_of,
+)
 from penstock.plan.build_join import build_join
 from penstock.plan.combining import combined
-from penstock.plan.lookups import build_lookup
+from penstock.plan.lookups import build_lookup, build_scan
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
     AggregateNode,
@@ -32,6 +44,8 @@ def build(source: Source) -> Node:
         return UnionNode(tuple(build(s) for s in source.inputs), columns_of(source))
     if isinstance(source, Pattern):
         return build_pattern(source, tuple(map(build, source.inputs)))
+    if isinstance(source, TableScan):
+        return build_scan(source)
     assert not isinstance(source, Join), "a join stands in the FROM of a SELECT"
     if isinstance(source, Edge):
         return EdgeNode(build(source.source), source.keys, source.condition, source.outputs, source.schema)

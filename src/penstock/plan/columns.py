@@ -8,7 +8,7 @@ from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import StreamDef
 from penstock.lang.table_defs import TableWrite
 from penstock.plan import join_reads
-from penstock.plan.lookups import stream_columns, written_columns
+from penstock.plan.lookups import stream_columns, tables_of, written_columns
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -19,6 +19,7 @@ from penstock.plan.nodes import (
     PatternNode,
     ProjectNode,
     RelationNode,
+    ScanNode,
     StreamNode,
     UnionNode,
     children,
@@ -31,9 +32,11 @@ def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[Ta
     needed = {stream.event_time}
     if stream.sequence is not None:
         needed.add(stream.sequence)
+    made = list(writes)
     for node in nodes:
         needed |= _read(node, stream.name)
-    for write in writes:
+        made += [write for _, own in tables_of(node).values() for write in own]
+    for write in made:
         if write.stream == stream.name:
             needed |= written_columns(write)
     if stream.late_into is not None:
@@ -42,7 +45,7 @@ def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[Ta
 
 
 def _read(node: Node, stream: str) -> set[str]:
-    if isinstance(node, StreamNode):
+    if isinstance(node, StreamNode | ScanNode):
         return set()
     if isinstance(node, UnionNode):
         # A union passes rows on as they are, by position.

@@ -23,6 +23,7 @@ from penstock.plan.nodes import (
     PatternNode,
     ProjectNode,
     RelationNode,
+    ScanNode,
     StreamNode,
     UnionNode,
     children,
@@ -154,6 +155,8 @@ def _describe(node: Node, workload: cost.Workload, block_size: int, families: Fa
     if isinstance(node, JoinNode):
         title, details = describe_join(node)
         return title, [*details, *_emission(node.emission, {}, "the arriving event's rows")]
+    if isinstance(node, ScanNode):
+        return f"all rows of the table {node.table}, every {render_duration(node.slide.micros)}", []
     if isinstance(node, LookupNode):
         return describe_lookup(node)
     if isinstance(node, EdgeNode):

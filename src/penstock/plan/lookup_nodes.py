@@ -1,4 +1,4 @@
-"""The plan of a look-up: events of a stream with rows of tables."""
+"""The plan of what reads tables: events of a stream with rows of tables, and tables as a whole at slides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Output
+from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.types import Schema
+from penstock.windows.spec import TimeSlide
 
 if TYPE_CHECKING:
     from penstock.plan.nodes import Node, StreamNode
@@ -26,6 +28,8 @@ class Lookup:
     keys: tuple[Expression, ...]
     on: Expression | None
     left: bool
+    definition: TableDef
+    writes: tuple[TableWrite, ...]
 
     @property
     def is_keyed(self) -> bool:
@@ -47,3 +51,16 @@ class LookupNode:
     where: Expression | None
     outputs: tuple[Output, ...]
     schema: Schema
+
+
+@dataclass(frozen=True)
+class ScanNode:
+    """All rows of a table at every boundary of a slide, each time one microsecond before it. `clocks` are the streams
+    that write the table: they say how far time has come."""
+
+    table: str
+    slide: TimeSlide
+    clocks: tuple[StreamNode, ...]
+    schema: Schema
+    definition: TableDef
+    writes: tuple[TableWrite, ...]

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from penstock.expressions.conjuncts import Equality, conjunction, conjuncts, equality
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Expression, columns
-from penstock.lang.query import Join, JoinKind, JoinSide, Select, Source, TableRef
-from penstock.lang.table_defs import TableWrite
-from penstock.plan.lookup_nodes import Lookup, LookupNode
+from penstock.lang.query import Join, JoinKind, JoinSide, Select, Source, TableRef, TableScan
+from penstock.lang.table_defs import TableDef, TableWrite
+from penstock.plan.lookup_nodes import Lookup, LookupNode, ScanNode
 from penstock.plan.nodes import Node, StreamNode, children
 
 
@@ -52,6 +52,12 @@ def build_lookup(select: Select, join: Join, build: Callable[[Source], Node]) ->
     )
 
 
+def build_scan(scan: TableScan) -> ScanNode:
+    clocks = tuple(StreamNode(writer.name, writer.schema) for writer in scan.table.writers)
+    assert scan.table.definition is not None
+    return ScanNode(scan.table.name, scan.slide, clocks, scan.schema, scan.table.definition, scan.table.writes)
+
+
 def _next(waiting: Sequence[JoinSide], known: set[str], pool: Sequence[Expression]) -> JoinSide:
     if waiting[0].kind is not JoinKind.INNER or _lookup(waiting[0], known, pool)[0].is_keyed:
         return waiting[0]
@@ -81,7 +87,9 @@ def _lookup(side: JoinSide, known: set[str], pool: Sequence[Expression]) -> tupl
     used = [found[name][1] for name in by]
     on = conjunction([c for c in asked if c not in used])
     keys = tuple(found[name][0].other for name in by)
-    return Lookup(table.name, side.alias, table.schema, table.key, by, keys, on, left), rest
+    assert table.definition is not None
+    how = (by, keys, on, left, table.definition, table.writes)
+    return Lookup(table.name, side.alias, table.schema, table.key, *how), rest
 
 
 def _side_of(column: str) -> str:
@@ -124,7 +132,12 @@ def written_columns(write: TableWrite) -> set[str]:
     return {name.removeprefix(prefix) for e in read for name in columns(e) if name.startswith(prefix)}
 
 
-def tables_of(node: Node) -> set[str]:
-    """The tables that a plan reads."""
-    own = {lookup.table for lookup in node.lookups} if isinstance(node, LookupNode) else set()
-    return own.union(*(tables_of(child) for child in children(node)))
+def tables_of(node: Node) -> dict[str, tuple[TableDef, tuple[TableWrite, ...]]]:
+    """The tables that a plan reads, and what changes them."""
+    found: dict[str, tuple[TableDef, tuple[TableWrite, ...]]] = {}
+    reads = node.lookups if isinstance(node, LookupNode) else (node,) if isinstance(node, ScanNode) else ()
+    for read in reads:
+        found[read.table] = read.definition, read.writes
+    for child in children(node):
+        found |= tables_of(child)
+    return found

@@ -11,6 +11,7 @@ from penstock.aggregates.signatures import Want
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit, JoinKind, Order, Output
 from penstock.plan.lookup_nodes import LookupNode as LookupNode
+from penstock.plan.lookup_nodes import ScanNode as ScanNode
 from penstock.plan.pattern_nodes import PatternNode as PatternNode
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
@@ -234,6 +235,7 @@ Node = (
     | EdgeNode
     | JoinNode
     | LookupNode
+    | ScanNode
 )
 
 
@@ -244,6 +246,8 @@ def children(node: Node) -> tuple[Node, ...]:
         return node.inputs
     if isinstance(node, LookupNode):
         return (node.input, *node.clocks)
+    if isinstance(node, ScanNode):
+        return node.clocks
     return (node.input,)
 
 

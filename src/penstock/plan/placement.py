@@ -21,11 +21,13 @@ from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render
 from penstock.plan.join_placement import join_keys
+from penstock.plan.lookup_placement import keys_of_tables
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
     EdgeNode,
     JoinNode,
+    LookupNode,
     Node,
     PatternNode,
     ProjectNode,
@@ -154,6 +156,8 @@ def place_alone(node: Node) -> Placement:
         if isinstance(keys, str):
             return _one_place(keys)
         return Placement(Spread.BY_KEY, keys, "all events of a match have the same key")
+    if isinstance(node, LookupNode):
+        return _place_lookup(node)
     if isinstance(node, EdgeNode):
         return _place_edge(node)
     if isinstance(node, ProjectNode) and place_alone(node.input).spread is Spread.BY_KEY:
@@ -177,6 +181,19 @@ def place_alone(node: Node) -> Placement:
     return _one_place(refused)
 
 
+def _place_lookup(node: LookupNode) -> Placement:
+    """Anywhere with tables that do not change, of which every place has a copy; else by their key, if all that read and
+    write them have it."""
+    if not isinstance(node.input, StreamNode):
+        return _one_place("it reads a subquery or several streams, whose rows belong together")
+    if not any(lookup.writes for lookup in node.lookups):
+        return Placement(Spread.ANYWHERE, (), "every row stands for itself, and every place has a copy of the tables")
+    keys = keys_of_tables(node)
+    if isinstance(keys, str):
+        return _one_place(keys)
+    return Placement(Spread.BY_KEY, keys, "all that reads or writes a row of the table has its key")
+
+
 def _place_edge(node: EdgeNode) -> Placement:
     """By the keys of the rule, or by those of the groups that it looks at."""
     if isinstance(node.input, StreamNode):
@@ -190,6 +207,8 @@ def _place_edge(node: EdgeNode) -> Placement:
 
 def order_matters(node: Node) -> bool:
     """Whether results may depend on the order of rows with equal times."""
+    if isinstance(node, LookupNode) and isinstance(node.input, StreamNode):
+        return any(lookup.writes for lookup in node.lookups)
     if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
         return False
     if isinstance(node, CombineNode):

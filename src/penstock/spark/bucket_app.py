@@ -26,6 +26,7 @@ from penstock.engine.running import users_of
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.lang.render import render_window
+from penstock.plan.lookups import tables_of
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.plan.placement import Spread
 from penstock.spark.calls import CallRows
@@ -141,6 +142,13 @@ class BucketApp:
         """Begins afresh, or goes on from a snapshot."""
         if snapshot is not None:
             self._flow.expect(snapshot["flow"])
+        tables = {name: table for node in self._share.nodes for name, table in tables_of(node).items()}
+        self._flow.declare(
+            [part.stream for part in self._share.parts],
+            self._share.queries,
+            [definition for definition, _ in tables.values()],
+            [write for _, writes in tables.values() for write in writes],
+        )
         self._flow.start(list(zip(self._share.queries, self._share.nodes, strict=True)))
         for name, running in self._flow.running.items():
             if running.feeds is None:
@@ -162,6 +170,7 @@ class BucketApp:
         """A micro-batch begins, so the state of the one before is committed."""
         self._stores.commit()
         self._flow.committed()
+        self._flow.tables.refresh_due()
         if isinstance(self._stores, SegmentStores):
             with self._naming_the_affected():
                 self._stores.begin(batch)
@@ -245,6 +254,7 @@ class BucketApp:
         return saved
 
     def close(self) -> None:
+        self._flow.tables.disconnect()
         self._stores.close()
 
 

@@ -16,6 +16,8 @@ from penstock.errors import InputError, QueryError
 from penstock.lang import parse
 from penstock.lang.durations import UNITS, scale, singular
 from penstock.lang.query import FunctionDef, Query, StreamDef
+from penstock.lang.table_defs import TableWrite
+from penstock.lang.table_options import is_database
 from penstock.plan.build import build
 from penstock.plan.nodes import Node
 from penstock.plan.nodes import streams as streams_of
@@ -60,6 +62,13 @@ def read_program(
     read = set().union(*map(streams_of, nodes.values()))
     streams = tuple(stream for name, stream in declared.items() if name in read)
     _refuse(text, nodes, streams)
+    behind = [table.name for table in parsed.tables if is_database(table.uri) and table.name in _written(parsed.writes)]
+    if behind:
+        raise QueryError(
+            f"the table '{behind[0]}' in a database is not written on Spark: its parts would have to be written as one",
+            text,
+            hint="leave out its ON statements, or run it embedded: penstock run --engine embedded",
+        )
     late = [query.name for query in parsed.queries if query.backfill]
     if late:
         raise QueryError(
@@ -68,6 +77,10 @@ def read_program(
             hint="leave BACKFILL out, or run it embedded and add it with add_query",
         )
     return Program(streams, parsed.queries, nodes, tuple(sink.name for sink in parsed.sinks), parsed.functions)
+
+
+def _written(writes: Iterable[TableWrite]) -> set[str]:
+    return {write.table for write in writes}
 
 
 def frame_of(stream: str, frames: Mapping[str, DataFrame]) -> DataFrame:

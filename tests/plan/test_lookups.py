@@ -1,0 +1,64 @@
+"""How tables are looked up, and where that may run."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.lang import parse
+from penstock.plan.build import build
+from penstock.plan.lookup_nodes import LookupNode
+from penstock.plan.placement import Spread, order_matters, place_alone
+
+DECLARED = """
+CREATE STREAM s (t TIMESTAMP, id INT, x INT, u STRING, EVENT TIME t);
+CREATE STREAM w (t TIMESTAMP, id INT, wide BIGINT, u STRING, EVENT TIME t);
+CREATE TABLE a (id INT PRIMARY KEY, b INT, u STRING);
+CREATE TABLE c (x INT, y STRING, v INT, PRIMARY KEY (x, y));
+"""
+
+
+def plan(query: str, writes: str = "") -> LookupNode:
+    node = build(parse(DECLARED + writes + query).queries[0].body)
+    assert isinstance(node, LookupNode)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("text", "by"),
+    [
+        ("SELECT b FROM s, a WHERE s.id = a.id AND a.u = 'x'", [("a", ("id",))]),
+        ("SELECT b FROM s JOIN a ON a.id = s.x + 0 * s.id", [("a", ())]),
+        ("SELECT b FROM s, a WHERE s.u = a.u AND s.x = a.b", [("a", ("u", "b"))]),
+        ("SELECT b FROM s, a WHERE s.x < a.b", [("a", ())]),
+        ("SELECT v FROM s, c, a WHERE s.id = a.id AND c.x = a.b AND c.y = s.u", [("a", ("id",)), ("c", ("x", "y"))]),
+        ("SELECT v FROM s LEFT JOIN c ON c.x = s.x LEFT JOIN a ON a.id = s.id", [("c", ("x",)), ("a", ("id",))]),
+    ],
+)
+def test_found_by(text: str, by: list[tuple[str, tuple[str, ...]]]) -> None:
+    assert [(lookup.table, lookup.by) for lookup in plan(text).lookups] == by
+
+
+def test_filters_go_first_where_they_cannot_fail() -> None:
+    node = plan("SELECT b FROM s, a WHERE s.id = a.id AND s.u = 'x' AND 10 / s.x > 1")
+    assert node.first is not None
+    assert node.where is not None
+
+
+WRITE = "ON w UPSERT INTO a (id, b) VALUES (w.id, 1);"
+
+
+@pytest.mark.parametrize(
+    ("text", "writes", "spread"),
+    [
+        ("SELECT b FROM s, a WHERE s.id = a.id", "", Spread.ANYWHERE),
+        ("SELECT b FROM s, a WHERE s.id = a.id", WRITE, Spread.BY_KEY),
+        ("SELECT b FROM s, a WHERE s.u = a.u", WRITE, Spread.ONE_PLACE),
+        ("SELECT b FROM s, a WHERE s.id = a.id", "ON w DELETE FROM a WHERE a.id = w.wide;", Spread.ONE_PLACE),
+        ("SELECT b FROM s, a WHERE s.id = a.id", "ON w DELETE FROM a WHERE a.u = w.u;", Spread.ONE_PLACE),
+        ("SELECT b FROM s, a WHERE s.id = a.id", WRITE + "ON s DELETE FROM a WHERE a.id = s.x;", Spread.ONE_PLACE),
+    ],
+)
+def test_placed(text: str, writes: str, spread: Spread) -> None:
+    node = plan(text, writes)
+    assert place_alone(node).spread is spread
+    assert order_matters(node) == bool(writes)
