@@ -208,6 +208,14 @@ def test_rules_come_and_go_while_the_app_runs() -> None:
     assert notes.calls == [("high:0", "a", 40), ("high:1", "a", 60)]
 
 
+def test_a_rule_stands_for_its_query() -> None:
+    with ps.App(STREAM + "CREATE RULE high WHEN SELECT x FROM s WHERE x > 2 THEN EMIT INTO out") as app:
+        app.push("s", event(1, 3))
+        assert len(app.results("HIGH")) == 1
+        app.drop_query("high")
+        assert app.queries == ()
+
+
 def test_what_stands_in_a_header_is_asked_for_before_the_first_event() -> None:
     text = "CREATE FUNCTION note AS HTTP POST 'http://127.0.0.1:9' WITH ('header.X' = 'env:NOT_THERE_AT_ALL');"
     with ps.App(STREAM + text + RULE) as app:

@@ -677,7 +677,10 @@ class App:
         return self._streams[find(name, "stream", self._streams)]
 
     def _query(self, name: str) -> str:
-        return find(name, "query", self._flow.running)
+        """A query's name as it was given; a rule stands for the query of its condition."""
+        running = self._flow.running
+        rules = {r.query.rule.name.lower(): query for query, r in running.items() if r.query.rule is not None}
+        return find(rules.get(name.lower(), name), "query", running)
 
     def _outlet(self, name: str) -> Outlet:
         late = self._late_outlets.get(name.lower())

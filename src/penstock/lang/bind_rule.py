@@ -135,7 +135,9 @@ class RuleBinder:
             return ()
         syntax, span = statement.condition, span_of(statement.by[0])
         if statement.every:
-            raise self._source.refusal("BY says whose condition becomes true, and EVERY asks for every row", span)
+            raise self._source.refusal(
+                "BY says whose condition becomes true, and EVERY asks for every row", span, "leave one of them out"
+            )
         if isinstance(syntax, UnionSyntax) or not self._binder.is_plain(syntax):
             raise self._source.refusal(
                 "BY is for conditions without a window",
