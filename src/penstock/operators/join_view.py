@@ -1,12 +1,12 @@
 """One query over a join: its windows, when it is evaluated, which rows it shows.
 
-Per event, the rows in which the arriving event takes part, or with R/I/DSTREAM the relation of all windows; at slides
-the relation at each boundary.
+Per event, the rows in which the arriving event takes part, with RSTREAM the relation of all windows, or what has come
+to it and gone from it; at slides the relation at each boundary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from penstock.expressions.tree import columns
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations
+from penstock.operators.join_changes import JoinChanges, can_tell_changes
 from penstock.operators.join_core import JoinCore, Piece
 from penstock.operators.join_outer import OuterSearch
 from penstock.operators.join_search import Found, Search, Windows, rows_of, together
@@ -38,12 +39,15 @@ class JoinView:
         self._sides = core.sides
         self._windows = [side_window(side.window) for side in node.sides]
         self._search = (Search if node.is_inner else OuterSearch)(node, core.sides, reject)
-        self._emitter = Emitter(node.emission, node.schema, reject)
+        told = can_tell_changes(node)
+        emission = replace(node.emission, emit=Emit.RSTREAM) if told else node.emission
+        self._emitter = Emitter(emission, node.schema, reject)
         self._account = resources.account(f"{name}: rows that the next are compared with")
         self._policy = BoundaryPolicy(_evaluation(node)) if isinstance(node.sides[0].window.slide, TimeSlide) else None
         self._of_events = self._policy is None and node.emission.emit is Emit.EVENT_GROUP
         expressions = [o.expression for o in node.emission.outputs] + [o.expression for o in node.emission.order_by]
         self._shown = sorted(set().union(*(columns(expression) for expression in expressions)))
+        self._changes = JoinChanges(node, self._search, self._shown) if told else None
         inputs = [side.input for side in node.sides]
         self._ordered = len(inputs) == 2 and inputs[0] != inputs[1] and (node.is_inner or self._of_events)
         self.needed = [rows.head for rows in core.sides]
@@ -66,16 +70,21 @@ class JoinView:
             return self._see_boundaries(self._policy, piece)
         if len(piece.times) == 0:
             return [], 0
+        before = self.needed
         windows = self._at(piece.times, piece.heads)
         starts = self._starts(piece.times, windows)
         if self._of_events:
-            return self._see_events(piece, windows, starts)
+            found, matches = self._arriving(piece, windows)
+            return [self._emit(found, np.arange(len(piece.times)), starts, piece.times)], matches
+        if self._changes is not None:
+            return self._see_changes(self._changes, piece, windows, before, starts)
         return self._relations(windows, starts, piece.times)
 
     # Per event
 
-    def _see_events(self, piece: Piece, windows: Windows, starts: Int64s) -> tuple[list[Chunk], int]:
-        parts: list[Found] = []
+    def _arriving(self, piece: Piece, windows: Windows) -> tuple[Found, int]:
+        """The rows in which arriving events take part, and how many were looked at."""
+        parts = [rows_of(np.empty(0, np.int64), 0, np.empty(0, np.int64), len(self._sides))]
         matches = 0
         for place in range(len(self._sides)):
             events = np.flatnonzero(piece.own[place] >= 0)
@@ -85,19 +94,16 @@ class JoinView:
             found = self._search.containing(place, first, windows)
             matches += len(found)
             parts.append(self._not_before(place, found, piece))
-        if not parts:
-            return [], 0
-        found = self._where(together(parts, len(self._sides)))
-        if self.sizers and len(found):
-            self.waits.add(piece.times[found.evaluation], [self._times(place, found) for place in range(len(found.at))])
-        return [self._emit(self._in_order(found), np.arange(len(piece.times)), starts, piece.times)], matches
+        return self._in_order(self._where(together(parts, len(self._sides)))), matches
 
-    def _times(self, place: int, found: Found) -> Int64s:
-        """The times of the rows of a side; of those that are all NULL, the latest there is."""
-        times = np.full(len(found), NOTHING, np.int64)
-        there = found.at[place] >= 0
-        times[there] = self._sides[place].times(found.at[place][there])
-        return times
+    def _see_changes(
+        self, changes: JoinChanges, piece: Piece, windows: Windows, before: Sequence[int], starts: Int64s
+    ) -> tuple[list[Chunk], int]:
+        come, matches = self._arriving(piece, windows)
+        gone = self._in_order(self._where(changes.gone(piece, windows, before)))
+        one, other = (come, gone) if self._node.emission.emit is Emit.ISTREAM else (gone, come)
+        found = one.take(changes.less(one, other))
+        return [self._emit(found, np.arange(len(piece.times)), starts, piece.times)], matches + len(gone)
 
     def _not_before(self, place: int, found: Found, piece: Piece) -> Found:
         """An event that is in several sides at once was found with the first of them."""
