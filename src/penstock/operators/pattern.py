@@ -64,6 +64,7 @@ class Pattern(Operator):
             InputIntake(number, node.elements, self._candidates.groups, self._rows[number], resources)
             for number in inputs
         ]
+        self._ones = [i for i, element in enumerate(node.elements) if element.one]
         self._view = View(node, self._candidates, self._rows, resources.reject)
         aggregates = {r.element: RepeatAggregates(name, r, self._view, resources) for r in node.repeats}
         self._searches = [
@@ -74,12 +75,12 @@ class Pattern(Operator):
                 self._candidates,
                 self._view,
                 aggregates,
+                self._ones,
                 resources.account(f"{name}: matches of order {i}"),
             )
             for i, order in enumerate(node.orders)
         ]
         self._apart = node.apart
-        self._ones = [i for i, element in enumerate(node.elements) if element.one]
         self._schema = node.schema.arrow
         self._columns = [Column(field.name, field.type) for field in node.schema]
         self._stride = _FIRST

@@ -132,6 +132,8 @@ def expand(
     times: Int64s,
     positions: Int64s,
     links: Slots,
+    used: Bools,
+    skips_used: bool,
     tail: int,
     begin: int,
     node: int,
@@ -140,17 +142,25 @@ def expand(
 ) -> tuple[int, int, int]:
     """The nodes of an element from `starts[p]` back: at positions between `floors[p]` and `ceilings[p]` and times after
     `after[p]`, all exclusive. Stops when there is no room; goes on from parent `begin` at `node` (-1: its start).
-    Returns where it stopped and how many were found."""
+    Returns where it stopped and how many were found. With `skips_used` nodes that have served are passed over, and the
+    links of the others lead past them from then on."""
     mask = len(times) - 1
     room = len(parents)
     count = 0
     for p in range(begin, len(starts)):
         if node < 0:
             node = starts[p]
+        before = -1
         while node >= tail:
             at = node & mask
             if positions[at] <= floors[p] or times[at] <= after[p]:
                 break
+            if skips_used and used[at]:
+                node = back(links, node, at, element)
+                if before >= 0:
+                    links[before & mask, element] = before - node if node >= tail else 0
+                continue
+            before = node
             if positions[at] < ceilings[p]:
                 if count == room:
                     return p, node, count

@@ -7,13 +7,14 @@ for, between the events that they lie between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Data
+from penstock.expressions.evaluate import is_total
 from penstock.expressions.vector import Vector
 from penstock.operators.candidates import Candidates
 from penstock.operators.pattern_aggregates import RepeatAggregates
@@ -38,6 +39,7 @@ class Search:
         candidates: Candidates,
         view: View,
         aggregates: Mapping[int, RepeatAggregates],
+        ones: Sequence[int],
         account: Account,
     ) -> None:
         self.order = order
@@ -54,6 +56,10 @@ class Search:
         self._last = [Condition(c) for c in order.last]
         read = [c for cs in (*self._between.values(), self._last) for condition in cs for c in condition.columns]
         self._compares_aggregates = any(column.name.startswith("$") for column in read)
+        # What has served is in no more matches. It is passed over where nobody can tell: where nothing can fail.
+        decided = [c for step in order.steps for c in step.conditions] + [c for b in between for c in b.conditions]
+        total = all(map(is_total, (*decided, *order.last))) and not self._compares_aggregates
+        self._served_once = frozenset(ones if total else ()) & frozenset(order.plain)
 
     def find(self, anchors: Int64s, heads: Int64s | None) -> Found:
         """The matches of these anchors: events that complete one or, with the `heads` at their deadlines, events whose
@@ -151,7 +157,7 @@ class Search:
             parents, nodes = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
             parent, node, count = expand(
                 starts, floors, ceilings, after, element, candidates.times, candidates.positions, candidates.links,
-                candidates.tail, parent, node, parents, nodes,
+                candidates.used, element in self._served_once, candidates.tail, parent, node, parents, nodes,
             )  # fmt: skip
             parts.append((parents[:count], nodes[:count]))
             self._made += count
