@@ -91,8 +91,8 @@ def test_windows_over_arrival_streams_close_when_time_passes() -> None:
 
 def test_a_head_that_many_have_passed_over_is_taken() -> None:
     with ps.App(STREAMS + BOTH, dispatch="ejf", clock=TestClock(0)) as app:
-        assert app._dispatcher is not None
-        app._dispatcher.buffers.policy = EarliestJob(patience=10)
+        assert app._inputs.dispatcher is not None
+        app._inputs.dispatcher.buffers.policy = EarliestJob(patience=10)
         app.offer("d", {"id": -1, "t": 1})
         app.offer("m", [{"id": i, "t": 0} for i in range(40)])
         app.work()

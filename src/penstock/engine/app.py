@@ -15,16 +15,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
-from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.builder import BuiltQuery, render
 from penstock.engine.calling import Calling
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
@@ -32,6 +30,7 @@ from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
+from penstock.engine.inputs import BUFFERS_SHARE, Inputs
 from penstock.engine.metrics import Metrics
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
@@ -45,7 +44,6 @@ from penstock.expressions.batch import Rows
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Program, StreamDef
-from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.reorder import START
 from penstock.plan.arrived import arrival_columns
 from penstock.plan.backfill import all_backfilled
@@ -58,11 +56,6 @@ from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
 
 REJECTS_KEPT = 10_000
-
-_BUFFERS_SHARE = 8
-"""Input buffers have this part of the memory."""
-
-_NO_TIMES = np.empty(0, np.int64)
 
 
 class App:
@@ -118,18 +111,13 @@ class App:
         functions = functions or {}
         text = program if isinstance(program, str) else render(program)
         self.program = parse(text, user_aggregates=self._users, functions=functions)
-        self._max_ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
         self._clock = clock or SystemClock()
         self._waiting = Waiting(linger)
         self._rejects: list[dict[str, Any]] = []
         self._reject_subscribers: list[Callable[[str, dict[str, Any]], None]] = []
-        self._rejected = self._late = 0
-        self._streams: dict[str, StreamInput] = {}
-        self._late_outlets: dict[str, Outlet] = {}
-        self._arrivals = ArrivalClock(self._clock)
-        self._dispatcher: Dispatcher | None = None
+        self._rejected = 0
         self._guard = Guard()
-        self._finished = self._has_idle_streams = False
+        self._finished = False
         self.restored: dict[str, Any] | None = None
         total, block = parse_size(memory), parse_size(block_size)
         self._directory = CheckpointDirectory(Path(checkpoint)) if checkpoint is not None else None
@@ -142,6 +130,8 @@ class App:
             self._flow = Flow(
                 self._stores, self._reject, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
             )
+            ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
+            self._inputs = Inputs(self._stores, self._reject, self._clock, self._flow.dispatch, ahead)
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -170,7 +160,7 @@ class App:
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         self._flow.declare(program.streams, program.queries, program.tables, program.writes)
-        past = {name: source.dispatched for name, source in self._streams.items()} if backfill else None
+        past = {name: source.dispatched for name, source in self._inputs.streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         warn_of_theta(nodes)
         for name, node in nodes.items():
@@ -181,16 +171,13 @@ class App:
                 self._calls.attach(query.rule, self._flow.running[query.name].outlet)
 
     def _begin_dispatch(self, policy: str) -> Dispatcher:
-        capacity = max(self._stores.budget.total // _BUFFERS_SHARE, 1024)
-        self._stores.budget.account("input buffers").resize(capacity)
-        self._dispatcher = Dispatcher(policy, capacity, self._clock, self._serve, self.tick, self._guard.own)
-        return self._dispatcher
+        return self._inputs.begin_dispatch(policy, self._serve, self.tick, self._guard.own)
 
     def _watch_matches(self, query: str, node: Node) -> None:
         """Has the service time of matches measured where rows show when their events came."""
-        columns = arrival_columns(node, [s.definition for s in self._streams.values()])
-        if columns and self._dispatcher is not None:
-            recognised = self._dispatcher.recognised
+        columns = arrival_columns(node, [s.definition for s in self._inputs.streams.values()])
+        if columns and self._inputs.dispatcher is not None:
+            recognised = self._inputs.dispatcher.recognised
             outlet = self._flow.running[query].outlet
             outlet.watch(lambda rows, number: recognised(query, first_arrivals(rows, columns)))
 
@@ -200,26 +187,9 @@ class App:
         columns = set(needed_columns(stream, nodes, program.writes))
         if state is not None and stream.name in state["streams"]:
             columns |= set(state["streams"][stream.name]["columns"])
-        arrivals = self._arrivals if stream.arrival else None
-        if stream.arrival and self._dispatcher is None:
+        if stream.arrival and self._inputs.dispatcher is None:
             self._begin_dispatch("fcfs")
-        source = StreamInput(stream, tuple(columns), self._stores, self._reject, self._clock, arrivals=arrivals)
-        self._streams[stream.name] = source
-        self._has_idle_streams = self._has_idle_streams or stream.idle_after is not None
-        if stream.late_into is not None:
-            schema, lowered = stream.schema.arrow, stream.late_into.lower()
-            to_sink = lowered in (sink.lower() for sink in self._sinks)
-            made = Outlet(stream.late_into, schema, keep=0 if to_sink else None)
-            if self._late_outlets.setdefault(lowered, made).schema != schema:
-                raise QueryError(
-                    f"the late events of several streams go to '{stream.late_into}', and their columns differ",
-                    hint="give each stream a LATE INTO of its own",
-                )
-            if lowered in (query.name.lower() for query in program.queries):
-                raise QueryError(
-                    f"the results of a query and the late events of '{stream.name}' both go to '{stream.late_into}'",
-                    hint="give the late events a sink or a name of their own",
-                )
+        self._inputs.declare(stream, tuple(columns), self._sinks, [query.name for query in program.queries])
 
     def _least_budget(self, block_size: int) -> str:
         """Builds the plan again without a limit to see what it takes."""
@@ -234,8 +204,8 @@ class App:
             flow.start([(query, nodes[query.name]) for query in self.program.queries])
             least = stores.budget.peak
             stores.close()
-        if self._dispatcher is not None or any(stream.arrival for stream in self.program.streams):
-            least = least * _BUFFERS_SHARE // (_BUFFERS_SHARE - 1) + _BUFFERS_SHARE
+        if self._inputs.dispatcher is not None or any(stream.arrival for stream in self.program.streams):
+            least = least * BUFFERS_SHARE // (BUFFERS_SHARE - 1) + BUFFERS_SHARE
         return f"hint: the least budget that this plan can start with is {least:,} bytes"
 
     def add_query(self, text: str | BuiltQuery, *, backfill: bool = False) -> str:
@@ -247,10 +217,10 @@ class App:
         self.flush()
         self._guard.check()
         running = self._flow.running
-        known = {s.definition.name: s.definition.schema for s in self._streams.values()}
+        known = {s.definition.name: s.definition.schema for s in self._inputs.streams.values()}
         known |= {r.feeds: r.node.schema for r in running.values() if r.feeds is not None}
         rules = [r.query.rule.name for r in running.values() if r.query.rule is not None]
-        taken = [*running, *rules, *(outlet.name for outlet in self._late_outlets.values())]
+        taken = [*running, *rules, *self._inputs.late_names]
         program = parse(
             text if isinstance(text, str) else render(text, without=known),
             streams=known,
@@ -265,16 +235,16 @@ class App:
                 "a running app takes queries and streams", hint="declare sinks and tables when the app starts"
             )
         nodes = [build(query.body) for query in program.queries]
-        with self._offers_wait():
+        with self._inputs.offers_wait():
             self._start_queries(program, nodes, backfill)
         return program.queries[-1].name
 
     def _start_queries(self, program: Program, nodes: list[Node], backfill: bool) -> None:
         running = self._flow.running
-        needed = [(s, needed_columns(s.definition, nodes)) for s in self._streams.values()]
+        needed = [(s, needed_columns(s.definition, nodes)) for s in self._inputs.streams.values()]
         for source, columns in needed:
-            source.check_can_widen(columns, self._waiting_events(source.definition.name))
-        before = (set(running), set(self._streams), set(self._late_outlets))
+            source.check_can_widen(columns, self._inputs.waiting(source.definition.name))
+        before = (set(running), set(self._inputs.streams), self._inputs.late_names)
         try:
             self._declare(program, backfill=all_backfilled(program.queries, backfill))
         except BaseException:
@@ -283,14 +253,11 @@ class App:
         for source, columns in needed:
             source.widen(columns)
 
-    def _take_back(self, queries: set[str], streams: set[str], late: set[str]) -> None:
+    def _take_back(self, queries: set[str], streams: set[str], late_names: list[str]) -> None:
         """Ends everything but what was there before."""
         for name in reversed([n for n in self._flow.running if n not in queries]):
             self._flow.drop(name)
-        for name in [n for n in self._streams if n not in streams]:
-            self._streams.pop(name).close()
-        for name in [n for n in self._late_outlets if n not in late]:
-            del self._late_outlets[name]
+        self._inputs.take_back(streams, late_names)
 
     def drop_query(self, name: str) -> None:
         """Ends a query and gives back what it held; nothing else is touched."""
@@ -318,16 +285,15 @@ class App:
 
         Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
         """
-        source = self._streams.get(stream) or self._stream(stream)
+        source = self._inputs.named(stream)
         self._guard.check()
         if self._finished:
             raise InputError("the app was finished; make a new one to push more events")
-        if self._dispatcher is not None:
-            name = source.definition.name
-            if source.definition.arrival or self._dispatcher.buffers.events(name):
-                self._put(source, data, self._dispatcher.work_a_run)
-                self._dispatcher.work()
-                return
+        dispatcher = self._inputs.dispatcher
+        if dispatcher is not None and (source.definition.arrival or self._inputs.waiting(source.definition.name)):
+            self._inputs.put(source, data, dispatcher.work_a_run)
+            dispatcher.work()
+            return
         if self._waiting.takes(data):
             if self._waiting.add(source.definition.name, data):
                 self.flush()
@@ -341,48 +307,40 @@ class App:
         Buffers that are full make the caller wait: up to `timeout` seconds if that is given, else while somebody
         dispatches. Then a `BudgetError` says that nothing more goes in.
         """
-        source = self._streams.get(stream) or self._stream(stream)
-        if self._dispatcher is None:
+        source = self._inputs.named(stream)
+        dispatcher = self._inputs.dispatcher
+        if dispatcher is None:
             raise InputError("this app has no input buffers; write App(..., dispatch='fcfs') or dispatch='ejf'")
         if self._finished:
             raise InputError("the app was finished; make a new one to push more events")
-        dispatcher = self._dispatcher
         dispatcher.check()
-        self._put(source, data, lambda: dispatcher.wait(timeout))
-
-    def _put(self, source: StreamInput, data: Any, wait: Callable[[], None]) -> None:
-        """Into the input buffer; `wait` is called while there is no room."""
-        assert self._dispatcher is not None
-        with self._dispatcher.buffers.lock:  # so that the columns stay as they are meanwhile
-            for batch in source.ingest.batches(data):
-                rows = source.ingest.arriving(batch, self._clock.now())
-                self._dispatcher.put(source.definition.name, rows, source.ingest.stamps(batch), wait)
+        self._inputs.put(source, data, lambda: dispatcher.wait(timeout))
 
     def work(self, limit: int | None = None) -> int:
         """Takes events from the input buffers, as `dispatch` says, until none waits or so many are done; returns how
         many."""
         self.flush()
         self._guard.check()
-        return 0 if self._dispatcher is None else self._dispatcher.work(limit)
+        return 0 if self._inputs.dispatcher is None else self._inputs.dispatcher.work(limit)
 
     @property
     def waiting(self) -> dict[str, int]:
         """How many events wait in the input buffers of streams that have had one. Any thread may look."""
-        return {} if self._dispatcher is None else self._dispatcher.buffers.all_events()
+        return self._inputs.buffered
 
     def dispatching(self) -> AbstractContextManager[Dispatcher]:
         """`with app.dispatching() as d:` a thread takes what any thread offers. Meanwhile the app belongs to it, and
         subscribers are called there; within `d.paused()` it rests. At the end everything that waits is worked off."""
         self.flush()
         self._guard.check()
-        return (self._dispatcher or self._begin_dispatch("fcfs")).started()
+        return (self._inputs.dispatcher or self._begin_dispatch("fcfs")).started()
 
     def flush(self) -> None:
         """Works off the single events that linger."""
         if self._guard.inside:
             return
         for stream, events in self._waiting.take():
-            source = self._streams[stream]
+            source = self._inputs.streams[stream]
             try:
                 self._push(source, events)
             except InputError:
@@ -401,10 +359,9 @@ class App:
 
     def _serve(self, stream: str, rows: Rows) -> None:
         """Events that were taken from an input buffer."""
-        self._take(self._streams[stream], [rows])
+        self._take(self._inputs.streams[stream], [rows])
 
     def _take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
-        latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
         self._calls.check()
         self._calls.settle()
         with self._guard:
@@ -412,17 +369,7 @@ class App:
                 self._flow.tick(self._clock.now())
             if self._flow.tables.refreshes:
                 self._flow.tables.refresh_due()
-            for batch in batches:
-                released = source.take(batch, latest)
-                if released.late is not None:
-                    self._set_aside(source, released.late)
-                if source.definition.arrival:
-                    self._pass_arrivals(source)
-                if released.chunk.rows or released.watermark > source.dispatched:
-                    source.dispatched = released.watermark
-                    self._flow.dispatch(source.definition.name, [released.chunk], released.watermark)
-            if self._has_idle_streams:
-                self._pass_idle_streams()
+            self._inputs.take(source, batches)
 
     def tick(self, now: int | None = None) -> None:
         """Lets time pass without events: ON WALL CLOCK windows slide, streams become idle. Call it now and then.
@@ -437,35 +384,7 @@ class App:
                 self._flow.tick(self._clock.now() if now is None else now)
             if self._flow.tables.refreshes:
                 self._flow.tables.refresh_due()
-            if self._dispatcher is not None:
-                self._arrivals.advance()
-                self._pass_arrivals()
-            if self._has_idle_streams:
-                self._pass_idle_streams()
-
-    def _pass_arrivals(self, taken: StreamInput | None = None) -> None:
-        """Streams in arrival order come as far together, so that queries over several of them never wait."""
-        reached = self._arrivals.reached
-        for source in self._streams.values():
-            if source.definition.arrival and source is not taken and source.dispatched < reached:
-                source.dispatched = source.reach(reached)
-                self._flow.dispatch(source.definition.name, [Chunk(_NO_TIMES, NO_ROWS)], source.dispatched)
-
-    def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
-        self._late += late.num_rows
-        source.late.put(late)
-        if source.definition.late_into is not None:
-            self._late_outlets[source.definition.late_into.lower()].put(late)
-
-    def _pass_idle_streams(self) -> None:
-        """Streams that have been silent for their IDLE AFTER no longer hold the others back."""
-        idle = [source for source in self._streams.values() if source.is_idle]
-        reached = min((s.reorder.watermark for s in self._streams.values() if s not in idle), default=START)
-        for source in idle:
-            if source.dispatched < reached:
-                released = source.pass_over(reached)
-                source.dispatched = released.watermark
-                self._flow.dispatch(source.definition.name, [released.chunk], released.watermark)
+            self._inputs.pass_time()
 
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
@@ -474,8 +393,7 @@ class App:
             return
         self.work()
         with self._guard:
-            for source in self._streams.values():
-                self._flow.dispatch(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
+            self._inputs.finish()
             self._flow.finish()
             self._finished = True
         if self._directory is None:
@@ -521,7 +439,7 @@ class App:
     def late(self, stream: str) -> pa.Table:
         """The late events of a stream since the last call (the last 65,536 of them), in the columns that are read."""
         self.flush()
-        return self._stream(stream).late.take()
+        return self._inputs.named(stream).late.take()
 
     @property
     def rejects(self) -> list[dict[str, Any]]:
@@ -551,21 +469,17 @@ class App:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
         self.flush()
         self._guard.check()
-        with self._offers_wait():
+        with self._inputs.offers_wait():
             return self._checkpoint(self._directory, extra)
 
     def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
         state = {
-            "fingerprint": self._fingerprint(s.definition for s in self._streams.values()),
-            "streams": {name: s.snapshot() for name, s in self._streams.items()},
+            "fingerprint": self._fingerprint(s.definition for s in self._inputs.streams.values()),
+            **self._inputs.snapshot(),
             "flow": self._flow.snapshot(),
-            "late_outlets": {name: outlet.snapshot() for name, outlet in self._late_outlets.items()},
             "calls": self._calls.snapshot(),
             "rejected": self._rejected,
-            "late": self._late,
             "finished": self._finished,
-            "arrivals": self._arrivals.reached,
-            "dispatch": None if self._dispatcher is None else self._dispatcher.snapshot(),
             "stores": self._stores.snapshot(),
         }
         self._stores.sync()
@@ -573,32 +487,18 @@ class App:
         self._stores.commit()
         self._flow.committed()
         self._flow.tables.committed(epoch)
-        return Checkpoint(epoch, {n: s.events + self._waiting_events(n) for n, s in self._streams.items()})
-
-    def _waiting_events(self, stream: str) -> int:
-        """How many events of a stream are in its input buffer."""
-        return self.waiting.get(stream, 0)
-
-    def _offers_wait(self) -> AbstractContextManager[Any]:
-        """Nothing is put into the input buffers meanwhile."""
-        return nullcontext() if self._dispatcher is None else self._dispatcher.buffers.lock
+        return Checkpoint(epoch, self._inputs.positions)
 
     def _fingerprint(self, streams: Iterable[StreamDef]) -> dict[str, str]:
         return {stream.name: fingerprint(stream) for stream in streams}
 
     def _resume(self, state: dict[str, Any]) -> None:
         self._stores.restore(state["stores"])
-        self._arrivals.reached = state["arrivals"]
-        if state["dispatch"] is not None:
-            (self._dispatcher or self._begin_dispatch("fcfs")).restore(state["dispatch"], self._streams)
-        for name, source in self._streams.items():
-            if name in state["streams"]:
-                source.restore(state["streams"][name], self._waiting_events(name))
+        if state["dispatch"] is not None and self._inputs.dispatcher is None:
+            self._begin_dispatch("fcfs")
+        self._inputs.restore(state)
         self._flow.restore()
-        for name, outlet in self._late_outlets.items():
-            if name in state["late_outlets"]:
-                outlet.restore(state["late_outlets"][name])
-        self._rejected, self._late, self._finished = state["rejected"], state["late"], state["finished"]
+        self._rejected, self._finished = state["rejected"], state["finished"]
         if self._directory is not None:
             self._flow.tables.resumed(self._directory.epoch, state["flow"]["tables"])
         if "calls" in state:
@@ -613,10 +513,11 @@ class App:
         stores, budget = self._stores.metrics, self._stores.budget
         written, compressed = self._stores.bytes_written
         running = self._flow.running
-        reached = [s.reorder.watermark for s in self._streams.values() if s.reorder.watermark > START]
+        streams, dispatcher = self._inputs.streams.values(), self._inputs.dispatcher
+        reached = [s.reorder.watermark for s in streams if s.reorder.watermark > START]
         return Metrics(
-            events=sum(s.events for s in self._streams.values()),
-            late=self._late,
+            events=sum(s.events for s in streams),
+            late=self._inputs.late,
             rejected=self._rejected,
             results=sum(r.outlet.count for r in running.values()),
             blocks_written=stores.blocks_written,
@@ -632,7 +533,7 @@ class App:
             watermark=min(reached, default=None),
             calls=self._calls.made,
             calls_waiting=self._calls.waiting,
-            dispatch=None if self._dispatcher is None else self._dispatcher.metrics,
+            dispatch=None if dispatcher is None else dispatcher.metrics,
             rate_sizing={name: sized for name, r in running.items() if (sized := sizing_of(r.pipeline.joins))},
         )
 
@@ -657,7 +558,7 @@ class App:
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
         """The columns of a stream that are worth reading."""
-        return tuple(self._stream(stream).ingest.pushed)
+        return tuple(self._inputs.named(stream).ingest.pushed)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -665,16 +566,13 @@ class App:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        return tuple(self._streams)
+        return tuple(self._inputs.streams)
 
     def __repr__(self) -> str:
         return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self.metrics}>"
 
     def _repr_html_(self) -> str:
         return as_html(self._flow.running, str(self.metrics))
-
-    def _stream(self, name: str) -> StreamInput:
-        return self._streams[find(name, "stream", self._streams)]
 
     def _query(self, name: str) -> str:
         """A query's name as it was given; a rule stands for the query of its condition."""
@@ -683,7 +581,7 @@ class App:
         return find(rules.get(name.lower(), name), "query", running)
 
     def _outlet(self, name: str) -> Outlet:
-        late = self._late_outlets.get(name.lower())
+        late = self._inputs.late_outlet(name)
         return late if late is not None else self._flow.running[self._query(name)].outlet
 
     # Ending

@@ -1,0 +1,219 @@
+"""The streams of an app: what comes in is checked, put in order and passed on to the queries.
+
+    push ────────────────────────────┐
+    offer ─▶ input buffers ─▶ served ─┴▶ take ─▶ reorder ─▶ pass_on
+                                               └▶ late events
+
+Invariant: `pass_on` is told of each stream's rows in order, with a watermark that never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engine.arrivals import ArrivalClock
+from penstock.engine.clock import Clock
+from penstock.engine.dispatcher import Dispatcher
+from penstock.engine.names import find
+from penstock.engine.outlet import Outlet
+from penstock.engine.stream_input import StreamInput
+from penstock.errors import QueryError
+from penstock.expressions.batch import Rows
+from penstock.lang.query import StreamDef
+from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.emitter import Reject
+from penstock.operators.reorder import START
+from penstock.store.manager import StoreManager
+
+BUFFERS_SHARE = 8
+"""Input buffers have this part of the memory."""
+
+_NO_TIMES = np.empty(0, np.int64)
+
+
+class Inputs:
+    """`max_ahead` is how many microseconds an event's time may be ahead of the clock; `late` counts late events."""
+
+    def __init__(
+        self,
+        stores: StoreManager,
+        reject: Reject,
+        clock: Clock,
+        pass_on: Callable[[str, list[Chunk], int], None],
+        max_ahead: int | None,
+    ) -> None:
+        self.streams: dict[str, StreamInput] = {}
+        self.dispatcher: Dispatcher | None = None
+        self.late = 0
+        self._stores = stores
+        self._reject = reject
+        self._clock = clock
+        self._pass_on = pass_on
+        self._max_ahead = max_ahead
+        self._late_outlets: dict[str, Outlet] = {}
+        self._arrivals = ArrivalClock(clock)
+        self._has_idle_streams = False
+
+    # Streams come and go
+
+    def declare(self, stream: StreamDef, columns: Sequence[str], sinks: Iterable[str], queries: Iterable[str]) -> None:
+        """Begins a stream of which these columns are taken in. Late events may go to one of the sinks, and not where
+        the results of one of the queries go."""
+        arrivals = self._arrivals if stream.arrival else None
+        source = StreamInput(stream, columns, self._stores, self._reject, self._clock, arrivals=arrivals)
+        self.streams[stream.name] = source
+        self._has_idle_streams = self._has_idle_streams or stream.idle_after is not None
+        if stream.late_into is None:
+            return
+        schema, lowered = stream.schema.arrow, stream.late_into.lower()
+        to_sink = lowered in (sink.lower() for sink in sinks)
+        made = Outlet(stream.late_into, schema, keep=0 if to_sink else None)
+        if self._late_outlets.setdefault(lowered, made).schema != schema:
+            raise QueryError(
+                f"the late events of several streams go to '{stream.late_into}', and their columns differ",
+                hint="give each stream a LATE INTO of its own",
+            )
+        if lowered in (query.lower() for query in queries):
+            raise QueryError(
+                f"the results of a query and the late events of '{stream.name}' both go to '{stream.late_into}'",
+                hint="give the late events a sink or a name of their own",
+            )
+
+    def named(self, name: str) -> StreamInput:
+        return self.streams.get(name) or self.streams[find(name, "stream", self.streams)]
+
+    @property
+    def late_names(self) -> list[str]:
+        """Where late events go, as written."""
+        return [outlet.name for outlet in self._late_outlets.values()]
+
+    def late_outlet(self, name: str) -> Outlet | None:
+        return self._late_outlets.get(name.lower())
+
+    def take_back(self, streams: Iterable[str], late_names: Iterable[str]) -> None:
+        """Ends everything but these."""
+        for name in self.streams.keys() - set(streams):
+            self.streams.pop(name).close()
+        for name in self._late_outlets.keys() - {late.lower() for late in late_names}:
+            del self._late_outlets[name]
+
+    # Events in
+
+    def take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
+        latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
+        for batch in batches:
+            released = source.take(batch, latest)
+            if released.late is not None:
+                self._set_aside(source, released.late)
+            if source.definition.arrival:
+                self._pass_arrivals(source)
+            if released.chunk.rows or released.watermark > source.dispatched:
+                source.dispatched = released.watermark
+                self._pass_on(source.definition.name, [released.chunk], released.watermark)
+        if self._has_idle_streams:
+            self._pass_idle_streams()
+
+    def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
+        self.late += late.num_rows
+        source.late.put(late)
+        if source.definition.late_into is not None:
+            self._late_outlets[source.definition.late_into.lower()].put(late)
+
+    def pass_time(self) -> None:
+        """Time passes without events."""
+        if self.dispatcher is not None:
+            self._arrivals.advance()
+            self._pass_arrivals()
+        if self._has_idle_streams:
+            self._pass_idle_streams()
+
+    def _pass_arrivals(self, taken: StreamInput | None = None) -> None:
+        """Streams in arrival order come as far together, so that queries over several of them never wait."""
+        reached = self._arrivals.reached
+        for source in self.streams.values():
+            if source.definition.arrival and source is not taken and source.dispatched < reached:
+                source.dispatched = source.reach(reached)
+                self._pass_on(source.definition.name, [Chunk(_NO_TIMES, NO_ROWS)], source.dispatched)
+
+    def _pass_idle_streams(self) -> None:
+        """Streams that have been silent for their IDLE AFTER no longer hold the others back."""
+        idle = [source for source in self.streams.values() if source.is_idle]
+        reached = min((s.reorder.watermark for s in self.streams.values() if s not in idle), default=START)
+        for source in idle:
+            if source.dispatched < reached:
+                released = source.pass_over(reached)
+                source.dispatched = released.watermark
+                self._pass_on(source.definition.name, [released.chunk], released.watermark)
+
+    def finish(self) -> None:
+        """Nothing more comes: what waits to be put in order is in order."""
+        for source in self.streams.values():
+            self._pass_on(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
+
+    # Input buffers
+
+    def begin_dispatch(
+        self,
+        policy: str,
+        serve: Callable[[str, Rows], None],
+        idle: Callable[[], None],
+        own: Callable[[int | None], None],
+    ) -> Dispatcher:
+        capacity = max(self._stores.budget.total // BUFFERS_SHARE, 1024)
+        self._stores.budget.account("input buffers").resize(capacity)
+        self.dispatcher = Dispatcher(policy, capacity, self._clock, serve, idle, own)
+        return self.dispatcher
+
+    def put(self, source: StreamInput, data: Any, wait: Callable[[], None]) -> None:
+        """Into the input buffer; `wait` is called while there is no room."""
+        assert self.dispatcher is not None, "there are input buffers"
+        with self.dispatcher.buffers.lock:  # so that the columns stay as they are meanwhile
+            for batch in source.ingest.batches(data):
+                rows = source.ingest.arriving(batch, self._clock.now())
+                self.dispatcher.put(source.definition.name, rows, source.ingest.stamps(batch), wait)
+
+    @property
+    def buffered(self) -> dict[str, int]:
+        """How many events wait in the input buffers of streams that have had one. Any thread may look."""
+        return {} if self.dispatcher is None else self.dispatcher.buffers.all_events()
+
+    def waiting(self, stream: str) -> int:
+        return self.buffered.get(stream, 0)
+
+    def offers_wait(self) -> AbstractContextManager[Any]:
+        """Nothing is put into the input buffers meanwhile."""
+        return nullcontext() if self.dispatcher is None else self.dispatcher.buffers.lock
+
+    # Durability
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How many events of each stream have come."""
+        return {name: source.events + self.waiting(name) for name, source in self.streams.items()}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "streams": {name: source.snapshot() for name, source in self.streams.items()},
+            "late_outlets": {name: outlet.snapshot() for name, outlet in self._late_outlets.items()},
+            "late": self.late,
+            "arrivals": self._arrivals.reached,
+            "dispatch": None if self.dispatcher is None else self.dispatcher.snapshot(),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """After the stores. Where events wait in input buffers, dispatching has begun."""
+        self._arrivals.reached = snapshot["arrivals"]
+        if self.dispatcher is not None and snapshot["dispatch"] is not None:
+            self.dispatcher.restore(snapshot["dispatch"], self.streams)
+        for name, source in self.streams.items():
+            if name in snapshot["streams"]:
+                source.restore(snapshot["streams"][name], self.waiting(name))
+        for name, outlet in self._late_outlets.items():
+            if name in snapshot["late_outlets"]:
+                outlet.restore(snapshot["late_outlets"][name])
+        self.late = snapshot["late"]
