@@ -36,7 +36,7 @@ from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns_of
 from penstock.lang.table_defs import TableDef, TableWrite
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import CHUNK_ROWS, Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.join_core import JoinCore
 from penstock.operators.panes import PaneFamily, is_family
@@ -428,7 +428,17 @@ class Flow:
     # Rows pass
 
     def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        """Hands a stream's rows to the queries that read it, and their results to those that read these."""
+        """Hands a stream's rows to the queries that read it, and their results to those that read these. Where they
+        change tables, they come in parts: what the tables keep of the past for their readers is a part's worth then."""
+        if self.tables.are_written_by(stream) and sum(chunk.rows for chunk in chunks) > CHUNK_ROWS:
+            for number, chunk in enumerate(chunks, 1):
+                last = watermark if number == len(chunks) else min(watermark, int(chunk.times[-1]))
+                for part, reached in chunk.parts(last):
+                    self._dispatch(stream, [part], reached)
+        else:
+            self._dispatch(stream, chunks, watermark)
+
+    def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
         self._rates.note(stream, chunks)
         if self.tables:

@@ -136,6 +136,9 @@ class TableSet:
         for writer in self._by_stream.get(stream, ()):
             writer.process(stream, chunks, watermark)
 
+    def are_written_by(self, stream: str) -> bool:
+        return stream in self._by_stream
+
     def collect(self) -> None:
         """Forgets what nobody reads any more."""
         for name in self._writers:

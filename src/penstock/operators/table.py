@@ -26,7 +26,6 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.table_history import Entries, History
 from penstock.store.blocks import ColumnSpec
-from penstock.store.budget import Budget
 from penstock.store.keyed import Found, KeyedStore
 from penstock.store.keyed_kernels import Int32s
 from penstock.store.keyed_pages import KeyedPages
@@ -364,9 +363,8 @@ def take(column: Argument, rows: Int64s) -> Argument:
 
 def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:
     """Where the last row of each key is, in order, without keys that are NULL; None if that is every row."""
-    scratch = KeyedStore(words.shape[1], False, (), Budget(1 << 60).account("keys"))
     kept = np.arange(len(words)) if valid is None else np.flatnonzero(valid)
-    rows, fresh = scratch.put(words[kept])
+    scratch, rows, fresh = KeyedStore.numbering(words[kept])
     if fresh.all():
         return None if valid is None or valid.all() else kept
     last = np.full(scratch.partitions * scratch.capacity, -1, np.int64)

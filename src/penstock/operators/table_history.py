@@ -19,7 +19,7 @@ import numpy as np
 from penstock.aggregates.state import Argument, Bools, Int64s
 from penstock.jit import kernel
 from penstock.store.blocks import ColumnSpec
-from penstock.store.budget import Account, Budget
+from penstock.store.budget import Account
 from penstock.store.keyed import KeyedStore
 
 AFTER_ALL = 1 << 62
@@ -124,8 +124,7 @@ class History:
     def _sorted(self) -> tuple[KeyedStore, Int64s, Int64s]:
         """A number for each key, and the entries sorted by (key, number)."""
         if self._order is None:
-            store = KeyedStore(self._words, False, (), Budget(1 << 60).account("keys that changed"))
-            ids, _ = store.put(self._keys)
+            store, ids, _ = KeyedStore.numbering(self._keys)
             order = np.argsort(ids, kind="stable")
             self._order = store, ids[order].astype(np.int64) * (len(self) + 1) + order, order
         return self._order

@@ -15,7 +15,7 @@ from penstock.aggregates.state import Argument, Bools, Int64s
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.operators.columns import image
 from penstock.operators.table import Matched, Table
-from penstock.store.budget import Account, Budget
+from penstock.store.budget import Account
 from penstock.store.keyed import Found, KeyedStore
 from penstock.types import SqlType
 
@@ -136,9 +136,9 @@ def _joined(columns: list[Argument], rows: int) -> tuple[Int64s, Bools | None]:
 
 
 def _sorted(words: Int64s, valid: Bools | None) -> _Sorted:
-    store = KeyedStore(words.shape[1], False, (), Budget(1 << 60).account("values"))
     kept = np.arange(len(words)) if valid is None else np.flatnonzero(valid)
-    numbers = store.put(words[kept])[0].astype(np.int64)
+    store, rows, _ = KeyedStore.numbering(words[kept])
+    numbers = rows.astype(np.int64)
     order = np.argsort(numbers, kind="stable")
     every = np.arange(store.partitions * store.capacity)
     begins = np.searchsorted(numbers[order], every)

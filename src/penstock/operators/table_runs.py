@@ -18,7 +18,6 @@ from penstock.lang.table_defs import ChangeKind
 from penstock.operators.table import Table, take
 from penstock.operators.table_changes import Operations
 from penstock.operators.table_history import Entries, Stamps
-from penstock.store.budget import Budget
 from penstock.store.keyed import KeyedStore
 
 _SET, _ADD, _ADD_OR_DEFAULT = 0, 1, 2
@@ -62,8 +61,7 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
         return None
     words = operations.words[rows]
     events = operations.events
-    scratch = KeyedStore(words.shape[1], False, (), Budget(1 << 60).account("keys"))
-    places, fresh = scratch.put(words)
+    scratch, places, fresh = KeyedStore.numbering(words)
     firsts = np.flatnonzero(fresh)
     numbers = np.empty(scratch.partitions * scratch.capacity, np.int64)
     numbers[places[firsts]] = np.arange(len(firsts))

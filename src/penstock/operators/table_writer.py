@@ -29,7 +29,6 @@ from penstock.operators.table import END, Table
 from penstock.operators.table_changes import Operations, Outcome, Statement
 from penstock.operators.table_history import Entries, Stamps
 from penstock.operators.table_runs import run_together
-from penstock.store.budget import Budget
 from penstock.store.keyed import KeyedStore
 
 
@@ -146,8 +145,8 @@ class TableWriter:
             words[own] = asked[i].words[rows[own]]
             for mine, theirs in zip(stamps, asked[i].stamps, strict=True):
                 mine[own] = theirs[rows[own]]
-        scratch = KeyedStore(words.shape[1], False, (), Budget(1 << 60).account("keys"))
-        ids = scratch.put(words)[0].astype(np.int64)
+        scratch, numbers, _ = KeyedStore.numbering(words)
+        ids = numbers.astype(np.int64)
         found = np.empty(len(ids), np.int64)
         rounds = _occurrences(ids, np.zeros(scratch.partitions * scratch.capacity, np.int64), found)
         by_round = np.argsort(found, kind="stable")

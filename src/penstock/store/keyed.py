@@ -28,7 +28,7 @@ from penstock.errors import StorageError
 from penstock.plan.table_cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
-from penstock.store.budget import Account
+from penstock.store.budget import Account, Budget
 from penstock.store.keyed_kernels import Int32s, Int64s
 
 PARTITION_ROWS = 16384
@@ -171,19 +171,29 @@ class KeyedStore:
         self._account.resize((width * capacity + 4 * _slots(capacity) + 4) << bits)
         self._take(bits, capacity)
 
+    @classmethod
+    def numbering(cls, keys: Int64s) -> tuple[KeyedStore, Int32s, Bools]:
+        """A number for each different key of a batch, and which keys come for the first time: a store for a moment,
+        beside the budget, and its rows."""
+        store = cls(keys.shape[1], False, (), Budget(1 << 60).account("keys of a batch"))
+        store.reserve(len(keys))
+        return store, *store.put(keys)
+
     def put(self, keys: Int64s) -> tuple[Int32s, Bools]:
         """The rows of the keys, added where they are new: then all columns are NULL or 0 until `write`. A key may come
         several times. Returns the rows and which are new."""
         rows, fresh = np.empty(len(keys), np.int32), np.empty(len(keys), np.bool_)
-        done = 0
+        done, grown = 0, False
         while True:
             done = kernels.add(self._index, self._keys, self.counts, self._bits, keys, done, rows, fresh)
             if done == len(keys):
                 break
             self._grow()
-        if fresh.any():
-            # Rows that were given out before the store grew have other numbers now.
+            grown = True
+        if grown:
+            # Rows that were given out before have other numbers now.
             kernels.find(self._index, self._keys, self._bits, keys, NOBODY, rows)
+        if fresh.any():
             self._mark(rows)
             for place, valid in enumerate(self._valid):
                 if valid is not None:
