@@ -198,3 +198,32 @@ def test_patterns_come_and_go() -> None:
         assert rows(app, query) == [("A1",)]
         app.drop_query(query)
         assert app.metrics.memory_bytes == 0
+
+
+def test_a_partition_is_the_same_in_whatever_order_its_equalities_are_written() -> None:
+    equalities = ("b.x = a.x", "a.x = n.x", "n.x = b.y")
+    found = []
+    for first in range(3):
+        where = " AND ".join(equalities[first:] + equalities[:first])
+        with App(f"""
+            CREATE STREAM s (t BIGINT, x INT, y INT, EVENT TIME t UNIT SECONDS);
+            CREATE QUERY q AS SELECT a.t AS a, b.t AS b FROM PATTERN SEQ(s a, !s n, s b) WHERE {where} WITHIN 9 SECONDS;
+        """) as app:
+            app.push("s", [{"t": 0, "x": 1, "y": 5}, {"t": 1, "x": 1, "y": 1}, {"t": 2, "x": 1, "y": 2}])
+            app.finish()
+            found.append(rows(app, "q"))
+    assert found == [[(0, 1)]] * 3
+
+
+def test_an_element_has_the_key_of_the_order_it_is_in() -> None:
+    with App("""
+        CREATE STREAM s (t BIGINT, id INT, kind STRING, EVENT TIME t UNIT SECONDS);
+        CREATE QUERY q AS SELECT a.t AS a, COUNT(m.*) AS n, b.t AS b, c.t AS c
+        FROM PATTERN SEQ(s a, s+ m, OR(s b, s c))
+        WHERE a.id = b.id AND a.id = c.id AND m.id = c.id
+        AND a.kind = 'a' AND m.kind = 'm' AND b.kind = 'b' AND c.kind = 'c' WITHIN 1 MINUTE;
+    """) as app:
+        for second, (kind, id) in enumerate(["a1", "m2", "m1", "m2", "b1", "c1"]):
+            app.push("s", {"t": second, "id": int(id), "kind": kind})
+        app.finish()
+        assert rows(app, "q") == [(0, 3, 4, None), (0, 1, None, 5)]

@@ -99,3 +99,10 @@ def test_what_may_be_missing_may_be_null() -> None:
         "WITHIN 1 SECOND"
     )
     assert [field.nullable for field in body.schema] == [False, True, True]
+
+
+@pytest.mark.parametrize("operator", ["SEQ", "AND", "OR"])
+def test_elements_have_a_number(operator: str) -> None:
+    elements = ", ".join(f"trades a{i}" for i in range(2000))
+    with pytest.raises(QueryError, match="a pattern has at most 100 elements"):
+        pattern_of(f"SELECT 1 AS x FROM PATTERN {operator}({elements}) WITHIN 1 MINUTE")

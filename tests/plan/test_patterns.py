@@ -45,6 +45,8 @@ def keys(pattern: str) -> list[str]:
         ("SEQ(a p, OR(a q, a r)) WHERE p.id = q.id AND p.id = r.id", ["id", "id", "id"]),
         ("SEQ(a p, OR(a q, a r)) WHERE p.id = q.id AND p.s = r.s", ["", "", ""]),
         ("SEQ(a p, a+ q, a r) WHERE p.id = r.id AND p.id = q.id AND p.s = r.s", ["id", "id", "id"]),
+        # With r there is no condition on q, so it is looked for among all events.
+        ("SEQ(a p, a+ q, OR(a r, a z)) WHERE p.id = r.id AND p.id = z.id AND q.id = z.id", ["id", "", "id", "id"]),
     ],
 )
 def test_keys(pattern: str, expected: list[str]) -> None:

@@ -22,6 +22,9 @@ from penstock.lang.select_checks import check_clauses, check_outputs
 from penstock.lang.syntax import ElementSyntax, Name, PatternSyntax, QuerySyntax, SelectItem, SelectSyntax
 from penstock.types import Field, Schema
 
+MOST_ELEMENTS = 100
+"""Of one pattern; each event is linked to all of them."""
+
 _SHOWN = frozenset((Role.PLAIN,))
 _COMPARED = frozenset(Role)
 
@@ -41,6 +44,12 @@ class PatternBinder:
         elements: list[Element] = []
         numbers: dict[ElementSyntax, int] = {}
         for written in elements_of(pattern.root):
+            if len(elements) == MOST_ELEMENTS:
+                raise self._source.refusal(
+                    f"a pattern has at most {MOST_ELEMENTS} elements",
+                    written.span,
+                    "find parts of it in queries of their own and use these as elements",
+                )
             numbers[written] = len(elements)
             elements.append(self._element(written, inputs))
         orders = Orders(self._source, numbers, [e.role for e in elements]).of(pattern.root)

@@ -22,6 +22,9 @@ Keys = dict[int, tuple[Expression, ...]]
 Class = dict[int, Expression]
 """One key: of each element that has it, what it is."""
 
+Equal = list[tuple[int, Expression]]
+"""Expressions that equalities say are equal, each with the element it is over."""
+
 
 def elements_in(pattern: Pattern, condition: Expression) -> frozenset[int]:
     """The elements that a condition names itself, and not through an aggregate."""
@@ -34,24 +37,34 @@ def common_keys(pattern: Pattern, applicable: Sequence[Sequence[Expression]]) ->
     alone where there are some; otherwise those that all plain elements have by themselves, if these are several."""
     orders = pattern.alternatives
     plain = [{e for e in order if pattern.elements[e].role is Role.PLAIN} for order in orders]
-    found = _in_all([partitions(pattern, o, c) for o, c in zip(orders, applicable, strict=True)])
+    by_order = [list(map(_chosen, partitions(pattern, o, c))) for o, c in zip(orders, applicable, strict=True)]
+    found = _in_all(by_order)
     if not found and all(len(elements) > 1 for elements in plain):
-        found = _in_all([_among_plain(pattern, p, c) for p, c in zip(plain, applicable, strict=True)])
+        by_order = [_among_plain(pattern, p, c) for p, c in zip(plain, applicable, strict=True)]
+        found = _in_all(by_order)
     have = set.intersection(*(set(c) for c in found)) if found else set()
+    # What has the key in one order and not in another one must be found there by any key.
+    there = [[keys for o, keys in zip(orders, by_order, strict=True) if e in o] for e in range(len(pattern.elements))]
+    have = {e for e in have if all(_has(keys, e, c) for keys in there[e] for c in found)}
     return {e: tuple(c[e] for c in found) for e in sorted(have)}
 
 
-def partitions(pattern: Pattern, order: tuple[int, ...], conditions: Sequence[Expression]) -> list[Class]:
-    """The keys that equalities give all elements of an order, be it through one that must not come. All events of a
+def _has(keys: list[Class], element: int, common: Class) -> bool:
+    """Whether an element has a common key among the keys of one order."""
+    return any(element in key and key.items() <= common.items() for key in keys)
+
+
+def partitions(pattern: Pattern, order: tuple[int, ...], conditions: Sequence[Expression]) -> list[Equal]:
+    """What equalities say is equal of all elements of an order, be it through one that must not come. All events of a
     match are in one partition, and an event with a NULL in its key is in none."""
-    return [c for c in _classes(pattern, conditions) if set(order) <= c.keys() and len(order) > 1]
+    return [g for g in _groups(pattern, conditions) if set(order) <= {e for e, _ in g} and len(order) > 1]
 
 
 def _among_plain(pattern: Pattern, plain: set[int], conditions: Sequence[Expression]) -> list[Class]:
     """Keys that plain elements have without the others; and the others where they are equal to those."""
     sides = [s for s in (equality(pattern, c) for c in conditions) if s is not None]
     between = [c for c in conditions if elements_in(pattern, c) <= plain]
-    found = [c for c in _classes(pattern, between) if plain <= c.keys()]
+    found = [c for c in map(_chosen, _groups(pattern, between)) if plain <= c.keys()]
     for one, other in [*sides, *((b, a) for a, b in sides)]:
         for keys in found:
             if one[0] not in plain and keys.get(other[0]) == other[1] and other[0] in plain:
@@ -59,9 +72,9 @@ def _among_plain(pattern: Pattern, plain: set[int], conditions: Sequence[Express
     return found
 
 
-def _classes(pattern: Pattern, conditions: Sequence[Expression]) -> list[Class]:
-    """Sets of expressions, each over one element, that equalities say are equal; of each element the first."""
-    groups: list[list[tuple[int, Expression]]] = []
+def _groups(pattern: Pattern, conditions: Sequence[Expression]) -> list[Equal]:
+    """Sets of expressions, each over one element, that equalities say are equal."""
+    groups: list[Equal] = []
     for condition in conditions:
         sides = equality(pattern, condition)
         if sides is None:
@@ -70,13 +83,15 @@ def _classes(pattern: Pattern, conditions: Sequence[Expression]) -> list[Class]:
         merged = [member for group in touched for member in group]
         merged += [side for side in sides if side not in merged]
         groups = [group for group in groups if group not in touched] + [merged]
-    classes: list[Class] = []
-    for group in groups:
-        chosen: Class = {}
-        for element, expression in group:
-            chosen.setdefault(element, expression)
-        classes.append(chosen)
-    return classes
+    return groups
+
+
+def _chosen(group: Equal) -> Class:
+    """Of each element the first."""
+    chosen: Class = {}
+    for element, expression in group:
+        chosen.setdefault(element, expression)
+    return chosen
 
 
 def equality(pattern: Pattern, condition: Expression) -> tuple[tuple[int, Expression], tuple[int, Expression]] | None:

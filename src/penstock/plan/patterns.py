@@ -85,12 +85,13 @@ def _partitioned(
     plain = [e for e in order if pattern.elements[e].role is Role.PLAIN]
     said = [set(sides) for sides in (equality(pattern, c) for c in conditions) if sides is not None]
     found: list[Expression] = []
-    for key in partitions(pattern, order, conditions):
-        if len(plain) == 1 and key[plain[0]] not in keys.get(plain[0], ()):
-            found.append(Call("is_not_null", (key[plain[0]],), SqlType.BOOLEAN))
-        for one, other in pairwise(plain):
-            equal = Call("eq", (key[one], key[other]), SqlType.BOOLEAN)
-            if {(one, key[one]), (other, key[other])} not in said and not _is_implied(pattern, equal, keys):
+    for group in partitions(pattern, order, conditions):
+        mine = [(e, expression) for place in plain for e, expression in group if e == place]
+        if len(mine) == 1 and mine[0][1] not in keys.get(mine[0][0], ()):
+            found.append(Call("is_not_null", (mine[0][1],), SqlType.BOOLEAN))
+        for one, other in pairwise(mine):
+            equal = Call("eq", (one[1], other[1]), SqlType.BOOLEAN)
+            if {one, other} not in said and not _is_implied(pattern, equal, keys):
                 found.append(equal)
     return found
 
