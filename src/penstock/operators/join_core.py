@@ -14,16 +14,18 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from penstock.aggregates.state import Int64s
+from penstock.expressions.batch import Batch
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
 from penstock.operators.groups import GroupTable
 from penstock.operators.join_rows import JoinRows
+from penstock.operators.join_search import Found, Windows
 from penstock.operators.ports import Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
@@ -62,6 +64,19 @@ class View(Protocol):
         """The watermark at which a bounded run ends; None for joins per event."""
 
     starts: list[tuple[Int64s, Int64s]]
+
+    @property
+    def common(self) -> tuple[Any, ...] | None:
+        """Equal for views that differ in the sizes of their windows alone; None for those that work alone."""
+
+    def look(self, piece: Piece) -> Windows:
+        """The windows at each event of a piece."""
+
+    def search_for(self, views: Sequence[Any], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
+        """What the events of a piece find in these windows, its columns for all the views, and how much it is."""
+
+    def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
+        """The results of a piece, of what was found in larger windows."""
 
 
 @dataclass(eq=False)
@@ -236,13 +251,25 @@ class JoinCore:
 
     def _see(self, piece: Piece, results: dict[View, list[Chunk]]) -> int:
         most = 0
-        for view, own in results.items():
-            chunks, matches = view.see(piece)
-            own += [chunk for chunk in chunks if chunk.rows]
+        for views in _alike(results):
+            if len(views) > 1 and len(piece.times):
+                matches = self._see_together(views, piece, results)
+            else:
+                chunks, matches = views[0].see(piece)
+                results[views[0]] += [chunk for chunk in chunks if chunk.rows]
             most = max(most, matches)
         for place, rows in enumerate(self.sides):
             rows.release(min(view.needed[place] for view in results))
         return most
+
+    def _see_together(self, views: Sequence[View], piece: Piece, results: dict[View, list[Chunk]]) -> int:
+        """One search in the longest windows; each view takes what is in its own."""
+        windows = [view.look(piece) for view in views]
+        low = [np.minimum.reduce(tails) for tails in zip(*(own.low for own in windows), strict=True)]
+        found, rows, matches = views[0].search_for(views, piece, Windows(low, piece.heads))
+        for view in views:
+            results[view] += [chunk for chunk in view.show(found, rows, piece) if chunk.rows]
+        return matches
 
     def _resize(self, events: int, matches: int) -> None:
         """Pieces are as large as the matches of their events allow."""
@@ -271,6 +298,15 @@ class JoinCore:
 
 
 NO_EVENTS = Chunk(np.empty(0, np.int64), NO_ROWS)
+
+
+def _alike(views: Iterable[View]) -> list[list[View]]:
+    """Views that can be served by one search."""
+    found: dict[Any, list[View]] = {}
+    for view in views:
+        common = view.common
+        found.setdefault(view if common is None else common, []).append(view)
+    return list(found.values())
 
 
 def _kept(nodes: Sequence[JoinNode], place: int) -> list[str]:

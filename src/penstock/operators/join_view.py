@@ -11,9 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Batch, Data
+from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import columns
+from penstock.expressions.vector import Vector
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations
@@ -54,6 +58,10 @@ class JoinView:
         sizers = zip(node.sides, self._windows, strict=True)
         self.sizers = {side.alias: w.sizer for side, w in sizers if isinstance(w, RateSizedWindow)}
         self.waits = MatchWaits()
+        checked = [condition.expression for condition in node.conditions]
+        shareable = node.is_inner and self._of_events and all(map(is_total, checked))
+        self._common = (node.bands, node.conditions) if shareable and node.where is None else None
+        self._looked = Windows([], [])
         self.starts: list[tuple[Int64s, Int64s]] = []
         """The ends and starts of the windows that were evaluated in the last call."""
 
@@ -75,10 +83,41 @@ class JoinView:
         starts = self._starts(piece.times, windows)
         if self._of_events:
             found, matches = self._arriving(piece, windows)
-            return [self._emit(found, np.arange(len(piece.times)), starts, piece.times)], matches
+            rows = self._search.batch(found, self._shown)
+            return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches
         if self._changes is not None:
             return self._see_changes(self._changes, piece, windows, before, starts)
         return self._relations(windows, starts, piece.times)
+
+    # Several queries together
+
+    @property
+    def common(self) -> tuple[Any, ...] | None:
+        """What must be the same for queries over one core to differ in their windows alone: what one of them finds
+        with the longest windows is then enough for all. None if a query looks at more than matches, or rejects some:
+        those are only the ones in its own windows."""
+        return self._common
+
+    def look(self, piece: Piece) -> Windows:
+        """The windows at each event of a piece."""
+        self._looked = self._at(piece.times, piece.heads)
+        return self._looked
+
+    def search_for(self, views: Sequence[JoinView], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
+        """What the events of a piece find in windows that hold those of all views, with the columns that these show."""
+        found, matches = self._arriving(piece, windows)
+        return found, self._search.batch(found, sorted({name for view in views for name in view._shown})), matches
+
+    def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
+        """The results of a piece, of what was found in larger windows."""
+        windows = self._looked
+        inside = np.ones(len(found), np.bool_)
+        for low, at in zip(windows.low, found.at, strict=True):
+            inside &= at >= low[found.evaluation]
+        if not inside.all():
+            found, rows = found.take(inside), rows_of_batch(rows, self._shown, inside)
+        starts = self._starts(piece.times, windows)
+        return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)]
 
     # Per event
 
@@ -103,7 +142,8 @@ class JoinView:
         gone = self._in_order(self._where(changes.gone(piece, windows, before)))
         one, other = (come, gone) if self._node.emission.emit is Emit.ISTREAM else (gone, come)
         found = one.take(changes.less(one, other))
-        return [self._emit(found, np.arange(len(piece.times)), starts, piece.times)], matches + len(gone)
+        rows = self._search.batch(found, self._shown)
+        return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches + len(gone)
 
     def _not_before(self, place: int, found: Found, piece: Piece) -> Found:
         """An event that is in several sides at once was found with the first of them."""
@@ -142,7 +182,9 @@ class JoinView:
             evaluations = np.arange(first, last)
             found = self._search.all_rows(evaluations, windows)
             most = max(most, len(found))
-            chunks.append(self._emit(self._in_order(self._where(found)), evaluations, starts, ends))
+            found = self._in_order(self._where(found))
+            rows = self._search.batch(found, self._shown)
+            chunks.append(self._emit(found, rows, evaluations, starts, ends))
         self._account.resize(self._emitter.nbytes)
         return chunks, most
 
@@ -187,12 +229,11 @@ class JoinView:
             return found
         return found.take(np.lexsort([*reversed(found.at), found.evaluation]))
 
-    def _emit(self, found: Found, evaluations: Int64s, starts: Int64s, ends: Int64s) -> Chunk:
+    def _emit(self, found: Found, rows: Batch, evaluations: Int64s, starts: Int64s, ends: Int64s) -> Chunk:
         counts = np.bincount(found.evaluation - evaluations[0], minlength=len(evaluations))
         if self._of_events:
             there = counts > 0
             evaluations, counts = evaluations[there], counts[there]
-        rows = self._search.batch(found, self._shown)
         return self._emitter.emit(Evaluations(rows, np.cumsum(counts), starts[evaluations], ends[evaluations]))
 
     # Durability
@@ -213,6 +254,19 @@ class JoinView:
             self._policy.restore(snapshot["policy"])
         self.needed = list(snapshot["needed"])
         self._account.resize(self._emitter.nbytes)
+
+
+def rows_of_batch(rows: Batch, names: Sequence[str], which: Bools) -> Batch:
+    """Some rows of some columns."""
+    data: dict[str, Data] = {}
+    for name in names:
+        column = rows.data(name)
+        if isinstance(column, Vector):
+            valid = column.valid
+            data[name] = Vector(column.values[which], None if valid is None else valid[which])
+        else:
+            data[name] = rows.column(name).filter(pa.array(which))
+    return Batch(rows.kinds, data, int(which.sum()))
 
 
 def _evaluation(node: JoinNode) -> WindowSpec:
