@@ -46,7 +46,8 @@ _SEQUENCE = "#sequence"
 class LookUp(Operator):
     def __init__(self, name: str, node: LookupNode, resources: Resources) -> None:
         self._alias = node.alias
-        self._names = {f"{node.alias}.{field.name}": field.name for field in node.input.schema}
+        prefix = f"{node.alias}." if node.alias else ""
+        self._names = {f"{prefix}{field.name}": field.name for field in node.input.schema}
         read = {c.name: c.type for e in expressions(node) for c in walk(e) if isinstance(c, Column)}
         self._stream_columns = [column for column in read if column in self._names]
         self._first = Grouping(GroupingKey(node.first, (), ()), [resources.reject])
@@ -62,6 +63,7 @@ class LookUp(Operator):
         self._position = resources.tables.position(node.input.name) if isinstance(node.input, StreamNode) else AFTER_ALL
         self._next = resources.rows_before(node.input) if direct else 0
         self._waits = bool(node.clocks)
+        self._behind = node.behind
         self._ports = Ports(1, resources.account(f"{name}: events that wait for what writes the tables"))
         self._watermark = START
 
@@ -73,7 +75,7 @@ class LookUp(Operator):
                 self._next += chunk.rows
                 return Progress(self._looked_up(chunk, sequences), self._passed(watermark))
             self._put(chunk)
-        reached = min([self._watermark, *(reading.table.frontier for reading in self._tables)])
+        reached = min([self._watermark, *(reading.table.frontier - self._behind for reading in self._tables)])
         return Progress(self._released(reached), self._passed(reached))
 
     def _put(self, chunk: Chunk) -> None:
@@ -93,7 +95,7 @@ class LookUp(Operator):
 
     def _passed(self, reached: int) -> int:
         for reading in self._tables:
-            reading.reader.passed = max(reading.reader.passed, reached)
+            reading.reader.passed = max(reading.reader.passed, reached + self._behind)
         return reached
 
     def _looked_up(self, chunk: Chunk, sequences: Int64s) -> list[Chunk]:
@@ -118,7 +120,7 @@ class LookUp(Operator):
             return []
         pieces = [(rows, sequences)]
         for reading in self._tables:
-            pieces = [done for piece in pieces for done in reading.join(*piece, self._position)]
+            pieces = [done for piece in pieces for done in reading.join(*piece, self._position, self._behind)]
         return [shown for piece, _ in pieces if piece.rows and (shown := self._shown(piece)).rows]
 
     def _shown(self, rows: Chunk) -> Chunk:

@@ -38,6 +38,7 @@ class TableReading:
         self.reader = self.table.reader()
         resources.at_end(lambda: self.table.forget(self.reader))
         self._lookup = lookup
+        self._behind = 0
         self._wanted = wanted
         self._looks_back = any(before for _, before in wanted.values())
         self._keys = [compile_expression(key) for key in lookup.keys]
@@ -48,8 +49,9 @@ class TableReading:
         if not lookup.is_keyed:
             self._index = ValueIndex(self.table, lookup.by, resources.account(f"{name}: index of {lookup.table}"))
 
-    def join(self, rows: Chunk, sequences: Int64s, position: int) -> list[Piece]:
-        """The rows with those of the table."""
+    def join(self, rows: Chunk, sequences: Int64s, position: int, behind: int) -> list[Piece]:
+        """The rows with those of the table, as of their times and so much more."""
+        self._behind = behind
         if not rows.rows:
             return []
         if self._index is None:
@@ -66,7 +68,7 @@ class TableReading:
         history = self.table.history
         if not len(history):
             return None
-        return history.numbers(times, position, sequences, before=before)
+        return history.numbers(times + self._behind, position, sequences, before=before)
 
     def _by_key(self, rows: Chunk, sequences: Int64s, position: int) -> Piece:
         columns = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.errors import QueryError
 from penstock.expressions.tree import Column
 from penstock.lang.query import (
     Edge,
@@ -33,6 +32,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.patterns import build_pattern
 from penstock.plan.states import assign_states
+from penstock.plan.windowed_lookups import build_windowed_lookup
 from penstock.types import Schema
 from penstock.windows.spec import EveryEvent, Range, WindowSpec
 
@@ -87,10 +87,7 @@ def _build_join(select: Select, join: Join) -> Node:
     if join.window is None:
         return build_lookup(select, join, build)
     if any(isinstance(side.source, TableRef) for side in join.sides):
-        raise QueryError(
-            "tables beside windows are not available",
-            hint="look up first: FROM (SELECT ... FROM s, t WHERE s.id = t.id) [RANGE 1 HOUR SLIDE 1 MINUTE]",
-        )
+        return build_windowed_lookup(select, join, build)
     return build_join(select, join, build)
 
 

@@ -18,7 +18,8 @@ def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
         details.append(f"waits    until {waits}, which the tables are written by, have come as far")
     details.append("outputs  " + ", ".join(f"{render(o.expression)} AS {o.name}" for o in node.outputs))
     tables = ", ".join(lookup.table for lookup in node.lookups)
-    return f"look up {tables} for every event of {node.alias}, as of its time", details
+    what = f"event of {node.alias}" if node.alias else "row of the windows"
+    return f"look up {tables} for every {what}, as of its time", details
 
 
 def _lookup(lookup: Lookup) -> list[str]:

@@ -41,7 +41,8 @@ class Lookup:
 class LookupNode:
     """Events of a stream with the rows of tables. Columns are named `alias.column`, those of the stream too. `first`
     filters events before anything is looked up, `where` the rows that come of it. `clocks` are the other streams that
-    write the tables: events wait until these have come as far."""
+    write the tables: events wait until these have come as far. Rows of windows at every event bear a time that is one
+    microsecond before that of their event: so much `behind` what they see."""
 
     input: Node
     clocks: tuple[StreamNode, ...]
@@ -51,6 +52,7 @@ class LookupNode:
     where: Expression | None
     outputs: tuple[Output, ...]
     schema: Schema
+    behind: int = 0
 
 
 @dataclass(frozen=True)

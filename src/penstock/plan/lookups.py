@@ -30,26 +30,39 @@ def build_lookup(select: Select, join: Join, build: Callable[[Source], Node]) ->
     known = {stream.alias}
     inner = [c for side in join.sides if side.kind is JoinKind.INNER for c in conjuncts(side.on)]
     pool = conjuncts(select.where) + inner
-    first = [c for c in pool if _asks_only(c, known) and is_total(c)]
+    first = [c for c in pool if asks_only(c, known) and is_total(c)]
     pool = [c for c in pool if c not in first]
-    lookups: list[Lookup] = []
-    waiting = [side for side in join.sides if side is not stream]
-    while waiting:
-        side = _next(waiting, known, pool)
-        waiting.remove(side)
-        lookup, pool = _lookup(side, known, pool)
-        lookups.append(lookup)
-        known.add(side.alias)
+    lookups, rest = lookups_of([side for side in join.sides if side is not stream], known, pool)
     return LookupNode(
         below,
-        _clocks(below, join),
+        clocks_of(below, join),
         stream.alias,
         conjunction(first),
-        tuple(lookups),
-        conjunction(pool),
+        lookups,
+        conjunction(rest),
         select.outputs,
         select.schema,
     )
+
+
+def lookups_of(
+    tables: Sequence[JoinSide], known: set[str], pool: Sequence[Expression]
+) -> tuple[tuple[Lookup, ...], list[Expression]]:
+    """How tables are looked up, in turn, by the sides that are known before; and the conditions that remain."""
+    lookups: list[Lookup] = []
+    waiting, known, rest = list(tables), set(known), list(pool)
+    while waiting:
+        side = _next(waiting, known, rest)
+        waiting.remove(side)
+        lookup, rest = _lookup(side, known, rest)
+        lookups.append(lookup)
+        known.add(side.alias)
+    return tuple(lookups), rest
+
+
+def looked_up(lookups: Sequence[Lookup]) -> list[set[str]]:
+    """The columns that look-ups compare."""
+    return [columns(e) for lookup in lookups for e in (*lookup.keys, *((lookup.on,) if lookup.on is not None else ()))]
 
 
 def build_scan(scan: TableScan) -> ScanNode:
@@ -75,7 +88,7 @@ def _lookup(side: JoinSide, known: set[str], pool: Sequence[Expression]) -> tupl
     assert isinstance(table, TableRef)
     left = side.kind is JoinKind.LEFT
     # What can fail stays where it was written: it fails only for rows that pass what stands before it.
-    asked = conjuncts(side.on) if left else [c for c in pool if _asks_only(c, known | {side.alias}) and is_total(c)]
+    asked = conjuncts(side.on) if left else [c for c in pool if asks_only(c, known | {side.alias}) and is_total(c)]
     rest = list(pool) if left else [c for c in pool if c not in asked]
     prefix = f"{side.alias}."
     found: dict[str, tuple[Equality, Expression]] = {}
@@ -96,11 +109,12 @@ def _side_of(column: str) -> str:
     return column.removeprefix("PREV(").partition(".")[0]
 
 
-def _asks_only(condition: Expression, sides: set[str]) -> bool:
+def asks_only(condition: Expression, sides: set[str]) -> bool:
+    """Whether a condition reads columns of these sides alone."""
     return all(_side_of(name) in sides for name in columns(condition))
 
 
-def _clocks(below: Node, join: Join) -> tuple[StreamNode, ...]:
+def clocks_of(below: Node, join: Join) -> tuple[StreamNode, ...]:
     """The streams that write the tables, besides the one that is read."""
     own = below.name if isinstance(below, StreamNode) else None
     writers = [writer for side in join.sides if isinstance(side.source, TableRef) for writer in side.source.writers]
@@ -120,7 +134,7 @@ def expressions(node: LookupNode) -> list[Expression]:
 
 def stream_columns(node: LookupNode) -> set[str]:
     """The columns of the stream that a look-up reads, by their own names."""
-    prefix = f"{node.alias}."
+    prefix = f"{node.alias}." if node.alias else ""
     read = set().union(*(columns(e) for e in expressions(node)))
     return {name.removeprefix(prefix) for name in read if name.startswith(prefix)}
 
