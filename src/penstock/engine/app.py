@@ -30,6 +30,7 @@ from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
+from penstock.engine.input_buffers import Round
 from penstock.engine.inputs import BUFFERS_SHARE, Inputs
 from penstock.engine.metrics import Metrics
 from penstock.engine.names import find
@@ -40,7 +41,6 @@ from penstock.engine.sizing_metrics import history, sizing_of
 from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, QueryError
-from penstock.expressions.batch import Rows
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Program, StreamDef
@@ -291,7 +291,7 @@ class App:
             raise InputError("the app was finished; make a new one to push more events")
         dispatcher = self._inputs.dispatcher
         if dispatcher is not None and (source.definition.arrival or self._inputs.waiting(source.definition.name)):
-            self._inputs.put(source, data, dispatcher.work_a_run)
+            self._inputs.put(source, data, dispatcher.work_a_round)
             dispatcher.work()
             return
         if self._waiting.takes(data):
@@ -355,21 +355,29 @@ class App:
                 self._reject(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
-        self._take(source, source.ingest.batches(data))
+        batches = source.ingest.batches(data)
+        self._settle_calls()
+        with self._guard:
+            self._do_what_is_due()
+            self._inputs.take(source, batches)
 
-    def _serve(self, stream: str, rows: Rows) -> None:
-        """Events that were taken from an input buffer."""
-        self._take(self._inputs.streams[stream], [rows])
+    def _serve(self, taken: Round) -> dict[str, int]:
+        """Events that were taken from input buffers."""
+        self._settle_calls()
+        with self._guard:
+            self._do_what_is_due()
+            return self._inputs.take_round(taken)
 
-    def _take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
+    def _settle_calls(self) -> None:
         self._calls.check()
         self._calls.settle()
-        with self._guard:
-            if self._flow.next_tick is not None:
-                self._flow.tick(self._clock.now())
-            if self._flow.tables.refreshes:
-                self._flow.tables.refresh_due()
-            self._inputs.take(source, batches)
+
+    def _do_what_is_due(self) -> None:
+        """By the clock, before events come."""
+        if self._flow.next_tick is not None:
+            self._flow.tick(self._clock.now())
+        if self._flow.tables.refreshes:
+            self._flow.tables.refresh_due()
 
     def tick(self, now: int | None = None) -> None:
         """Lets time pass without events: ON WALL CLOCK windows slide, streams become idle. Call it now and then.

@@ -1,9 +1,9 @@
-"""Takes events from the input buffers, one run after the other, and has them served.
+"""Takes events from the input buffers, one round after the other, and has them served.
 
     offer (any thread) -> input buffers -> [policy] -> serve (one thread) -> recognised
 
-A run is as many events as the policy would pick of one stream in a row, but not more than are served within about a
-millisecond, by what events of that stream took before: an event that comes meanwhile and goes before them then waits
+A round is events as the policy would pick them one after the other, but not more than are served within about a
+millisecond, by what events of their streams took before: an event that comes meanwhile and goes before them then waits
 no longer. Events that take longer than that are taken one by one.
 
 Invariant: only one thread at a time serves: the one that calls `work`, or the dispatcher's own while it is `started`.
@@ -19,32 +19,29 @@ from typing import Any
 
 from penstock.aggregates.state import Int64s
 from penstock.engine.clock import Clock
-from penstock.engine.input_buffers import InputBuffers, Run
+from penstock.engine.input_buffers import MOST, InputBuffers, Round
 from penstock.engine.policies import policy_named
 from penstock.engine.service_times import DispatchMetrics, Durations
 from penstock.errors import BudgetError, PenstockError
 from penstock.expressions.batch import Rows
 
 _TURN = 1000
-"""Microseconds that a run may take."""
-
-_MOST = 4096
-"""Events that a run has at most."""
+"""Microseconds that a round may take."""
 
 _IDLE_SECONDS = 0.05
 """How often time passes for the queries while nothing comes."""
 
 
 class Dispatcher:
-    """`serve` is handed each run; `idle` is called now and then while nothing waits; `own` is told which thread serves
-    (None: whoever calls)."""
+    """`serve` is handed each round, and says how long each stream took; `idle` is called now and then while nothing
+    waits; `own` is told which thread serves (None: whoever calls)."""
 
     def __init__(
         self,
         policy: str,
         capacity: int,
         clock: Clock,
-        serve: Callable[[str, Rows], None],
+        serve: Callable[[Round], dict[str, int]],
         idle: Callable[[], None],
         own: Callable[[int | None], None],
     ) -> None:
@@ -57,7 +54,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._stopping = self._draining = self._pausing = False
         self._failure: BaseException | None = None
-        self._most: dict[str, int] = {}
+        self._costs: dict[str, float] = {}
         self._waiting: defaultdict[str, Durations] = defaultdict(Durations)
         self._service: defaultdict[str, Durations] = defaultdict(Durations)
         self._matches: defaultdict[str, Durations] = defaultdict(Durations)
@@ -89,35 +86,36 @@ class Dispatcher:
         """Takes events until nothing waits, or so many; returns how many."""
         done = 0
         while limit is None or done < limit:
-            run = self.buffers.take(self._run_length, None if limit is None else limit - done)
-            if run is None:
+            taken = self.buffers.take(self._cost, _TURN, None if limit is None else limit - done)
+            if taken is None:
                 break
-            self._work_off(run)
-            done += run.events
+            self._work_off(taken)
+            done += taken.events
         return done
 
-    def work_a_run(self) -> None:
+    def work_a_round(self) -> None:
         """Makes room for more."""
         self._work_once()
 
-    def _run_length(self, stream: str) -> int:
-        """How many events of a stream are served within a turn, as far as is known."""
-        return self._most.get(stream, 1)
+    def _cost(self, stream: str) -> float:
+        """What an event of a stream takes, in microseconds; a turn, as long as that is not known."""
+        return self._costs.get(stream, _TURN)
 
-    def _work_off(self, run: Run) -> None:
-        taken = self._clock.elapsed()
-        self._serve(run.stream, run.rows)
+    def _work_off(self, taken: Round) -> None:
+        began = self._clock.elapsed()
+        spent = self._serve(taken)
         done = self._clock.elapsed()
-        waiting, service = self._waiting[run.stream], self._service[run.stream]
-        for came, count in run.came:
-            waiting.add(taken - came, count)
-            service.add(done - came, count)
+        for run in taken.runs:
+            waiting, service = self._waiting[run.stream], self._service[run.stream]
+            for came, count in run.came:
+                waiting.add(began - came, count)
+                service.add(done - came, count)
+            each = spent[run.stream] / len(run.places)
+            self._costs[run.stream] = max(each, self._cost(run.stream) / 2, _TURN / MOST)
         now = self._clock.now()
         for query, first in self._recognised:
             self._matches[query].add_all(now - first)
         self._recognised.clear()
-        fitting = run.events * _TURN // max(done - taken, 1)
-        self._most[run.stream] = max(1, min(_MOST, fitting, 2 * self._run_length(run.stream)))
 
     def recognised(self, query: str, first: Int64s) -> None:
         """Rows of a query are out; `first` are the instants at which the first events of their incidents came."""
@@ -152,7 +150,7 @@ class Dispatcher:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The thread rests after the run at work, and the app can be used: its results read, a checkpoint made."""
+        """The thread rests after the round at work, and the app can be used: its results read, a checkpoint made."""
         self._pausing = True
         with self._turn:
             self._own(None)
@@ -184,11 +182,11 @@ class Dispatcher:
         return self._stopping or not (self._pausing or self.buffers.is_empty)
 
     def _work_once(self) -> bool:
-        run = self.buffers.take(self._run_length)
-        if run is None:
+        taken = self.buffers.take(self._cost, _TURN)
+        if taken is None:
             self._idle()
             return False
-        self._work_off(run)
+        self._work_off(taken)
         return True
 
     # Looking in and keeping

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.aggregates.state import Int64s
+from penstock.aggregates.state import Bools, Int64s
 from penstock.errors import InputError
 from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.expressions.vector import Vector
@@ -40,6 +40,8 @@ class Ingest:
         self._stream = stream
         self._fields = fields
         self._reject = reject
+        self.kept: Bools | None = None
+        """Which rows of the last call of `times` have one; None if all have."""
         self._pushed = pa.schema([pa.field(f.name, f.type.arrow) for f in fields])
         self._required = [f.name for f in fields if not f.nullable or f.name == stream.event_time]
         self._kinds = {f.name: f.type for f in fields}
@@ -165,6 +167,7 @@ class Ingest:
 
         `latest` is the time beyond which an event is taken for one with a bad clock.
         """
+        self.kept = None
         if isinstance(rows, Batch) and latest is None and self._stream.time_unit == 1:
             few: Int64s = rows.vector(self._stream.event_time, self._time_type).values
             if few.min() >= -FARTHEST_TIME and few.max() <= FARTHEST_TIME:
@@ -195,6 +198,11 @@ class Ingest:
         return times, batch
 
     def _without(self, batch: pa.RecordBatch, bad: pa.Array, reason: str) -> pa.RecordBatch:
+        passing = ~bad.to_numpy(zero_copy_only=False)
+        if self.kept is None:
+            self.kept = passing
+        else:
+            self.kept[self.kept] = passing
         for row in readable(batch.filter(bad)):
             self._reject(f"stream {self._stream.name}: {reason}", row)
         return batch.filter(pc.invert(bad))

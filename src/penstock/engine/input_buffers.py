@@ -5,7 +5,7 @@ Invariants:
 2. What waits never holds more than `capacity` bytes, which the owner has from the memory budget for good: threads that
    put never touch the budget itself. Who puts into full buffers waits, or is refused; of what is larger than all
    buffers a part may be in then, and the refusal says how much.
-3. What `take` gives is what the policy would pick event by event as long as nobody puts in between.
+3. A round is what the policy would pick event by event as long as nobody puts in between.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.aggregates.state import Int64s
-from penstock.engine.policies import Key, Piece, Policy
+from penstock.engine.policies import Piece, Policy
 from penstock.errors import BudgetError
 from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.operators.chunk import from_bytes, joined, to_bytes
@@ -27,20 +28,27 @@ from penstock.operators.chunk import from_bytes, joined, to_bytes
 _PIECE_BYTES = 512
 """What a piece takes besides its columns."""
 
-_LAST: Key = (1 << 62, 1 << 62)
+MOST = 4096
+"""Events that a round has at most."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Events of one stream that are taken together; `came` has the instant and the number of those that came then."""
+    """Events of one stream that are taken in a round, and their places in its order; `came` has the instants at which
+    they came, each with how many did."""
 
     stream: str
     rows: Rows
+    places: Int64s
     came: list[tuple[int, int]]
 
-    @property
-    def events(self) -> int:
-        return self.rows.num_rows
+
+@dataclass(frozen=True)
+class Round:
+    """Events that are taken together, as if one after the other."""
+
+    runs: list[Run]
+    events: int
 
 
 class InputBuffers:
@@ -86,51 +94,89 @@ class InputBuffers:
             self._events[stream] = self._events.get(stream, 0) + len(stamps)
             self.lock.notify_all()
 
-    def take(self, most: Callable[[str], int], limit: int | None = None) -> Run | None:
-        """The next events by the policy, at most `most` of their stream and `limit` at all; None if none waits."""
+    def take(self, cost: Callable[[str], float], turn: float, limit: int | None = None) -> Round | None:
+        """The next events by the policy: as many as cost no more than a turn, by what one of each stream costs, but one
+        in any case; None if none waits."""
         with self.lock:
-            heads = [(self.policy.key(pieces[0]), stream) for stream, pieces in self._pieces.items() if pieces]
-            if not heads:
+            waiting = [stream for stream, pieces in self._pieces.items() if pieces]
+            if not waiting:
                 return None
-            heads.sort()
-            impatient = self._impatient(heads)
-            stream = impatient or heads[0][1]
-            before = heads[1][0] if len(heads) > 1 else _LAST
-            wanted = 1 if impatient else most(stream)
-            run = self._take(stream, wanted if limit is None else min(wanted, limit), before)
-            for _, other in heads:
-                self._passed[other] = 0 if other == stream else self._passed.get(other, 0) + run.events
+            impatient = self._impatient(waiting)
+            most = MOST if limit is None else min(limit, MOST)
+            if impatient is not None:
+                waiting, most = [impatient], 1
+            rooms = [max(1, min(most, int(turn / cost(stream)))) for stream in waiting]
+            if len(waiting) == 1:
+                count = min(rooms[0], self._events[waiting[0]])
+                runs = [self._take(waiting[0], np.arange(count))]
+            else:
+                whose = self._order(waiting, rooms, np.array([cost(stream) for stream in waiting]), turn)[:most]
+                places = [np.flatnonzero(whose == number) for number in range(len(waiting))]
+                runs = [self._take(stream, own) for stream, own in zip(waiting, places, strict=True) if len(own)]
+            taken = Round(runs, sum(len(run.places) for run in runs))
+            self._note_passed(taken)
             self.lock.notify_all()
-            return run
+            return taken
 
-    def _impatient(self, heads: list[tuple[Key, str]]) -> str | None:
+    def _order(self, streams: list[str], rooms: list[int], costs: NDArray[np.float64], turn: float) -> Int64s:
+        """Whose turn it is, event by event."""
+        keys, whose = [], []
+        for number, (stream, room) in enumerate(zip(streams, rooms, strict=True)):
+            own = self.policy.keys(*self._heads(stream, room))
+            keys.append(own)
+            whose.append(np.full(len(own[0]), number))
+        owners = np.concatenate(whose)
+        order = np.lexsort([np.concatenate([second for _, second in keys]), np.concatenate([k for k, _ in keys])])
+        owners = owners[order]
+        count = max(1, int(np.searchsorted(np.cumsum(costs[owners]), turn, "right")))
+        for number, (stream, room) in enumerate(zip(streams, rooms, strict=True)):
+            if self._events[stream] > room:  # what comes after the last one looked at is not known
+                count = min(count, int(np.flatnonzero(owners == number)[-1]) + 1)
+        return owners[:count]
+
+    def _heads(self, stream: str, count: int) -> tuple[Int64s, Int64s]:
+        """The timestamps and numbers of the first events of a stream."""
+        stamps, numbers, found = [], [], 0
+        for piece in self._pieces[stream]:
+            own = piece.stamps[piece.start : piece.start + count - found]
+            stamps.append(own)
+            numbers.append(np.full(len(own), piece.number))
+            found += len(own)
+            if found >= count:
+                break
+        return np.concatenate(stamps), np.concatenate(numbers)
+
+    def _impatient(self, waiting: list[str]) -> str | None:
         patience = self.policy.patience
         if patience is None:
             return None
-        return next((stream for _, stream in heads if self._passed.get(stream, 0) >= patience), None)
+        return next((stream for stream in waiting if self._passed.get(stream, 0) >= patience), None)
 
-    def _take(self, stream: str, limit: int, before: Key) -> Run:
-        """At least one event, and further ones while their keys are below `before`."""
-        pieces = self._pieces[stream]
+    def _note_passed(self, taken: Round) -> None:
+        for stream in self._pieces:
+            self._passed[stream] = self._passed.get(stream, 0) + taken.events if self._pieces[stream] else 0
+        for run in taken.runs:
+            self._passed[run.stream] = 0
+
+    def _take(self, stream: str, places: Int64s) -> Run:
+        """As many events as there are places."""
+        pieces, left = self._pieces[stream], len(places)
         parts: list[Rows] = []
         came: list[tuple[int, int]] = []
-        taken = 0
-        while pieces and taken < limit:
+        while left:
             piece = pieces[0]
-            count = min(limit - taken, max(self.policy.run(piece, before), 0 if taken else 1))
-            if count == 0:
-                break
+            count = min(left, piece.waiting)
             whole = piece.start == 0 and count == len(piece.stamps)
             parts.append(piece.rows if whole else arrow_of(piece.rows).slice(piece.start, count))
             came.append((piece.came, count))
-            taken += count
+            left -= count
             piece.start += count
             if piece.waiting == 0:
                 pieces.popleft()
                 self.held -= piece.nbytes
-        self._events[stream] -= taken
+        self._events[stream] -= len(places)
         rows = parts[0] if len(parts) == 1 else joined([arrow_of(part) for part in parts])
-        return Run(stream, rows, came)
+        return Run(stream, rows, places, came)
 
     def events(self, stream: str) -> int:
         """How many events of a stream wait."""

@@ -1,7 +1,7 @@
 """The streams of an app: what comes in is checked, put in order and passed on to the queries.
 
     push ────────────────────────────┐
-    offer ─▶ input buffers ─▶ served ─┴▶ take ─▶ reorder ─▶ pass_on
+    offer ─▶ input buffers ─▶ rounds ─┴▶ take ─▶ reorder ─▶ pass_on
                                                └▶ late events
 
 Invariant: `pass_on` is told of each stream's rows in order, with a watermark that never goes back.
@@ -9,7 +9,7 @@ Invariant: `pass_on` is told of each stream's rows in order, with a watermark th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.clock import Clock
 from penstock.engine.dispatcher import Dispatcher
+from penstock.engine.input_buffers import Round
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
@@ -27,7 +28,7 @@ from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.emitter import Reject
-from penstock.operators.reorder import START
+from penstock.operators.reorder import START, Released
 from penstock.store.manager import StoreManager
 
 BUFFERS_SHARE = 8
@@ -105,18 +106,36 @@ class Inputs:
     # Events in
 
     def take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
-        latest = None if self._max_ahead is None else self._clock.now() + self._max_ahead
+        latest = self._latest()
         for batch in batches:
-            released = source.take(batch, latest)
-            if released.late is not None:
-                self._set_aside(source, released.late)
-            if source.definition.arrival:
-                self._pass_arrivals(source)
-            if released.chunk.rows or released.watermark > source.dispatched:
-                source.dispatched = released.watermark
-                self._pass_on(source.definition.name, [released.chunk], released.watermark)
+            self._hand_on(source, source.take(batch, latest))
         if self._has_idle_streams:
             self._pass_idle_streams()
+
+    def take_round(self, taken: Round) -> dict[str, int]:
+        """Events from the input buffers; returns the microseconds that each stream took. Those in arrival order have
+        instants that say who was taken before whom, so each stream's are handed on at once."""
+        spent: dict[str, int] = {}
+        instants = self._arrivals.take(taken.events)
+        self._pass_arrivals({run.stream for run in taken.runs})
+        for run in taken.runs:
+            began, source = self._clock.elapsed(), self.streams[run.stream]
+            self._hand_on(source, source.take(run.rows, self._latest(), taken=instants[run.places]))
+            spent[run.stream] = self._clock.elapsed() - began
+        if self._has_idle_streams:
+            self._pass_idle_streams()
+        return spent
+
+    def _latest(self) -> int | None:
+        """The time beyond which an event is too far ahead."""
+        return None if self._max_ahead is None else self._clock.now() + self._max_ahead
+
+    def _hand_on(self, source: StreamInput, released: Released) -> None:
+        if released.late is not None:
+            self._set_aside(source, released.late)
+        if released.chunk.rows or released.watermark > source.dispatched:
+            source.dispatched = released.watermark
+            self._pass_on(source.definition.name, [released.chunk], released.watermark)
 
     def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
         self.late += late.num_rows
@@ -132,11 +151,12 @@ class Inputs:
         if self._has_idle_streams:
             self._pass_idle_streams()
 
-    def _pass_arrivals(self, taken: StreamInput | None = None) -> None:
+    def _pass_arrivals(self, taken: Container[str] = ()) -> None:
         """Streams in arrival order come as far together, so that queries over several of them never wait."""
         reached = self._arrivals.reached
         for source in self.streams.values():
-            if source.definition.arrival and source is not taken and source.dispatched < reached:
+            is_other = source.definition.arrival and source.definition.name not in taken
+            if is_other and source.dispatched < reached:
                 source.dispatched = source.reach(reached)
                 self._pass_on(source.definition.name, [Chunk(_NO_TIMES, NO_ROWS)], source.dispatched)
 
@@ -160,7 +180,7 @@ class Inputs:
     def begin_dispatch(
         self,
         policy: str,
-        serve: Callable[[str, Rows], None],
+        serve: Callable[[Round], dict[str, int]],
         idle: Callable[[], None],
         own: Callable[[int | None], None],
     ) -> Dispatcher:

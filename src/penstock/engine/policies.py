@@ -1,8 +1,10 @@
 """Which event is taken next: first come first served, or earliest job first.
 
-A policy gives each waiting event a key, and the head of a buffer with the smallest key is taken; only heads are
-compared, so the order within a stream stays. First come first served has the number of the arrival as key, earliest
-job first the timestamp and then that number.
+The head of a buffer with the smallest key is taken; only heads are compared, so the order within a stream stays. First
+come first served has the number of the arrival as key, earliest job first the timestamp and then that number.
+
+Taking head after head is the same as sorting all events by the largest key among them and those before them in their
+buffer: an event is taken once all that stand before it are, and these at the latest with the largest of their keys.
 
 Earliest job first never starves an event whose stream mates have been taken: it is passed over only by events with
 smaller timestamps, of which there are finitely many where timestamps grow. A stream whose clock stands still would
@@ -21,8 +23,6 @@ from penstock.errors import InputError
 from penstock.expressions.batch import Rows
 
 PATIENCE = 1 << 20
-
-Key = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -47,37 +47,33 @@ class Policy(Protocol):
     patience: int | None
     """How many events may pass over a head; None if the policy needs no bound."""
 
-    def key(self, head: Piece) -> Key: ...
-
-    def run(self, piece: Piece, before: Key) -> int:
-        """How many events of a piece, from its head on, have keys below `before`."""
+    def keys(self, stamps: Int64s, numbers: Int64s) -> tuple[Int64s, Int64s]:
+        """The largest keys so far, in two parts, of a stream's events from its head on."""
 
 
 class FirstCome:
     name = "fcfs"
     patience: int | None = None
 
-    def key(self, head: Piece) -> Key:
-        return head.number, 0
-
-    def run(self, piece: Piece, before: Key) -> int:
-        return piece.waiting if piece.number < before[0] else 0
+    def keys(self, stamps: Int64s, numbers: Int64s) -> tuple[Int64s, Int64s]:
+        return numbers, numbers
 
 
 class EarliestJob:
+    """
+    >>> EarliestJob().keys(np.array([1, 5, 3, 5]), np.array([7, 7, 8, 9]))
+    (array([1, 5, 5, 5]), array([7, 7, 7, 9]))
+    """
+
     name = "ejf"
 
     def __init__(self, patience: int = PATIENCE) -> None:
         self.patience: int | None = patience
 
-    def key(self, head: Piece) -> Key:
-        return int(head.stamps[head.start]), head.number
-
-    def run(self, piece: Piece, before: Key) -> int:
-        stamps = piece.stamps[piece.start :]
-        after = stamps > before[0] if piece.number < before[1] else stamps >= before[0]
-        first = int(np.argmax(after))
-        return first if after[first] else len(stamps)
+    def keys(self, stamps: Int64s, numbers: Int64s) -> tuple[Int64s, Int64s]:
+        largest = np.maximum.accumulate(stamps)
+        last = np.maximum.accumulate(np.where(stamps == largest, np.arange(len(stamps)), 0))
+        return largest, numbers[last]
 
 
 def policy_named(name: str) -> Policy:

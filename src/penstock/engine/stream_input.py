@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.aggregates.state import Int64s
 from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.clock import Clock
 from penstock.engine.ingest import Ingest
@@ -58,14 +59,19 @@ class StreamInput:
         self.dispatched = START
         self._heard = clock.elapsed()
 
-    def take(self, batch: Rows, latest: int | None, watermark: int | None = None) -> Released:
-        """Takes a batch in; returns what is now in order, and what was late. `watermark` as in `Reorder.process`."""
+    def take(
+        self, batch: Rows, latest: int | None, watermark: int | None = None, taken: Int64s | None = None
+    ) -> Released:
+        """Takes a batch in; returns what is now in order, and what was late. `watermark` as in `Reorder.process`;
+        `taken` are the instants at which events in ARRIVAL ORDER are."""
         self.events += batch.num_rows
         if self.definition.idle_after is not None:
             self._heard = self._clock.elapsed()
         times, batch = self.ingest.times(batch, latest)
         if self._arrivals is not None:
-            released = self.reorder.process(self._arrivals.take(batch.num_rows), batch)
+            assert taken is not None, "events in arrival order come from the input buffers"
+            kept = self.ingest.kept
+            released = self.reorder.process(taken if kept is None else taken[kept], batch)
             return released._replace(watermark=self.reach(self._arrivals.reached))
         return self.reorder.process(times, batch, watermark)
 
