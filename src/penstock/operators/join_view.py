@@ -133,7 +133,11 @@ class JoinView:
             found = self._search.containing(place, first, windows)
             matches += len(found)
             parts.append(self._not_before(place, found, piece))
-        return self._in_order(self._where(together(parts, len(self._sides)))), matches
+        all_found = self._in_order(self._where(together(parts, len(self._sides))))
+        if self.sizers and len(all_found):
+            times = [self._times(place, all_found) for place in range(len(self._sides))]
+            self.waits.add(piece.times[all_found.evaluation], times)
+        return all_found, matches
 
     def _see_changes(
         self, changes: JoinChanges, piece: Piece, windows: Windows, before: Sequence[int], starts: Int64s
@@ -144,6 +148,13 @@ class JoinView:
         found = one.take(changes.less(one, other))
         rows = self._search.batch(found, self._shown)
         return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches + len(gone)
+
+    def _times(self, place: int, found: Found) -> Int64s:
+        """The times of the rows of a side; of those that are all NULL, the latest there is."""
+        times = np.full(len(found), NOTHING, np.int64)
+        there = found.at[place] >= 0
+        times[there] = self._sides[place].times(found.at[place][there])
+        return times
 
     def _not_before(self, place: int, found: Found, piece: Piece) -> Found:
         """An event that is in several sides at once was found with the first of them."""
