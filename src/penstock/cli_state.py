@@ -121,7 +121,7 @@ def _stores(state: CheckpointState) -> Table:
     table = _table("stored", "store", "read by", "rows", "blocks", "bytes", numbers=3)
     for name, store in state.saved.stores.items():
         readers = [query.name for query in state.saved.queries.values() if name in query.stores]
-        reading = ", ".join(readers) or "all, once in order"
+        reading = ", ".join(readers) or ("all, by key" if name.startswith("table-") else "all, once in order")
         table.add_row(name, reading, f"{store.rows:,}", f"{store.blocks:,}", _size(store.nbytes))
     return table
 
