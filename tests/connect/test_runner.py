@@ -208,3 +208,16 @@ def test_results_that_were_removed_are_noticed(tmp_path: Path) -> None:
         pytest.raises(CheckpointError, match=r"out\.csv: has 0 bytes where the checkpoint wrote"),
     ):
         run(app, checkpoint_every=0)
+
+
+def test_a_source_has_no_column_of_arrival_instants(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("t,n\n5,1\n2,2\n9,3\n")
+    text = f"""
+        CREATE STREAM s (t BIGINT, n INT, came TIMESTAMP, ARRIVAL ORDER t UNIT SECONDS ARRIVED came)
+            FROM '{tmp_path / "in.csv"}';
+        CREATE SINK o TO '{tmp_path / "out.csv"}';
+        INSERT INTO o SELECT n FROM s WHERE came IS NOT NULL;
+    """
+    with App(text) as app:
+        assert run(app) is Outcome.FINISHED
+    assert (tmp_path / "out.csv").read_text().split() == ["n", "1", "2", "3"]

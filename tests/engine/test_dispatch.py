@@ -323,3 +323,27 @@ def test_matches_of_a_join_are_measured_from_their_first_event() -> None:
         found = app.metrics.dispatch
         assert found is not None
         assert (found.matches["q1"].mean, found.service["m"].mean) == (3, 1)
+
+
+def offer_in_turns(app: ps.App) -> None:
+    for stream, rows in (("m", [(9, 1)]), ("d", [(1, 2), (2, 5)]), ("m", [(3, 4)]), ("m", [(4, 7)])):
+        app.offer(stream, [{"id": id_, "t": stamp} for id_, stamp in rows])
+    assert app.work() == 5
+
+
+def test_patterns_go_by_the_order_of_taking() -> None:
+    text = STREAMS + "SELECT a.id AS x, b.id AS y FROM PATTERN SEQ(d a, m b) WITHIN 1 MINUTE;"
+    with ps.App(text, clock=TestClock(0), dispatch="ejf") as app:
+        offer_in_turns(app)
+        pairs = [(row["x"], row["y"]) for row in app.results("q1").to_pylist()]
+        assert pairs == [(1, 3), (1, 4), (2, 4)]
+
+
+def test_tables_are_read_as_of_the_taking() -> None:
+    text = STREAMS + (
+        "CREATE TABLE seen (k INT PRIMARY KEY, n INT); ON d UPSERT INTO seen (k, n) VALUES (1, d.id);"
+        "SELECT m.id AS id, seen.n AS n FROM m, seen WHERE seen.k = 1;"
+    )
+    with ps.App(text, clock=TestClock(0), dispatch="ejf") as app:
+        offer_in_turns(app)
+        assert [(row["id"], row["n"]) for row in app.results("q1").to_pylist()] == [(3, 1), (4, 2)]

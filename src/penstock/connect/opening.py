@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -60,6 +61,9 @@ def reading_of(stream: StreamDef, batch_rows: int = 65536, columns: Sequence[str
     if batch_rows < 1:
         raise InputError(f"batch_rows is {batch_rows}; it must be at least 1")
     options = checked_options(f"stream {stream.name}", stream.options, SOURCE_OPTIONS)
+    if stream.arrived is not None:  # filled in when an event comes, so no source has it
+        stream = replace(stream, schema=Schema(tuple(f for f in stream.schema if f.name != stream.arrived)))
+    assert stream.uri is not None
     ordering = {stream.event_time.lower()} | ({stream.sequence.lower()} if stream.sequence else set())
     wanted = None if columns is None else {name.lower() for name in columns} | ordering
     fields = tuple(f for f in stream.schema if wanted is None or f.name.lower() in wanted)
