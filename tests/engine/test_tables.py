@@ -201,3 +201,19 @@ def test_explain_says_how_rows_are_found() -> None:
     assert "batch grace" in shown
     assert "a by an index on zone" in shown
     assert "comparing every event with every row" in shown
+
+
+def test_what_feeds_a_table_stays() -> None:
+    with App(
+        f"""{STREAM}
+        INSERT INTO large SELECT t, id, x FROM s WHERE x > 10;
+        CREATE TABLE l AS LAST BY id FROM large;
+        CREATE QUERY q AS SELECT s.x, LAG(l.x) AS before FROM s, l WHERE s.id = l.id;"""
+    ) as app:
+        app.push("s", events((1, 7, 20), (2, 7, 5), (3, 7, 30)))
+        app.finish()
+        # The changes are those of another stream, behind s: an event sees what came of the events before it.
+        assert [(r["x"], r["before"]) for r in app.results("q").to_pylist()] == [(5, 20), (30, 20)]
+        app.drop_query("q")
+        with pytest.raises(InputError, match="changes a table"):
+            app.drop_query("large")

@@ -268,6 +268,8 @@ class App:
         readers = [] if feeds is None else self._flow.readers(feeds)
         if readers:
             raise InputError(f"query {name} feeds {', '.join(readers)}; drop those first")
+        if feeds is not None and self._flow.tables.are_written_by(feeds):
+            raise InputError(f"query {name} feeds {feeds}, which changes a table; it stays as long as the app")
         self._flow.drop(name)
 
     def set_strategy(self, strategy: str, query: str | None = None) -> None:

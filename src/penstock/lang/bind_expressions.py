@@ -176,7 +176,7 @@ class ExpressionBinder:
             raise self._source.refusal(
                 f"'{name}' is no aggregate, so FILTER, WITHIN GROUP and OVER mean nothing", name_span
             )
-        if name.upper() == "PREV" and self._scope.tables:
+        if name.upper() in ("PREV", "LAG") and self._scope.tables:
             return self._previous(inner, depth)
         canonical = functions.ALIASES.get(name.lower(), name.lower())
         if canonical not in functions.FUNCTIONS:
@@ -186,12 +186,15 @@ class ExpressionBinder:
         return self._bound_call(canonical, inner.expressions, node, depth)
 
     def _previous(self, node: exp.Expr, depth: int) -> Expression:
-        """`PREV(t.col)`: the column as it was before the event's own changes, a column of that name."""
+        """`PREV(t.col)`: the column as it was before the event's own changes, a column of that name. In a table of the
+        latest rows that is the event before with the same key, which others call LAG."""
         argument = node.expressions[0] if len(node.expressions) == 1 else None
         bound = self.bind(argument, depth) if isinstance(argument, exp.Column) else None
         if not isinstance(bound, Column) or bound.name.partition(".")[0].lower() not in self._scope.tables:
             raise self._source.refusal(
-                "PREV takes a column of a table", span_of(node), f"the tables here are {', '.join(self._scope.tables)}"
+                f"{node.name.upper()} takes a column of a table",
+                span_of(node),
+                f"the tables here are {', '.join(sorted(self._scope.tables))}",
             )
         return Column(previous(bound.name), bound.type)
 

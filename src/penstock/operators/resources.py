@@ -15,10 +15,11 @@ from penstock.plan.nodes import Node, StreamNode
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import ColumnSpec, FifoStore
+from penstock.store.keyed import KeyedStore
 from penstock.store.manager import StoreManager
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
-from penstock.store.sms.derive import Window, joined_rows, panes, reordering, stored_rows
+from penstock.store.sms.derive import Window, joined_rows, panes, reordering, stored_rows, table_rows
 
 if TYPE_CHECKING:
     from penstock.operators.table import Table
@@ -94,6 +95,12 @@ class Resources:
         store = self._stores.create(name, stored_rows([window]), columns)
         self._given.append(lambda: self._stores.drop(name))
         assert isinstance(store, RowQueues)
+        return store
+
+    def keyed(self, name: str, words: int, narrow: bool, columns: Sequence[ColumnSpec]) -> KeyedStore:
+        """Rows of a table."""
+        store = self._stores.create_keyed(name, table_rows(), words, narrow, columns)
+        self._given.append(store.close)
         return store
 
     def device(self, name: str) -> BlockDevice:

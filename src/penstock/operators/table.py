@@ -113,7 +113,7 @@ class Table:
         specs = [ColumnSpec(f.name, f.type.storage, f.nullable) for f in self.others]
         narrow = not any(field.type in _WIDE for field in self._keys)
         name = f"table {definition.name}"
-        self.store = KeyedStore(len(self._keys), narrow, specs, resources.account(name))
+        self.store = resources.keyed(name, len(self._keys), narrow, specs)
         self._texts = resources.account(f"{name}: strings")
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))

@@ -31,6 +31,7 @@ from penstock.store.compression import BlockCodec
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import FifoStore, StoreMetrics
 from penstock.store.file_device import FileDevice
+from penstock.store.keyed import KeyedStore
 from penstock.store.memory_device import MemoryDevice
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
@@ -75,7 +76,14 @@ class StoreManager:
             if properties.read == (ReadPattern.SEQUENTIAL,):
                 return self.create_runs(name, time_column)
             return self.create_queues(name, columns)
-        raise StorageError(f"no columnar store has rows that change {properties.update.value}; see sms.keyed_storage")
+        raise StorageError(f"rows that change {properties.update.value} are found by a key; see create_keyed")
+
+    def create_keyed(
+        self, name: str, properties: Properties, words: int, narrow: bool, columns: Sequence[ColumnSpec]
+    ) -> KeyedStore:
+        """Rows that are changed in place, found by keys of so many words; `narrow` where 32 bits do for each."""
+        assert properties.update is UpdatePattern.IN_PLACE
+        return KeyedStore(words, narrow, columns, self.budget.account(name))
 
     def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
         """A window's store. Its name is unique in the app and the same in every run. A pool of unstated size is as

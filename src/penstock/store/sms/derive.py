@@ -9,6 +9,7 @@ others. A landmark is never done.
     a landmark                   Never Expire, Never Consume     NO-UPDATE
     panes of windows             Ordered Expire                  FIFO, sequential
     rows that wait for earlier   Never Expire, Eager Consume     RANDOM, sequential: in the order of their times
+    a table                      Replaced Expire, Never Consume  IN-PLACE, random: by key; shared by its queries
 
 Called by `operators.resources`, for `StoreManager.create`.
 """
@@ -63,3 +64,9 @@ def panes() -> Properties:
 def reordering() -> Properties:
     """Of rows that came too early: they leave in the order of their times, from the middle of what came."""
     return Properties(read=(ReadPattern.SEQUENTIAL,), update=update_pattern(Expiry.NEVER, [Consumption.EAGER]))
+
+
+def table_rows() -> Properties:
+    """Of the rows of a table: a new one takes the place of the one with its key, and any may be asked for."""
+    update = update_pattern(Expiry.REPLACED, [Consumption.NEVER])
+    return Properties(read=(ReadPattern.RANDOM,), update=update, sharing=Sharing.SHARED)
