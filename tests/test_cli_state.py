@@ -30,7 +30,7 @@ EVENTS = [{"t": 1000 * SECOND + i * 20_000, "k": "abcd"[i % 4], "v": i / 7} for 
 def checkpoint(tmp_path: Path) -> Path:
     directory = tmp_path / "state of an app"
     with App(PROGRAM, checkpoint=directory, memory="2MB") as app:
-        app.push("s", pa.RecordBatch.from_pylist(EVENTS, schema=pa.schema(app._stream("s").ingest.schema)))
+        app.push("s", pa.RecordBatch.from_pylist(EVENTS, schema=pa.schema(app._inputs.named("s").ingest.schema)))
         app.checkpoint()
     return directory
 
