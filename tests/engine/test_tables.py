@@ -217,3 +217,16 @@ def test_what_feeds_a_table_stays() -> None:
         app.drop_query("q")
         with pytest.raises(InputError, match="changes a table"):
             app.drop_query("large")
+
+
+def test_large_pushes_come_in_parts() -> None:
+    rows = 100_000
+    t = pa.array(np.arange(rows)).view(pa.timestamp("us", tz="UTC"))
+    ids, x = np.arange(rows) % 1000, np.ones(rows)
+    batch = pa.record_batch({"t": t, "id": pa.array(ids), "x": pa.array(x, pa.int32())})
+    with App(CHANGED.replace("PREV(n)", "PREV(totals.n)")) as app:
+        app.push("s", batch)
+        found = app.results("q")
+        assert found.column("n").to_pylist() == (np.arange(rows) // 1000 + 1).tolist()
+        assert found.column("before").to_pylist()[1000:] == (np.arange(rows) // 1000).tolist()[1000:]
+        assert len(app._flow.tables.table("totals").history) <= 2 * 32768

@@ -431,8 +431,9 @@ class Flow:
         """Hands a stream's rows to the queries that read it, and their results to those that read these. Where they
         change tables, they come in parts: what the tables keep of the past for their readers is a part's worth then."""
         if self.tables.are_written_by(stream) and sum(chunk.rows for chunk in chunks) > CHUNK_ROWS:
-            for number, chunk in enumerate(chunks, 1):
-                last = watermark if number == len(chunks) else min(watermark, int(chunk.times[-1]))
+            filled = [chunk for chunk in chunks if chunk.rows]
+            for number, chunk in enumerate(filled, 1):
+                last = watermark if number == len(filled) else min(watermark, int(chunk.times[-1]))
                 for part, reached in chunk.parts(last):
                     self._dispatch(stream, [part], reached)
         else:
