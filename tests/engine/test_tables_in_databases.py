@@ -14,8 +14,8 @@ import pytest
 
 from penstock import App, QueryError, StorageError
 from penstock.bench.postgres import PostgresServer
-from penstock.engine import table_database
-from penstock.engine.looked_up import LookedUpTable
+from penstock.engine.tables import database as table_database
+from penstock.engine.tables.looked_up import LookedUpTable
 from penstock.testing import TestClock
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, id INT, x INT, u STRING, EVENT TIME t);"
@@ -158,7 +158,7 @@ def test_a_crash_between_checkpoint_and_database_loses_nothing(
     text = STREAM + TABLE.format(uri=uri, options="") + WRITTEN
     app = App(text, checkpoint=tmp_path / "c")
     app.push("s", events((1, 7)))
-    monkeypatch.setattr("penstock.engine.write_behind.WriteBehind.write", lambda self, epoch: 1 / 0)
+    monkeypatch.setattr("penstock.engine.tables.write_behind.WriteBehind.write", lambda self, epoch: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         app.checkpoint()
     app.close()

@@ -22,7 +22,7 @@ from conformance.runtimes import plain
 from penstock.lang import parse
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.operator import Operator
-from penstock.operators.panes import PaneFamily
+from penstock.operators.panes.family import PaneFamily
 from penstock.operators.pipeline import make_operator
 from penstock.operators.resources import Resources
 from penstock.plan.build import build

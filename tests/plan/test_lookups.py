@@ -6,8 +6,8 @@ import pytest
 
 from penstock.lang import parse
 from penstock.plan.build import build
-from penstock.plan.lookup_nodes import LookupNode
 from penstock.plan.placement import Spread, order_matters, place_alone
+from penstock.plan.tables.nodes import LookupNode
 
 DECLARED = """
 CREATE STREAM s (t TIMESTAMP, id INT, x INT, u STRING, EVENT TIME t);

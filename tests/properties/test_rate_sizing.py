@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.join_windows import RangeWindow, RateSizedWindow, SideRows
-from penstock.operators.rate_sizing import ceil_ratio
+from penstock.operators.joins.rate_sizing import ceil_ratio
+from penstock.operators.joins.windows import RangeWindow, RateSizedWindow, SideRows
 from penstock.windows.spec import RateSized
 
 from .rate_oracle import Event, by_definition

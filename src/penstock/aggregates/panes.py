@@ -16,7 +16,7 @@ Invariants a caller keeps:
    the same order, with the same words and extras.
 3. Slots that `rearrange` does not keep have been reset.
 
-Driven by `operators.pane_totals`.
+Driven by `operators.panes.totals`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from penstock.connect.opening import open_sink, open_source
 from penstock.connect.tables import open_files
-from penstock.engine.table_sources import register
+from penstock.engine.tables.sources import register
 
 __all__ = ["open_sink", "open_source"]
 

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from penstock.connect.files import FileSet
 from penstock.connect.opening import open_source, reading_of
-from penstock.engine.table_sources import TableSource
+from penstock.engine.tables.sources import TableSource
 from penstock.errors import InputError
 from penstock.lang.query import StreamDef
 from penstock.lang.table_defs import TableDef

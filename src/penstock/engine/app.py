@@ -50,7 +50,7 @@ from penstock.plan.backfill import all_backfilled
 from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
 from penstock.plan.explain import explain
-from penstock.plan.explain_join import warn_of_theta
+from penstock.plan.joins.explain import warn_of_theta
 from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager

@@ -34,7 +34,7 @@ from penstock.lang.render import render_duration
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.operator import Operator, Progress
-from penstock.operators.panes import PaneFamily
+from penstock.operators.panes.family import PaneFamily
 from penstock.operators.pipeline import feed, make_operator
 from penstock.operators.resources import Resources
 from penstock.plan.cost import Workload

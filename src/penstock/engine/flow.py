@@ -30,7 +30,7 @@ from penstock.engine.join_cores import make_cores
 from penstock.engine.outlet import Outlet
 from penstock.engine.rates import Rates
 from penstock.engine.running import Members, Running, Shared, receivers
-from penstock.engine.tables import TableSet, derived
+from penstock.engine.tables.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
@@ -38,8 +38,8 @@ from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.operators.chunk import CHUNK_ROWS, Chunk
 from penstock.operators.emitter import Reject
-from penstock.operators.join_core import JoinCore
-from penstock.operators.panes import PaneFamily, is_family
+from penstock.operators.joins.core import JoinCore
+from penstock.operators.panes.family import PaneFamily, is_family
 from penstock.operators.parts import PartialEvaluation
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.resources import Resources
@@ -49,12 +49,12 @@ from penstock.operators.sliding import make_results
 from penstock.plan.aggregations import AggregationKey, key_of
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.cost import Workload
-from penstock.plan.lookups import tables_of
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.pane_cost import Choice, check_strategy, choose
 from penstock.plan.panes import Family
 from penstock.plan.reads import grouping_of
 from penstock.plan.sharing import shareable, stream_of
+from penstock.plan.tables.lookups import tables_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536

@@ -1,6 +1,6 @@
 """The joins that queries have in common, as the flow makes, saves and restores them.
 
-Queries that are started together and whose joins can have one core have one (`plan.join_sharing`); one that is started
+Queries that are started together and whose joins can have one core have one (`plan.joins.sharing`); one that is started
 later has its own, for its windows begin with the rows that come from then on. After a restart those that are as they
 were go on together.
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Query
-from penstock.operators.join_core import JoinCore
+from penstock.operators.joins.core import JoinCore
 from penstock.operators.resources import Resources
-from penstock.plan.join_sharing import CoreKey, core_key, joins
+from penstock.plan.joins.sharing import CoreKey, core_key, joins
 from penstock.plan.nodes import JoinNode, Node, StreamNode
 
 

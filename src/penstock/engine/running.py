@@ -17,10 +17,10 @@ import numpy as np
 from penstock.engine.outlet import Outlet
 from penstock.lang.query import Query
 from penstock.operators.chunk import NO_ROWS, Chunk
-from penstock.operators.join_core import JoinCore
-from penstock.operators.pane_results import PaneReader
-from penstock.operators.paned import PanedAggregate
-from penstock.operators.panes import PaneFamily
+from penstock.operators.joins.core import JoinCore
+from penstock.operators.panes.family import PaneFamily
+from penstock.operators.panes.paned import PanedAggregate
+from penstock.operators.panes.results import PaneReader
 from penstock.operators.pipeline import Pipeline
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.panes import is_family
+from penstock.operators.panes.family import is_family
 from penstock.operators.reorder import START
 from penstock.store.queue_kernels import LENGTH
 

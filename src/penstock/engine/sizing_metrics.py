@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.join import Join
-from penstock.operators.rate_sizing import RateSizer
+from penstock.operators.joins.join import Join
+from penstock.operators.joins.rate_sizing import RateSizer
 
 _HISTORY = pa.schema(
     [

@@ -11,7 +11,7 @@ from penstock.lang.syntax import FromItem, JoinItem, SelectSyntax
 from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, TimeSlide, WindowSpec
 
 EXTENTS = (Range, Rows, RateSized)
-"""What windows of a join hold. Whatever is added here needs an implementation in `operators.join_windows`."""
+"""What windows of a join hold. Whatever is added here needs an implementation in `operators.joins.windows`."""
 
 
 def check_order(source: QueryText, joins: Sequence[JoinItem]) -> None:

@@ -16,23 +16,23 @@ from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.combine import Combine
 from penstock.operators.edge import EdgeOperator
-from penstock.operators.join import Join, OverJoin
-from penstock.operators.join_core import JoinCore
-from penstock.operators.lookup import LookUp
+from penstock.operators.joins.core import JoinCore
+from penstock.operators.joins.join import Join, OverJoin
 from penstock.operators.operator import Operator, Progress
-from penstock.operators.paned import PanedAggregate
-from penstock.operators.panes import PaneFamily
+from penstock.operators.panes.family import PaneFamily
+from penstock.operators.panes.paned import PanedAggregate
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
 from penstock.operators.parts import make_part
-from penstock.operators.pattern import Pattern
+from penstock.operators.patterns.pattern import Pattern
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
 from penstock.operators.resources import Resources
-from penstock.operators.scan import Scan
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.sliding import SlidingAggregate
+from penstock.operators.tables.lookup import LookUp
+from penstock.operators.tables.scan import Scan
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
 from penstock.plan.nodes import (

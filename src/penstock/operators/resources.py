@@ -22,7 +22,7 @@ from penstock.store.runs import RunStore
 from penstock.store.sms.derive import Window, joined_rows, panes, reordering, stored_rows, table_rows
 
 if TYPE_CHECKING:
-    from penstock.operators.table import Table
+    from penstock.operators.tables.table import Table
 
 
 class Tables(Protocol):

@@ -16,9 +16,8 @@ from penstock.lang.query import (
     Union,
     columns_of,
 )
-from penstock.plan.build_join import build_join
 from penstock.plan.combining import combined
-from penstock.plan.lookups import build_lookup, build_scan
+from penstock.plan.joins.build import build_join
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
     AggregateNode,
@@ -30,9 +29,10 @@ from penstock.plan.nodes import (
     StreamNode,
     UnionNode,
 )
-from penstock.plan.patterns import build_pattern
+from penstock.plan.patterns.build import build_pattern
 from penstock.plan.states import assign_states
-from penstock.plan.windowed_lookups import build_windowed_lookup
+from penstock.plan.tables.lookups import build_lookup, build_scan
+from penstock.plan.tables.windowed import build_windowed_lookup
 from penstock.types import Schema
 from penstock.windows.spec import EveryEvent, Range, WindowSpec
 

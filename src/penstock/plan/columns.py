@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import StreamDef
 from penstock.lang.table_defs import TableWrite
-from penstock.plan import join_reads
-from penstock.plan.lookups import stream_columns, tables_of, written_columns
+from penstock.plan.joins import reads as join_reads
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -24,7 +23,8 @@ from penstock.plan.nodes import (
     UnionNode,
     children,
 )
-from penstock.plan.pattern_columns import read_columns
+from penstock.plan.patterns.columns import read_columns
+from penstock.plan.tables.lookups import stream_columns, tables_of, written_columns
 
 
 def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[TableWrite] = ()) -> tuple[str, ...]:

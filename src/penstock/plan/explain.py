@@ -9,9 +9,7 @@ from penstock.lang.query import Emit, Query, Rule
 from penstock.lang.render import render, render_duration, render_window
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
-from penstock.plan.explain_join import describe_join
-from penstock.plan.explain_lookup import describe_lookup
-from penstock.plan.explain_pattern import describe_pattern, names_in
+from penstock.plan.joins.explain import describe_join
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -30,11 +28,13 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.pane_cost import DEFAULT_MEMORY, Comparison, choose, compare
 from penstock.plan.panes import Family, family_of, why_not
+from penstock.plan.patterns.explain import describe_pattern, names_in
 from penstock.plan.placement import Placement, Spread, follows_the_wall_clock, place
 from penstock.plan.shared_io import SharedStore, shared_stores
 from penstock.plan.sharing import shareable, sharers
 from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
 from penstock.plan.strategy import closes_as_a_whole
+from penstock.plan.tables.explain import describe_lookup
 from penstock.windows.spec import Range
 
 DEFAULT_BLOCK = 65536

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from penstock.aggregates.signatures import Want
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit, JoinKind, Order, Output
-from penstock.plan.lookup_nodes import LookupNode as LookupNode
-from penstock.plan.lookup_nodes import ScanNode as ScanNode
-from penstock.plan.pattern_nodes import PatternNode as PatternNode
+from penstock.plan.patterns.nodes import PatternNode as PatternNode
+from penstock.plan.tables.nodes import LookupNode as LookupNode
+from penstock.plan.tables.nodes import ScanNode as ScanNode
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import WindowSpec
 

@@ -20,8 +20,7 @@ from enum import StrEnum
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit, Query
 from penstock.lang.render import render
-from penstock.plan.join_placement import join_keys
-from penstock.plan.lookup_placement import keys_of_tables
+from penstock.plan.joins.placement import join_keys
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -37,7 +36,8 @@ from penstock.plan.nodes import (
     streams,
 )
 from penstock.plan.partials import mergeable
-from penstock.plan.pattern_placement import keys_by_stream
+from penstock.plan.patterns.placement import keys_by_stream
+from penstock.plan.tables.placement import keys_of_tables
 from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
 
 _ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "ORDER", "DISTINCT"})

@@ -26,9 +26,9 @@ from penstock.engine.running import users_of
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.lang.render import render_window
-from penstock.plan.lookups import tables_of
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.plan.placement import Spread
+from penstock.plan.tables.lookups import tables_of
 from penstock.spark.calls import CallRows
 from penstock.spark.packing import REJECTED, reject_row
 from penstock.spark.segment_device import DamagedSegment

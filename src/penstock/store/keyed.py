@@ -25,7 +25,7 @@ import numpy as np
 
 from penstock.columns import Argument, Bools, Values
 from penstock.errors import StorageError
-from penstock.plan.table_cost import GRACE_EVENTS, GRACE_ROWS
+from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account, Budget

@@ -1,0 +1,36 @@
+"""Where the rows of a table come from. Files are read by `penstock.connect`, which lies above and is told here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.engine.tables.database import open_database
+from penstock.errors import InputError
+from penstock.lang.table_defs import TableDef
+
+
+class TableSource(Protocol):
+    def rows(self) -> int | None:
+        """How many rows there are; None where nobody knows before they are read."""
+
+    def batches(self) -> Iterable[pa.RecordBatch]:
+        """All rows, in the table's columns and types; `InputError` for one that does not fit."""
+
+
+_openers: list[Callable[[TableDef], TableSource | None]] = []
+
+
+def register(opener: Callable[[TableDef], TableSource | None]) -> None:
+    """From now on the opener is asked for tables that no other one knows."""
+    _openers.append(opener)
+
+
+def source_of(table: TableDef) -> TableSource:
+    for opener in (open_database, *_openers):
+        found = opener(table)
+        if found is not None:
+            return found
+    raise InputError(f"table {table.name}: nothing reads '{table.uri}'")

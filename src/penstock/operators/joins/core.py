@@ -1,0 +1,340 @@
+"""What joins over the same inputs and keys have in common: the order of the events and the rows of the sides.
+
+    inputs -> waiting rows (Ports) -> pieces in order -> the rows of each side -> views: one for each query
+
+Invariants:
+1. The order of events is (time, position of the input in FROM, sequence); an event that several sides read enters all
+   of them at once.
+2. A piece is a run of events whose rows are in the sides when the views see it; how a run is cut changes no answer.
+3. Rows leave a side when no view needs them for its next evaluation.
+4. Every reader is given the same calls. The first one that is called works for all of them. Queries that are the same
+   read one view.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.aggregates.state import Int64s
+from penstock.expressions.batch import Batch
+from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
+from penstock.operators.groups import GroupTable
+from penstock.operators.joins.rows import JoinRows
+from penstock.operators.joins.search import Found, Windows
+from penstock.operators.ports import Ports
+from penstock.operators.reorder import START
+from penstock.operators.resources import Resources
+from penstock.plan.joins.reads import kept_columns
+from penstock.plan.joins.steps import Keys
+from penstock.plan.nodes import JoinNode
+
+_FIRST_PIECE = 256
+_MATCHES_AT_ONCE = 1 << 19
+"""About how many rows of the join a piece should make."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Events in order. `heads[side]` is how many rows a side has after each event; `own[side]` the position there of
+    the event itself, if it has entered and takes part, else -1. `before[side]` is the head before the first event."""
+
+    times: Int64s
+    before: list[int]
+    heads: list[Int64s]
+    own: list[Int64s]
+    watermark: int
+
+
+class View(Protocol):
+    """A query's way to look at the rows of the sides."""
+
+    def see(self, piece: Piece) -> tuple[list[Chunk], int]:
+        """The results of a piece, and how many rows of the join were looked at for them."""
+
+    @property
+    def needed(self) -> Sequence[int]:
+        """For each side the first row that is still needed."""
+
+    def last_boundary(self, last_time: int | None) -> int | None:
+        """The watermark at which a bounded run ends; None for joins per event."""
+
+    starts: list[tuple[Int64s, Int64s]]
+
+    @property
+    def common(self) -> tuple[Any, ...] | None:
+        """Equal for views that differ in the sizes of their windows alone; None for those that work alone."""
+
+    def look(self, piece: Piece) -> Windows:
+        """The windows at each event of a piece."""
+
+    def search_for(self, views: Sequence[Any], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
+        """What the events of a piece find in these windows, its columns for all the views, and how much it is."""
+
+    def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
+        """The results of a piece, of what was found in larger windows."""
+
+
+@dataclass(eq=False)
+class Reader:
+    """A query that reads a view: the results of calls that it has not made yet."""
+
+    view: View
+    calls: int
+    results: deque[list[Chunk]]
+
+
+class JoinCore:
+    """`nodes` are joins that can have one core (`plan.joins.sharing`). What is `saved` says which columns the stores
+    have, for they may be more than those that these nodes need. It ends with its last reader."""
+
+    def __init__(
+        self, name: str, nodes: Sequence[JoinNode], resources: Resources, saved: dict[str, Any] | None = None
+    ) -> None:
+        self.name = name
+        node = nodes[0]
+        self._node = node
+        self.resources = resources
+        self._ports = Ports(len(node.inputs), resources.account(f"{name}: rows that wait for the other inputs"))
+        self._tables = _tables(node)
+        self._account = resources.account(f"{name}: keys")
+        self._schemas = [below.schema.arrow for below in node.inputs]
+        self._kept = [_kept(nodes, place) for place in range(len(node.sides))] if saved is None else saved["kept"]
+        self._moments = [_moments(nodes, place) for place in range(len(node.sides))]
+        if saved is not None:
+            self._moments = saved["moments"]
+        self.sides = [
+            JoinRows(
+                f"{name}-{place}",
+                node.inputs[side.input].schema,
+                side.window,
+                side.where,
+                self._kept[place],
+                {own: table for (at, own), table in self._tables.items() if at == place},
+                self._moments[place],
+                resources,
+            )
+            for place, side in enumerate(node.sides)
+        ]
+        self._size = _FIRST_PIECE
+        self._readers: list[Reader] = []
+        self._calls = 0
+        self._reached = START
+
+    # Who reads
+
+    @property
+    def views(self) -> list[View]:
+        return list(dict.fromkeys(reader.view for reader in self._readers))
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._readers)
+
+    def add(self, view: View) -> Reader:
+        reader = Reader(view, self._calls, deque())
+        self._readers.append(reader)
+        return reader
+
+    def readers_of(self, view: View) -> int:
+        return sum(reader.view is view for reader in self._readers)
+
+    def drop(self, reader: Reader) -> None:
+        self._readers.remove(reader)
+        if not self._readers:
+            self.close()
+
+    def close(self) -> None:
+        self.resources.close()
+
+    def process(self, reader: Reader, chunk: Chunk, watermark: int, port: int) -> tuple[list[Chunk], int]:
+        """What a reader is given of rows of an input, and how far all inputs have come."""
+        if reader.calls == self._calls:
+            self._reached = self._take(chunk, watermark, port)
+            self._calls += 1
+        reader.calls += 1
+        return reader.results.popleft(), self._reached
+
+    def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
+        if reader.calls == self._calls:
+            self._end(last_time)
+            self._calls += 1
+        reader.calls += 1
+        return reader.results.popleft()
+
+    # Rows
+
+    def _take(self, chunk: Chunk, watermark: int, port: int) -> int:
+        results = self._begin()
+        if len(self._schemas) == 1:
+            reached, due = watermark, [[chunk]]
+        else:
+            reached = self._ports.put(port, chunk, watermark)
+            due = self._ports.take(reached)
+        self._run(due, reached, results)
+        self._hand_over(results)
+        return reached
+
+    def _end(self, last_time: int | None) -> None:
+        """Whatever waits comes in; then each view ends by itself."""
+        results = self._begin()
+        due = self._ports.take(-START)
+        self._run(due, max((int(own[-1].times[-1]) for own in due if own), default=START), results)
+        for view, own in results.items():
+            end = view.last_boundary(last_time)
+            if end is not None:
+                own += view.see(self._piece([], np.empty(0, np.int64), np.empty(0, np.int64), end))[0]
+        self._hand_over(results)
+
+    def _begin(self) -> dict[View, list[Chunk]]:
+        views = self.views
+        for view in views:
+            view.starts = []
+        return {view: [] for view in views}
+
+    def _hand_over(self, results: dict[View, list[Chunk]]) -> None:
+        for reader in self._readers:
+            reader.results.append(results[reader.view])
+        self._account.resize(sum({id(t): t.nbytes for t in self._tables.values()}.values()))
+
+    def _run(self, due: Sequence[Sequence[Chunk]], watermark: int, results: dict[View, list[Chunk]]) -> None:
+        chunks = [concat(list(own), schema) for own, schema in zip(due, self._schemas, strict=True)]
+        times = chunks[0].times if len(chunks) == 1 else np.concatenate([chunk.times for chunk in chunks])
+        ports = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
+        if sum(chunk.rows > 0 for chunk in chunks) > 1:
+            order = np.argsort(times, kind="stable")
+            times, ports = times[order], ports[order]
+        done, taken = 0, [0] * len(chunks)
+        while True:
+            stop = min(done + self._size, len(times))
+            own_ports = ports[done:stop]
+            parts = []
+            for number, chunk in enumerate(chunks):
+                upto = taken[number] + int((own_ports == number).sum())
+                whole = upto - taken[number] == chunk.rows
+                parts.append(chunk if whole else chunk.slice(taken[number], upto))
+                taken[number] = upto
+            reached = watermark if stop == len(times) else min(watermark, int(times[stop - 1]))
+            matches = self._see(self._piece(parts, times[done:stop], own_ports, reached), results)
+            self._resize(stop - done, matches)
+            done = stop
+            if done == len(times):
+                return
+
+    def _piece(self, chunks: Sequence[Chunk], times: Int64s, ports: Int64s, watermark: int) -> Piece:
+        """The rows of the piece enter the sides."""
+        before = [side.head for side in self.sides]
+        heads: list[Int64s] = []
+        own: list[Int64s] = []
+        for place, rows in enumerate(self.sides):
+            number = self._node.sides[place].input
+            if not chunks or chunks[number].rows == 0:
+                rows.fresh = rows.head
+                heads.append(np.full(len(times), rows.head, np.int64))
+                own.append(np.full(len(times), -1, np.int64))
+                continue
+            here = ports == number
+            entered, passing = rows.enter(chunks[number])
+            if entered is not None:
+                here[here] = entered
+            head = before[place] + np.cumsum(here)
+            takes_part = here.copy()
+            if passing is not None:
+                takes_part[here] = passing
+            heads.append(head)
+            own.append(np.where(takes_part, head - 1, -1))
+        return Piece(times, before, heads, own, watermark)
+
+    def _see(self, piece: Piece, results: dict[View, list[Chunk]]) -> int:
+        most = 0
+        for views in _alike(results):
+            if len(views) > 1 and len(piece.times):
+                matches = self._see_together(views, piece, results)
+            else:
+                chunks, matches = views[0].see(piece)
+                results[views[0]] += [chunk for chunk in chunks if chunk.rows]
+            most = max(most, matches)
+        for place, rows in enumerate(self.sides):
+            rows.release(min(view.needed[place] for view in results))
+        return most
+
+    def _see_together(self, views: Sequence[View], piece: Piece, results: dict[View, list[Chunk]]) -> int:
+        """One search in the longest windows; each view takes what is in its own."""
+        windows = [view.look(piece) for view in views]
+        low = [np.minimum.reduce(tails) for tails in zip(*(own.low for own in windows), strict=True)]
+        found, rows, matches = views[0].search_for(views, piece, Windows(low, piece.heads))
+        for view in views:
+            results[view] += [chunk for chunk in view.show(found, rows, piece) if chunk.rows]
+        return matches
+
+    def _resize(self, events: int, matches: int) -> None:
+        """Pieces are as large as the matches of their events allow."""
+        fitting = _MATCHES_AT_ONCE * max(events, 1) // max(matches, 1)
+        self._size = max(1, min(fitting, 4 * self._size, CHUNK_ROWS))
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "ports": self._ports.snapshot(),
+            "sides": [side.snapshot() for side in self.sides],
+            "tables": [table.snapshot() for table in _distinct(self._tables.values())],
+            "size": self._size,
+            "kept": self._kept,
+            "moments": self._moments,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._ports.restore(snapshot["ports"])
+        for table, saved in zip(_distinct(self._tables.values()), snapshot["tables"], strict=True):
+            table.restore(saved)
+        for side, saved in zip(self.sides, snapshot["sides"], strict=True):
+            side.restore(saved)
+        self._size = snapshot["size"]
+
+
+NO_EVENTS = Chunk(np.empty(0, np.int64), NO_ROWS)
+
+
+def _alike(views: Iterable[View]) -> list[list[View]]:
+    """Views that can be served by one search."""
+    found: dict[Any, list[View]] = {}
+    for view in views:
+        common = view.common
+        found.setdefault(view if common is None else common, []).append(view)
+    return list(found.values())
+
+
+def _kept(nodes: Sequence[JoinNode], place: int) -> list[str]:
+    """The columns of a side that some join keeps."""
+    wanted = {column for node in nodes for column in kept_columns(node, place)}
+    schema = nodes[0].inputs[nodes[0].sides[place].input].schema
+    return [column for column in schema.names if column in wanted]
+
+
+def _moments(nodes: Sequence[JoinNode], place: int) -> list[str]:
+    """The columns of a side that some join's bands compare."""
+    found = [band.column for node in nodes for band in node.bands if band.side == place]
+    found += [band.other_column for node in nodes for band in node.bands if band.other == place]
+    return list(dict.fromkeys(found))
+
+
+def _tables(node: JoinNode) -> dict[tuple[int, Keys], GroupTable]:
+    """A table of slots for each class of keys that are compared with each other, by side and key."""
+    found: dict[tuple[int, Keys], GroupTable] = {}
+    for equality in node.equalities:
+        left, right = (equality.left, equality.left_keys), (equality.right, equality.right_keys)
+        table = found.get(left) or found.get(right) or GroupTable(tuple(key.type for key in equality.left_keys))
+        other = found.get(right)
+        if other is not None and other is not table:
+            found = {name: table if known is other else known for name, known in found.items()}
+        found[left] = found[right] = table
+    return found
+
+
+def _distinct(tables: Any) -> list[GroupTable]:
+    return list({id(table): table for table in tables}.values())

@@ -1,0 +1,125 @@
+"""The search of joins with LEFT, RIGHT and FULL sides, where rows without a match remain.
+
+Such a join goes from left to right: P(0) is the first window and P(j) what side j makes of P(j-1). The rows of P(j)
+with a given row of side j are found backwards: those of an earlier side that go with it by key, the rows of P(j-1)
+that have these, and of them the ones that pass the condition of step j. If there are none the row stands alone, in a
+RIGHT or FULL join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.aggregates.state import Int64s
+from penstock.operators.emitter import Reject
+from penstock.operators.joins.kernels import spread
+from penstock.operators.joins.rows import JoinRows
+from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, rows_of
+from penstock.plan.joins.steps import Lookup, Step, step_of
+from penstock.plan.nodes import JoinNode
+
+
+class OuterSearch(Search):
+    def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject) -> None:
+        super().__init__(node, sides, reject)
+        self._forwards = [step_of(node, side, set(range(side)), set()) for side in range(self.count)]
+
+    def containing(self, side: int, found: Found, windows: Windows) -> Found:
+        return self._onwards(side + 1, self._backwards(side, found, windows), windows)
+
+    def all_rows(self, evaluations: Int64s, windows: Windows) -> Found:
+        return self._prefix(self.count, evaluations, windows)
+
+    def _onwards(self, first: int, found: Found, windows: Windows, upto: int | None = None) -> Found:
+        """Sides from `first` on joined to what was found; their own rows without a match are not asked for."""
+        for side in range(first, self.count if upto is None else upto):
+            found = self._forward(side, found, windows)
+        return found
+
+    def _forward(self, side: int, found: Found, windows: Windows) -> Found:
+        step = self._forwards[side]
+        origins, positions = self.candidates(step, found, windows)
+        known = found.origin
+        tagged = Found(found.evaluation, found.at, np.arange(len(found)))
+        matched = self.checked(step, tagged.take(origins).bind(side, positions))
+        parts = [matched]
+        if self.node.sides[side].kind.keeps_left:
+            alone = np.ones(len(found), np.bool_)
+            alone[matched.origin] = False
+            parts.append(tagged.take(alone).bind(side, np.full(int(alone.sum()), NO_ROW, np.int64)))
+        result = _by_origin(parts)
+        result.origin = known[result.origin]
+        return result
+
+    def _backwards(self, side: int, found: Found, windows: Windows) -> Found:
+        """The rows of P(side) that have these rows of the side; `origin` is the place in `found`."""
+        if side == 0:
+            return Found(found.evaluation, found.at, np.arange(len(found)))
+        step = self._forwards[side]
+        own = found.at[side]
+        if step.lookup is None:
+            origins, before = self._all_before(side, found, windows)
+        else:
+            back = Step(step.lookup.from_side, Lookup(side, step.lookup.keys, step.lookup.from_keys), (), (), None)
+            origins, positions = self.candidates(back, found, windows)
+            first = rows_of(found.evaluation[origins], back.side, positions, self.count)
+            before = self._onwards(back.side + 1, self._backwards(back.side, first, windows), windows, side)
+            origins = origins[before.origin]
+        before.origin = origins
+        matched = self.checked(step, before.bind(side, own[origins]))
+        parts = [matched]
+        if self.node.sides[side].kind.keeps_right:
+            alone = np.ones(len(found), np.bool_)
+            alone[matched.origin] = False
+            parts.append(self._alone(side, found.evaluation[alone], own[alone], np.flatnonzero(alone)))
+        return _by_origin(parts)
+
+    def _alone(self, side: int, evaluation: Int64s, positions: Int64s, origin: Int64s) -> Found:
+        """Rows of a side with NULLs for all sides before it."""
+        alone = rows_of(evaluation, side, positions, self.count)
+        for before in range(side):
+            alone = alone.bind(before, np.full(len(positions), NO_ROW, np.int64))
+        alone.origin = origin
+        return alone
+
+    def _all_before(self, side: int, found: Found, windows: Windows) -> tuple[Int64s, Found]:
+        """Each of the rows with all rows of P(side - 1) at its evaluation."""
+        evaluations, which = np.unique(found.evaluation, return_inverse=True)
+        rows = self._prefix(side, evaluations, windows)
+        low = np.searchsorted(rows.evaluation, evaluations, side="left")[which]
+        high = np.searchsorted(rows.evaluation, evaluations, side="right")[which]
+        origins, places = spread(low, high, int((high - low).sum()))
+        return origins, rows.take(places)
+
+    def _prefix(self, upto: int, evaluations: Int64s, windows: Windows) -> Found:
+        """All rows of P(upto - 1) at these evaluations, which rise."""
+        found = self.window_rows(0, evaluations, windows)
+        for side in range(1, upto):
+            found = self._forward(side, found, windows)
+            if self.node.sides[side].kind.keeps_right:
+                own = self.window_rows(side, evaluations, windows)
+                taken = found.at[side] != NO_ROW
+                matched = _pairs(found.evaluation[taken], found.at[side][taken])
+                alone = ~np.isin(_pairs(own.evaluation, own.at[side]), matched)
+                rest = self._alone(side, own.evaluation[alone], own.at[side][alone], np.flatnonzero(alone))
+                found.origin = found.evaluation
+                rest.origin = rest.evaluation
+                found = _by_origin([found, rest])
+        return found
+
+
+def _pairs(evaluations: Int64s, positions: Int64s) -> Int64s:
+    """An evaluation and a position as one number; evaluations are those of one run, a few ten thousand."""
+    return (evaluations << 44) | positions
+
+
+def _by_origin(parts: Sequence[Found]) -> Found:
+    parts = [part for part in parts if len(part)] or [parts[0]]
+    if len(parts) == 1:
+        return parts[0]
+    at = [np.concatenate(positions) for positions in zip(*(part.at for part in parts), strict=True)]
+    origin = np.concatenate([part.origin for part in parts])
+    found = Found(np.concatenate([part.evaluation for part in parts]), at, origin)
+    return found.take(np.argsort(origin, kind="stable"))

@@ -1,0 +1,363 @@
+"""The rows of one side of a join: their times and keys in memory, what results show of them in a store that pages.
+
+Invariants:
+1. Rows have positions from 0 on, in the order in which they entered; rows before `base` have left for good. Arrays
+   begin with the row at `origin`, which is not after `base`; they are moved when there is no room at their end.
+2. A row that fails the side's condition is in no chain and `passing` is false for it. Only windows that count rows
+   have such rows at all.
+3. `newest` of an index is what it is after the last row; `fresh` is the first row of the run that is being worked on.
+4. Memory of times, keys and chains is on the account before it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.expressions.batch import Data
+from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Column, Expression
+from penstock.operators.chunk import Chunk
+from penstock.operators.columns import to_argument, to_data, validity
+from penstock.operators.groups import GroupTable
+from penstock.operators.interner import Interner
+from penstock.operators.joins.kernels import link, unlink, walk
+from penstock.operators.joins.windows import SideRows
+from penstock.operators.resources import Resources
+from penstock.plan.joins.steps import Keys
+from penstock.store.fifo import ColumnSpec
+from penstock.types import Schema, SqlType
+from penstock.windows.spec import Range, WindowSpec
+
+_NOBODY = -1
+_FIRST_ROOM = 1024
+
+
+class KeyIndex:
+    """The rows of a side by a key. Sides that are compared by the same key have their slots from one table."""
+
+    def __init__(self, keys: Keys, table: GroupTable) -> None:
+        self._keys = [compile_expression(key) for key in keys]
+        self._types = [key.type for key in keys]
+        self.table = table
+        self.slots = np.empty(0, np.int32)
+        self._previous = np.empty(0, np.int64)
+        self._newest = np.full(table.capacity, _NOBODY, np.int64)
+
+    def slots_of(self, chunk: Chunk, keep: Bools | None) -> Slots:
+        """The slots of rows; rows with a NULL in the key have none."""
+        columns = [key(chunk.columns) for key in self._keys]
+        for column, kind in zip(columns, self._types, strict=True):
+            valid = validity(column.values) if kind is SqlType.STRING else column.columns[1]
+            if valid is not None:
+                keep = valid if keep is None else keep & valid
+        return self.table.assign(columns, chunk.rows, keep)
+
+    def enter(self, slots: Slots, origin: int, first: int) -> None:
+        """`slots` are those of rows from position `first` on."""
+        self.slots[first - origin : first - origin + len(slots)] = slots
+        self._chain(origin, first, first - origin + len(slots))
+
+    def _fit(self) -> None:
+        """The table may have grown, also on account of another side."""
+        if len(self._newest) < self.table.capacity:
+            grown = np.full(self.table.capacity, _NOBODY, np.int64)
+            grown[: len(self._newest)] = self._newest
+            self._newest = grown
+
+    def _chain(self, origin: int, first: int, used: int) -> None:
+        self._fit()
+        link(self.slots[:used], first, origin, self._newest, self._previous, self.table.counts)
+
+    def leave(self, start: int, stop: int) -> None:
+        """Rows at these places leave for good."""
+        unlink(self.slots[start:stop], self.table.counts)
+        self.table.collect(stop - start)
+
+    def move(self, start: int, stop: int, room: int) -> None:
+        """The rows at these places move to the front of arrays of so much room."""
+        self.slots = moved(self.slots, start, stop, room)
+        self._previous = moved(self._previous, start, stop, room)
+
+    def find(
+        self, asked: Slots, low: Int64s, high: Int64s, reach: Int64s, origin: int, fresh: int, used: int
+    ) -> tuple[Int64s, Int64s]:
+        """Who asks for which rows: the kernel's answers, put together."""
+        self._fit()
+        room = max(4 * len(asked), _FIRST_ROOM)
+        origins: list[Int64s] = []
+        positions: list[Int64s] = []
+        done = 0
+        while done < len(asked):
+            own, found = np.empty(room, np.int64), np.empty(room, np.int64)
+            upto, filled = walk(
+                asked,
+                low,
+                high,
+                reach,
+                done,
+                self.slots[:used],
+                self._previous,
+                origin,
+                fresh,
+                self._newest,
+                own,
+                found,
+            )
+            if upto == done:
+                room *= 4
+                continue
+            done = upto
+            origins.append(own[:filled])
+            positions.append(found[:filled])
+        if len(origins) == 1:
+            return origins[0], positions[0]
+        return _joined(origins), _joined(positions)
+
+    @property
+    def nbytes_of_chains(self) -> int:
+        """Besides the bytes per row."""
+        return self._newest.nbytes
+
+    def restore(self, slots: Slots, base: int) -> None:
+        self.slots, self._previous = slots.copy(), np.empty(len(slots), np.int64)
+        self._newest = np.full(self.table.capacity, _NOBODY, np.int64)
+        counts = self.table.counts.copy()
+        self._chain(base, base, len(slots))
+        self.table.counts[:] = counts
+
+
+class JoinRows:
+    """The rows of a side; `kept` are the columns that are stored, `keys` those that it is looked up by, with the tables
+    of their classes, and `moments` the TIMESTAMP columns that bands compare."""
+
+    def __init__(
+        self,
+        name: str,
+        schema: Schema,
+        window: WindowSpec,
+        where: Expression | None,
+        kept: Sequence[str],
+        keys: Mapping[Keys, GroupTable],
+        moments: Sequence[str],
+        resources: Resources,
+    ) -> None:
+        self._reject = resources.reject
+        self._where = None if where is None else compile_expression(where)
+        self._filters_first = isinstance(window.extent, Range)
+        self.indexes = {own: KeyIndex(own, table) for own, table in keys.items()}
+        fields = {field.name: field for field in schema}
+        self._kept = {column: place for place, column in enumerate(kept)}
+        self._types = [fields[column].type for column in kept]
+        self._columns = [compile_expression(Column(c, t)) for c, t in zip(kept, self._types, strict=True)]
+        self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
+        self._texts = [place for place, interner in enumerate(self._interners) if interner is not None]
+        specs = [ColumnSpec(c, t.storage, fields[c].nullable) for c, t in zip(kept, self._types, strict=True)]
+        self._store = resources.rows(name, specs) if specs else None
+        self._leaving = self._store.cursor(columns=self._texts) if self._store is not None and self._texts else None
+        self._moments = {column: compile_expression(Column(column, SqlType.TIMESTAMP)) for column in moments}
+        self.shifts: dict[str, int | None] = {}
+        """How far a TIMESTAMP column is from the time of its row; None if that differs from row to row."""
+        self._account = resources.account(f"{name}: times and keys")
+        self.base = self.head = self.fresh = self._origin = 0
+        self._times = np.empty(0, np.int64)
+        self._passing: Bools | None = None
+        self._bytes_per_row = 9 + 12 * len(self.indexes)
+
+    # Rows come and go
+
+    def enter(self, chunk: Chunk) -> tuple[Bools | None, Bools | None]:
+        """Takes rows in; returns which of them have entered and which of those take part (None for all)."""
+        self.fresh = self.head
+        keep = self._passes(chunk)
+        entered = None
+        if keep is not None and self._filters_first:
+            chunk, entered, keep = chunk.filter(keep), keep, None
+        if chunk.rows == 0:
+            return entered, None
+        self._make_room(chunk.rows)
+        arguments = [
+            to_argument(column(chunk.columns), kind, interner)
+            for column, kind, interner in zip(self._columns, self._types, self._interners, strict=True)
+        ]
+        slots = {own: index.slots_of(chunk, keep) for own, index in self.indexes.items()}
+        if self._store is not None:
+            self._store.append(arguments)
+        for place in self._texts:
+            interner = self._interners[place]
+            assert interner is not None
+            interner.use(_codes(arguments[place]))
+            interner.sweep()
+        used = self.head - self._origin
+        self._times[used : used + chunk.rows] = chunk.times
+        if keep is not None and self._passing is None:
+            self._passing = np.ones(len(self._times), np.bool_)
+        if self._passing is not None:
+            self._passing[used : used + chunk.rows] = True if keep is None else keep
+        for own, index in self.indexes.items():
+            index.enter(slots[own], self._origin, self.head)
+        self._note_moments(chunk)
+        self.head += chunk.rows
+        self._tell_budget()
+        return entered, keep
+
+    def _passes(self, chunk: Chunk) -> Bools | None:
+        if self._where is None or chunk.rows == 0:
+            return None
+        return self._where(chunk.columns).true
+
+    def _note_moments(self, chunk: Chunk) -> None:
+        """A band can be searched for where its column follows the time of the rows."""
+        for name, column in self._moments.items():
+            if name in self.shifts and self.shifts[name] is None:
+                continue
+            values, valid = column(chunk.columns).columns
+            shifts = values.astype(np.int64) - chunk.times
+            known = self.shifts.setdefault(name, int(shifts[0]))
+            if (valid is not None and not valid.all()) or (shifts != known).any():
+                self.shifts[name] = None
+
+    def release(self, before: int) -> None:
+        """The run is over, and rows before a position are needed no more."""
+        self.fresh = self.head
+        if before <= self.base:
+            return
+        if self._leaving is not None:
+            self._forget_texts(before)
+        if self._store is not None:
+            self._store.release(before)
+        for index in self.indexes.values():
+            index.leave(self.base - self._origin, before - self._origin)
+        self.base = before
+
+    def _forget_texts(self, before: int) -> None:
+        assert self._leaving is not None
+        while self._leaving.position < before:
+            view = self._leaving.view(before)
+            for place, column in zip(self._texts, view.columns, strict=True):
+                interner = self._interners[place]
+                assert interner is not None
+                interner.release(_codes(column))
+            self._leaving.advance(view.count)
+
+    def _make_room(self, rows: int) -> None:
+        """Room for more rows at the end: those that are there move to the front once as many have left."""
+        start, used = self.base - self._origin, self.head - self._origin
+        if used + rows <= len(self._times):
+            return
+        held = used - start
+        texts = sum(interner.nbytes for interner in self._interners if interner is not None)
+        chains = sum(index.nbytes_of_chains for index in self.indexes.values())
+        room = max(_FIRST_ROOM, len(self._times), 2 * (held + rows))
+        if room * self._bytes_per_row - self._account.nbytes > self._account.free // 2:
+            room = max(_FIRST_ROOM, len(self._times), held + rows + (held + rows) // 8)  # moves more often
+        if room > len(self._times):
+            self._account.resize(room * self._bytes_per_row + chains + texts)
+        self._times = moved(self._times, start, used, room)
+        if self._passing is not None:
+            self._passing = moved(self._passing, start, used, room)
+        for index in self.indexes.values():
+            index.move(start, used, room)
+        self._origin = self.base
+
+    def _tell_budget(self) -> None:
+        texts = sum(interner.nbytes for interner in self._interners if interner is not None)
+        chains = sum(index.nbytes_of_chains for index in self.indexes.values())
+        self._account.resize(len(self._times) * self._bytes_per_row + chains + texts)
+
+    # Rows are looked at
+
+    @property
+    def rows(self) -> SideRows:
+        return SideRows(self.base, self._times[self.base - self._origin : self.head - self._origin])
+
+    def passing(self, positions: Int64s) -> Bools | None:
+        """Which of these rows take part; None if all rows do."""
+        return None if self._passing is None else self._passing[positions - self._origin]
+
+    def slots(self, keys: Keys, positions: Int64s) -> Slots:
+        """The slots of rows; none where there is no row."""
+        there = positions >= 0
+        if there.all():
+            return self.indexes[keys].slots[positions - self._origin]
+        found = np.full(len(positions), -1, np.int32)
+        found[there] = self.indexes[keys].slots[positions[there] - self._origin]
+        return found
+
+    def find(self, keys: Keys, asked: Slots, low: Int64s, high: Int64s, reach: Int64s) -> tuple[Int64s, Int64s]:
+        used = self.head - self._origin
+        return self.indexes[keys].find(asked, low, high, reach, self._origin, self.fresh, used)
+
+    def times(self, positions: Int64s) -> Int64s:
+        return self._times[positions - self._origin]
+
+    def values(self, names: Sequence[str], positions: Int64s) -> dict[str, Data]:
+        """Columns of rows; NULL where there is no row, as a position below 0 says."""
+        if not names:
+            return {}
+        assert self._store is not None
+        missing = positions < 0
+        padded = bool(missing.any())
+        if padded and missing.all():
+            return {name: self._nulls(self._kept[name], len(positions)) for name in names}
+        if padded:
+            positions = np.where(missing, positions[~missing][0], positions)
+        found: dict[str, Data] = {}
+        places = [self._kept[name] for name in names]
+        for name, place, column in zip(names, places, self._store.gather(positions, places), strict=True):
+            valid = column.valid
+            if padded:
+                valid = ~missing if valid is None else valid & ~missing
+            found[name] = to_data(column.values, valid, self._types[place], self._interners[place])
+        return found
+
+    def _nulls(self, place: int, count: int) -> Data:
+        kind = self._types[place]
+        codes = np.zeros(count, kind.storage)
+        return to_data(codes, np.zeros(count, np.bool_), kind, self._interners[place])
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        held = slice(self.base - self._origin, self.head - self._origin)
+        return {
+            "base": self.base,
+            "head": self.head,
+            "times": self._times[held].copy(),
+            "passing": None if self._passing is None else self._passing[held].copy(),
+            "slots": [index.slots[held].copy() for index in self.indexes.values()],
+            "texts": [None if i is None else i.snapshot() for i in self._interners],
+            "shifts": [[name, shift] for name, shift in self.shifts.items()],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.base, self.head = snapshot["base"], snapshot["head"]
+        self.fresh, self._origin = self.head, self.base
+        self._times = snapshot["times"].copy()
+        self._passing = None if snapshot["passing"] is None else snapshot["passing"].copy()
+        for index, slots in zip(self.indexes.values(), snapshot["slots"], strict=True):
+            index.restore(slots, self.base)
+        for interner, saved in zip(self._interners, snapshot["texts"], strict=True):
+            if interner is not None:
+                interner.restore(saved)
+        self.shifts = dict(snapshot["shifts"])
+        self._tell_budget()
+
+
+def moved(array: Any, start: int, stop: int, room: int) -> Any:
+    """A stretch of an array at the front of one of so much room, which may be the same."""
+    target = array if len(array) == room else np.empty(room, array.dtype)
+    target[: stop - start] = array[start:stop]
+    return target
+
+
+def _joined(parts: Sequence[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _codes(column: Argument) -> Slots:
+    codes: Slots = column.values if column.valid is None else column.values[column.valid]
+    return codes

@@ -1,0 +1,193 @@
+"""Which rows go together: from rows of one side, step by step, to rows of all sides.
+
+The search works on many rows of many evaluations at once. An evaluation says for each side which positions are in its
+window; what is found are positions, and values are read only for conditions and results.
+
+Invariant: what is found is in the order of the evaluations, at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Batch, Data
+from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Expression, columns
+from penstock.expressions.vector import RowErrors
+from penstock.operators.emitter import Reject, as_row
+from penstock.operators.joins.kernels import spread
+from penstock.operators.joins.rows import JoinRows
+from penstock.plan.joins.steps import Step, inner_steps
+from penstock.plan.nodes import Band, JoinNode
+
+NO_ROW = -1
+"""Where a side has no row in a result of an outer join."""
+
+_UNBOUND = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Windows:
+    """For each evaluation and side the rows in its window: positions from `low` to `high`."""
+
+    low: list[Int64s]
+    high: list[Int64s]
+
+    def part(self, start: int, stop: int) -> Windows:
+        return Windows([low[start:stop] for low in self.low], [high[start:stop] for high in self.high])
+
+
+@dataclass(slots=True)
+class Found:
+    """Rows of the join, as far as it is known: the evaluation of each, and the position on each side that is bound.
+    `origin` is the place in what the search began with."""
+
+    evaluation: Int64s
+    at: list[Int64s]
+    origin: Int64s
+
+    def __len__(self) -> int:
+        return len(self.evaluation)
+
+    def take(self, which: Int64s | Bools) -> Found:
+        at = [positions[which] if len(positions) == len(self) else positions for positions in self.at]
+        return Found(self.evaluation[which], at, self.origin[which])
+
+    def bind(self, side: int, positions: Int64s) -> Found:
+        at = list(self.at)
+        at[side] = positions
+        return Found(self.evaluation, at, self.origin)
+
+
+def rows_of(evaluation: Int64s, side: int, positions: Int64s, sides: int) -> Found:
+    """Rows of one side, to begin with."""
+    at = [_UNBOUND] * sides
+    at[side] = positions
+    return Found(evaluation, at, np.arange(len(evaluation)))
+
+
+def together(parts: Sequence[Found], sides: int) -> Found:
+    """Several finds of the same sides as one, in the order of the evaluations."""
+    parts = [part for part in parts if len(part)] or list(parts[:1])
+    if len(parts) == 1:
+        return parts[0]
+    evaluation = np.concatenate([part.evaluation for part in parts])
+    at = [np.concatenate([part.at[side] for part in parts]) for side in range(sides)]
+    found = Found(evaluation, at, np.concatenate([part.origin for part in parts]))
+    return found.take(np.argsort(evaluation, kind="stable"))
+
+
+class Search:
+    """The search of one query over the rows of the sides."""
+
+    def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject) -> None:
+        self.node = node
+        self.sides = sides
+        self._reject = reject
+        self.count = len(sides)
+        self._steps = [inner_steps(node, first) for first in range(self.count)] if node.is_inner else []
+        self._kinds = {field.name: field.type for field in node.columns}
+        self._conditions = {
+            condition: compile_expression(condition)
+            for steps in self._steps
+            for step in steps
+            if (condition := step.condition) is not None
+        }
+
+    def containing(self, side: int, found: Found, windows: Windows) -> Found:
+        """The rows of the join that have these rows of a side."""
+        for step in self._steps[side]:
+            found = self.extend(step, found, windows)
+        return found
+
+    def all_rows(self, evaluations: Int64s, windows: Windows) -> Found:
+        """All rows of the join at these evaluations."""
+        return self.containing(0, self.window_rows(0, evaluations, windows), windows)
+
+    def window_rows(self, side: int, evaluations: Int64s, windows: Windows) -> Found:
+        """The rows in the window of a side that take part."""
+        low, high = windows.low[side][evaluations], windows.high[side][evaluations]
+        origins, positions = spread(low, high, int(np.maximum(high - low, 0).sum()))
+        passing = self.sides[side].passing(positions)
+        if passing is not None:
+            origins, positions = origins[passing], positions[passing]
+        return rows_of(evaluations[origins], side, positions, self.count)
+
+    def extend(self, step: Step, found: Found, windows: Windows) -> Found:
+        """One more side, INNER."""
+        origins, positions = self.candidates(step, found, windows)
+        return self.checked(step, found.take(origins).bind(step.side, positions))
+
+    def candidates(self, step: Step, found: Found, windows: Windows) -> tuple[Int64s, Int64s]:
+        """The rows of a side that may go with what was found: for which, and their positions."""
+        rows = self.sides[step.side]
+        reach = windows.high[step.side][found.evaluation]
+        low, high = windows.low[step.side][found.evaluation], reach
+        for band in step.bands:
+            low, high = self._within(band, step.side, found, low, high)
+        if step.lookup is not None:
+            asked = self.sides[step.lookup.from_side].slots(step.lookup.from_keys, found.at[step.lookup.from_side])
+            return rows.find(step.lookup.keys, asked, low, high, reach)
+        high = np.maximum(high, low)
+        origins, positions = spread(low, high, int((high - low).sum()))
+        passing = rows.passing(positions)
+        return (origins, positions) if passing is None else (origins[passing], positions[passing])
+
+    def checked(self, step: Step, found: Found) -> Found:
+        """Those that pass what the search for candidates left out."""
+        for check in step.checks:
+            one = self.sides[check.from_side].slots(check.from_keys, found.at[check.from_side])
+            other = self.sides[step.side].slots(check.keys, found.at[step.side])
+            found = found.take((one == other) & (one >= 0))
+        if step.condition is None or not len(found):
+            return found
+        return self.filtered(step.condition, found)
+
+    def filtered(self, condition: Expression, found: Found) -> Found:
+        """Those for which a condition is true; a row on which it cannot be computed is rejected."""
+        compiled = self._conditions.setdefault(condition, compile_expression(condition))
+        rows = self.batch(found, sorted(columns(condition)))
+        result = compiled(rows)
+        if result.errors is not None:
+            self._rejected(rows, result.errors)
+        return found.take(result.true)
+
+    def _rejected(self, rows: Batch, errors: RowErrors) -> None:
+        for row in errors.rows:
+            self._reject(errors.reason(int(row)) or "", as_row(rows, int(row)))
+
+    def batch(self, found: Found, names: Sequence[str]) -> Batch:
+        """Columns of what was found, named `alias.column`."""
+        data: dict[str, Data] = {}
+        for place, side in enumerate(self.node.sides):
+            own = [name.partition(".")[2] for name in names if name.partition(".")[0] == side.alias]
+            values = self.sides[place].values(own, found.at[place])
+            data |= {f"{side.alias}.{name}": column for name, column in values.items()}
+        return Batch(self._kinds, data, len(found))
+
+    def _within(self, band: Band, side: int, found: Found, low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+        """The part of the windows that a band leaves, if its columns follow the times of the rows."""
+        searched = band.side == side
+        name, other, other_name = (
+            (band.column, band.other, band.other_column) if searched else (band.other_column, band.side, band.column)
+        )
+        least, most = (band.low, band.high) if searched else _opposite(band)
+        shift, other_shift = self.sides[side].shifts.get(name), self.sides[other].shifts.get(other_name)
+        at = found.at[other]
+        if shift is None or other_shift is None or (len(at) and at.min() < 0):
+            return low, high
+        about = self.sides[other].times(at) + (other_shift - shift)
+        first, times = self.sides[side].rows
+        if least is not None:
+            low = np.maximum(low, first + np.searchsorted(times, about + least, side="left"))
+        if most is not None:
+            high = np.minimum(high, first + np.searchsorted(times, about + most, side="right"))
+        return low, high
+
+
+def _opposite(band: Band) -> tuple[int | None, int | None]:
+    return None if band.high is None else -band.high, None if band.low is None else -band.low

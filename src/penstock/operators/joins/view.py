@@ -1,0 +1,287 @@
+"""One query over a join: its windows, when it is evaluated, which rows it shows.
+
+Per event, the rows in which the arriving event takes part, with RSTREAM the relation of all windows, or what has come
+to it and gone from it; at slides the relation at each boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Batch, Data
+from penstock.expressions.evaluate import is_total
+from penstock.expressions.tree import columns
+from penstock.expressions.vector import Vector
+from penstock.lang.query import Emit
+from penstock.operators.chunk import Chunk
+from penstock.operators.emitter import Emitter, Evaluations
+from penstock.operators.joins.changes import JoinChanges, can_tell_changes
+from penstock.operators.joins.core import JoinCore, Piece
+from penstock.operators.joins.outer import OuterSearch
+from penstock.operators.joins.rate_sizing import MatchWaits
+from penstock.operators.joins.search import Found, Search, Windows, rows_of, together
+from penstock.operators.joins.windows import NOTHING, RateSizedWindow, side_window
+from penstock.plan.nodes import JoinNode
+from penstock.windows.spec import Range, TimeSlide, WindowSpec
+from penstock.windows.steps import BoundaryPolicy
+
+_ROWS_AT_ONCE = 1 << 17
+"""About how many rows of the first window are joined at a time."""
+
+
+class JoinView:
+    def __init__(self, name: str, node: JoinNode, core: JoinCore) -> None:
+        self.node = self._node = node
+        resources, reject = core.resources, self._reject
+        self._core = core
+        self._sides = core.sides
+        self._windows = [side_window(side.window) for side in node.sides]
+        self._search = (Search if node.is_inner else OuterSearch)(node, core.sides, reject)
+        told = can_tell_changes(node)
+        emission = replace(node.emission, emit=Emit.RSTREAM) if told else node.emission
+        self._emitter = Emitter(emission, node.schema, reject)
+        self._account = resources.account(f"{name}: rows that the next are compared with")
+        self._policy = BoundaryPolicy(_evaluation(node)) if isinstance(node.sides[0].window.slide, TimeSlide) else None
+        self._of_events = self._policy is None and node.emission.emit is Emit.EVENT_GROUP
+        expressions = [o.expression for o in node.emission.outputs] + [o.expression for o in node.emission.order_by]
+        self._shown = sorted(set().union(*(columns(expression) for expression in expressions)))
+        self._changes = JoinChanges(node, self._search, self._shown) if told else None
+        inputs = [side.input for side in node.sides]
+        self._ordered = len(inputs) == 2 and inputs[0] != inputs[1] and (node.is_inner or self._of_events)
+        self.needed = [rows.head for rows in core.sides]
+        sizers = zip(node.sides, self._windows, strict=True)
+        self.sizers = {side.alias: w.sizer for side, w in sizers if isinstance(w, RateSizedWindow)}
+        self.waits = MatchWaits()
+        checked = [condition.expression for condition in node.conditions]
+        shareable = node.is_inner and self._of_events and all(map(is_total, checked))
+        self._common = (node.bands, node.conditions) if shareable and node.where is None else None
+        self._looked = Windows([], [])
+        self.starts: list[tuple[Int64s, Int64s]] = []
+        """The ends and starts of the windows that were evaluated in the last call."""
+
+    def _reject(self, reason: str, row: dict[str, Any]) -> None:
+        """A row is rejected for each query that reads it."""
+        for _ in range(self._core.readers_of(self)):
+            self._core.resources.reject(reason, row)
+
+    def last_boundary(self, last_time: int | None) -> int | None:
+        return None if self._policy is None else self._policy.last_boundary(self._node.emission.drain, last_time)
+
+    def see(self, piece: Piece) -> tuple[list[Chunk], int]:
+        if self._policy is not None:
+            return self._see_boundaries(self._policy, piece)
+        if len(piece.times) == 0:
+            return [], 0
+        before = self.needed
+        windows = self._at(piece.times, piece.heads)
+        starts = self._starts(piece.times, windows)
+        if self._of_events:
+            found, matches = self._arriving(piece, windows)
+            rows = self._search.batch(found, self._shown)
+            return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches
+        if self._changes is not None:
+            return self._see_changes(self._changes, piece, windows, before, starts)
+        return self._relations(windows, starts, piece.times)
+
+    # Several queries together
+
+    @property
+    def common(self) -> tuple[Any, ...] | None:
+        """What must be the same for queries over one core to differ in their windows alone: what one of them finds
+        with the longest windows is then enough for all. None if a query looks at more than matches, or rejects some:
+        those are only the ones in its own windows."""
+        return self._common
+
+    def look(self, piece: Piece) -> Windows:
+        """The windows at each event of a piece."""
+        self._looked = self._at(piece.times, piece.heads)
+        return self._looked
+
+    def search_for(self, views: Sequence[JoinView], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
+        """What the events of a piece find in windows that hold those of all views, with the columns that these show."""
+        found, matches = self._arriving(piece, windows)
+        return found, self._search.batch(found, sorted({name for view in views for name in view._shown})), matches
+
+    def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
+        """The results of a piece, of what was found in larger windows."""
+        windows = self._looked
+        inside = np.ones(len(found), np.bool_)
+        for low, at in zip(windows.low, found.at, strict=True):
+            inside &= at >= low[found.evaluation]
+        if not inside.all():
+            found, rows = found.take(inside), rows_of_batch(rows, self._shown, inside)
+        starts = self._starts(piece.times, windows)
+        return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)]
+
+    # Per event
+
+    def _arriving(self, piece: Piece, windows: Windows) -> tuple[Found, int]:
+        """The rows in which arriving events take part, and how many were looked at."""
+        parts = [rows_of(np.empty(0, np.int64), 0, np.empty(0, np.int64), len(self._sides))]
+        matches = 0
+        for place in range(len(self._sides)):
+            events = np.flatnonzero(piece.own[place] >= 0)
+            if len(events) == 0:
+                continue
+            first = rows_of(events, place, piece.own[place][events], len(self._sides))
+            found = self._search.containing(place, first, windows)
+            matches += len(found)
+            parts.append(self._not_before(place, found, piece))
+        all_found = self._in_order(self._where(together(parts, len(self._sides))))
+        if self.sizers and len(all_found):
+            times = [self._times(place, all_found) for place in range(len(self._sides))]
+            self.waits.add(piece.times[all_found.evaluation], times)
+        return all_found, matches
+
+    def _see_changes(
+        self, changes: JoinChanges, piece: Piece, windows: Windows, before: Sequence[int], starts: Int64s
+    ) -> tuple[list[Chunk], int]:
+        come, matches = self._arriving(piece, windows)
+        gone = self._in_order(self._where(changes.gone(piece, windows, before)))
+        one, other = (come, gone) if self._node.emission.emit is Emit.ISTREAM else (gone, come)
+        found = one.take(changes.less(one, other))
+        rows = self._search.batch(found, self._shown)
+        return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches + len(gone)
+
+    def _times(self, place: int, found: Found) -> Int64s:
+        """The times of the rows of a side; of those that are all NULL, the latest there is."""
+        times = np.full(len(found), NOTHING, np.int64)
+        there = found.at[place] >= 0
+        times[there] = self._sides[place].times(found.at[place][there])
+        return times
+
+    def _not_before(self, place: int, found: Found, piece: Piece) -> Found:
+        """An event that is in several sides at once was found with the first of them."""
+        for earlier in range(place):
+            if self._node.sides[earlier].input == self._node.sides[place].input:
+                own = piece.own[earlier][found.evaluation]
+                found = found.take((own < 0) | (found.at[earlier] != own))
+        return found
+
+    # Whole relations
+
+    def _see_boundaries(self, policy: BoundaryPolicy, piece: Piece) -> tuple[list[Chunk], int]:
+        policy.observe(piece.times)
+        heads = [np.append(b, head) for b, head in zip(piece.before, piece.heads, strict=True)]
+        chunks: list[Chunk] = []
+        done = most = 0
+        while True:
+            steps = policy.steps(piece.times[done:], 0, piece.watermark)
+            at = done + steps.add_upto[steps.evaluates] if len(steps) else np.empty(0, np.int64)
+            if len(at):
+                ends = steps.window_end[steps.evaluates]
+                windows = self._at(ends - 1, [head[at] for head in heads])
+                starts = self._starts(ends, windows)
+                self.starts.append((ends, starts))
+                own, matches = self._relations(windows, starts, ends)
+                chunks += own
+                most = max(most, matches)
+            done += int(steps.add_upto[-1]) if len(steps) else 0
+            if steps.complete:
+                return chunks, most
+
+    def _relations(self, windows: Windows, starts: Int64s, ends: Int64s) -> tuple[list[Chunk], int]:
+        chunks: list[Chunk] = []
+        most = 0
+        for first, last in self._groups(windows):
+            evaluations = np.arange(first, last)
+            found = self._search.all_rows(evaluations, windows)
+            most = max(most, len(found))
+            found = self._in_order(self._where(found))
+            rows = self._search.batch(found, self._shown)
+            chunks.append(self._emit(found, rows, evaluations, starts, ends))
+        self._account.resize(self._emitter.nbytes)
+        return chunks, most
+
+    def _groups(self, windows: Windows) -> Iterator[tuple[int, int]]:
+        """Evaluations that are worked on together."""
+        sizes = sum(np.maximum(high - low, 0) for low, high in zip(windows.low, windows.high, strict=True))
+        upto = np.cumsum(sizes)
+        first = 0
+        while first < len(upto):
+            before = int(upto[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(upto, before + _ROWS_AT_ONCE, side="right")))
+            yield first, last
+            first = last
+
+    # Common to both
+
+    def _at(self, times: Int64s, heads: list[Int64s]) -> Windows:
+        tails = [
+            window.tails(times, head, rows.rows)
+            for window, head, rows in zip(self._windows, heads, self._sides, strict=True)
+        ]
+        self.needed = [int(tail[-1]) for tail in tails]
+        return Windows(tails, heads)
+
+    def _starts(self, ends: Int64s, windows: Windows) -> Int64s:
+        """The least start of the windows."""
+        starts = [
+            window.starts(ends, low, high, rows.rows)
+            for window, low, high, rows in zip(self._windows, windows.low, windows.high, self._sides, strict=True)
+        ]
+        least = np.minimum.reduce(starts)
+        return np.where(least == NOTHING, ends, least)
+
+    def _where(self, found: Found) -> Found:
+        if self._node.where is None or not len(found):
+            return found
+        return self._search.filtered(self._node.where, found)
+
+    def _in_order(self, found: Found) -> Found:
+        """By the positions of the sides' rows, in the order of FROM."""
+        if self._ordered or len(found) < 2:
+            return found
+        return found.take(np.lexsort([*reversed(found.at), found.evaluation]))
+
+    def _emit(self, found: Found, rows: Batch, evaluations: Int64s, starts: Int64s, ends: Int64s) -> Chunk:
+        counts = np.bincount(found.evaluation - evaluations[0], minlength=len(evaluations))
+        if self._of_events:
+            there = counts > 0
+            evaluations, counts = evaluations[there], counts[there]
+        return self._emitter.emit(Evaluations(rows, np.cumsum(counts), starts[evaluations], ends[evaluations]))
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "windows": [window.snapshot() for window in self._windows],
+            "emitter": self._emitter.snapshot(),
+            "policy": None if self._policy is None else self._policy.snapshot(),
+            "needed": list(self.needed),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        for window, saved in zip(self._windows, snapshot["windows"], strict=True):
+            window.restore(saved)
+        self._emitter.restore(snapshot["emitter"])
+        if self._policy is not None:
+            self._policy.restore(snapshot["policy"])
+        self.needed = list(snapshot["needed"])
+        self._account.resize(self._emitter.nbytes)
+
+
+def rows_of_batch(rows: Batch, names: Sequence[str], which: Bools) -> Batch:
+    """Some rows of some columns."""
+    data: dict[str, Data] = {}
+    for name in names:
+        column = rows.data(name)
+        if isinstance(column, Vector):
+            valid = column.valid
+            data[name] = Vector(column.values[which], None if valid is None else valid[which])
+        else:
+            data[name] = rows.column(name).filter(pa.array(which))
+    return Batch(rows.kinds, data, int(which.sum()))
+
+
+def _evaluation(node: JoinNode) -> WindowSpec:
+    """A window that is empty only where all windows of the join are."""
+    extents = [side.window.extent for side in node.sides]
+    longest = max(extents, key=lambda e: e.micros if isinstance(e, Range) else 1 << 62)
+    return replace(node.sides[0].window, extent=longest)

@@ -1,0 +1,1 @@
+"""Windows made of panes."""

@@ -1,0 +1,194 @@
+"""The events that may become part of a match: one node for each event and element it can stand for.
+
+Nodes are in a ring, in the order of their events, with links to the nodes that came before them under the same key (see
+`kernels`). They leave by time from the ring's tail, without being looked for.
+
+Invariants:
+1. Node numbers rise by one; those in [tail, stop) are in the ring. A link to a node before the tail is the end.
+2. Nodes of one event are next to each other and have one position; no link leads to a node of the same event.
+3. Slot 0 is that of elements without a key; slot k + 1 belongs to group k of `groups`, as long as that has nodes.
+4. Nodes in [tail, due) have had their time: who begins a match that waits was handed out once, at its deadline.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.operators.groups import GroupTable
+from penstock.operators.patterns import kernels
+from penstock.operators.resources import Resources
+from penstock.plan.patterns.nodes import PatternNode
+
+_SMALLEST = 1024
+
+
+class Arrivals(NamedTuple):
+    """Events in the places of elements, in the order of (position, element); slots are those of the ring."""
+
+    times: Int64s
+    positions: Int64s
+    elements: Int64s
+    slots: Slots
+    rows: Int64s
+
+
+def joined(parts: list[Arrivals]) -> Arrivals:
+    """All of them, in order."""
+    times, positions, elements, slots, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((elements, positions))
+    return Arrivals(times[order], positions[order], elements[order], slots[order], rows[order])
+
+
+class Due(NamedTuple):
+    """Nodes whose time is over, and the newest nodes of all elements, under their keys, when it was."""
+
+    nodes: Int64s
+    heads: Int64s
+
+
+class Candidates:
+    def __init__(self, name: str, node: PatternNode, resources: Resources) -> None:
+        elements = node.elements
+        self.groups = GroupTable(next((tuple(k.type for k in e.keys) for e in elements if e.keys), ()))
+        self._account = resources.account(f"{name}: events that may match")
+        self._within = node.within
+        self._keep = max(element.keep for element in elements)
+        self._keyed = np.array([bool(element.keys) for element in elements])
+        self._inputs = np.array([element.input for element in elements], np.int64)
+        self._waits = np.zeros(len(elements), np.bool_)
+        for order in node.orders:
+            self._waits[order.plain[0]] |= order.waits
+        self._any_waits = bool(self._waits.any())
+        self.tail = self.stop = self._due = 0
+        self._make(_SMALLEST)
+        self._heads = np.full((self.groups.capacity + 1, len(elements)), -1, np.int64)
+        self._counts = np.zeros(self.groups.capacity + 1, np.int64)
+        self._busy = np.full(self.groups.capacity + 1, -1, np.int64)
+
+    def _make(self, capacity: int) -> None:
+        width = len(self._keyed)
+        self._account.resize(capacity * (30 + 4 * width) + self._beside())
+        self.times, self.positions = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
+        self.rows, self.elements = np.zeros(capacity, np.int64), np.zeros(capacity, np.int8)
+        self.slots, self.used = np.zeros(capacity, np.int32), np.zeros(capacity, np.bool_)
+        self.links = np.zeros((capacity, width), np.int32)
+
+    def _beside(self) -> int:
+        """Bytes of what is kept for each key."""
+        return self.groups.nbytes + (self.groups.capacity + 1) * 8 * (len(self._keyed) + 2)
+
+    @property
+    def _columns(self) -> tuple[Any, ...]:
+        return (self.times, self.positions, self.elements, self.slots, self.rows, self.used, self.links)
+
+    def _grow(self, count: int) -> None:
+        capacity = len(self.times)
+        while capacity < self.stop - self.tail + count:
+            capacity *= 2
+        if capacity == len(self.times):
+            return
+        old, ids = self._columns, np.arange(self.tail, self.stop)
+        before = len(self.times) - 1
+        self._make(capacity)
+        for column, values in zip(self._columns, old, strict=True):
+            column[ids & (capacity - 1)] = values[ids & before]
+
+    def add(self, new: Arrivals, limit: int) -> Due:
+        """Adds nodes; all events before `limit` have come then."""
+        self._grow(len(new.times))
+        if self.groups.capacity + 1 > len(self._heads):
+            more = self.groups.capacity + 1 - len(self._heads)
+            self._account.resize(self._account.nbytes + more * 8 * (len(self._keyed) + 2))
+            self._heads = np.concatenate([self._heads, np.full((more, len(self._keyed)), -1, np.int64)])
+            self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
+            self._busy = np.concatenate([self._busy, np.full(more, -1, np.int64)])
+        due = 0
+        if self._any_waits:
+            latest = max(limit, int(new.times[-1])) if len(new.times) else limit
+            due = kernels.count_due(
+                self.times, self.elements, self._due, self.stop, self._waits,
+                latest - self._within, new.times, new.elements,
+            )  # fmt: skip
+        nodes, heads = np.empty(due, np.int64), np.empty((due, len(self._keyed)), np.int64)
+        self._due, noted = kernels.link(
+            new.times, new.positions, new.elements, new.slots, new.rows, self.times, self.positions, self.elements,
+            self.slots, self.rows, self.used, self.links, self._heads, self._keyed, self._counts, self.tail, self.stop,
+            self._due, self._within, self._waits, self._any_waits, limit, nodes, heads,
+        )  # fmt: skip
+        self.stop += len(new.times)
+        return Due(nodes[:noted], heads[:noted])
+
+    def expire(self, limit: int, left: Int64s) -> None:
+        """Lets nodes go that no match can have any more once all events before `limit` have come."""
+        before = self.tail
+        self.tail = kernels.expire(
+            self.times, self.elements, self.slots, self.rows, self._inputs, self._counts, self.tail, self.stop,
+            limit - self._keep, left,
+        )  # fmt: skip
+        if not self._any_waits:
+            self._due = self.tail
+        if self.tail > before and self.groups.types:
+            self.groups.counts[:] = self._counts[1 : self.groups.capacity + 1]
+            self.groups.collect(self.tail - before)
+
+    # What searches read of nodes
+
+    def at(self, nodes: Int64s) -> Int64s:
+        """The places of nodes in the ring's columns."""
+        return nodes & (len(self.times) - 1)
+
+    def linked(self, nodes: Int64s, element: int) -> Int64s:
+        """The newest node of an element that came before each; -1 where there is none."""
+        distance = self.links[self.at(nodes), element]
+        newest: Int64s = np.where(distance > 0, nodes - distance, -1)
+        return newest
+
+    def exist(self, starts: Int64s, floors: Int64s, ceilings: Int64s, after: Int64s, element: int) -> Bools:
+        found = np.empty(len(starts), np.bool_)
+        kernels.exists(
+            starts, floors, ceilings, after, element, self.times, self.positions, self.links, self.tail, found
+        )
+        return found
+
+    def take_once(self, upto: Int64s, nodes: Int64s) -> Bools:
+        """Which matches may have the nodes they want for themselves; oldest first."""
+        keep = np.empty(len(upto), np.bool_)
+        kernels.consume(upto, nodes, self.used, keep)
+        return keep
+
+    def take_apart(self, firsts: Int64s, lasts: Int64s) -> Bools:
+        """Which matches, from their first to their last nodes, share no event with one that was taken before."""
+        keep = np.empty(len(firsts), np.bool_)
+        begin, end = self.at(firsts), self.at(lasts)
+        # Positions only grow, so what a key left behind in its slot holds up no other.
+        kernels.keep_apart(self.positions[begin], self.positions[end], self.slots[begin], self._busy, keep)
+        return keep
+
+    def snapshot(self) -> dict[str, Any]:
+        ids = self.at(np.arange(self.tail, self.stop))
+        return {
+            "groups": self.groups.snapshot(),
+            "nodes": [column[ids] for column in self._columns],
+            "heads": self._heads,
+            "counts": self._counts,
+            "busy": self._busy,
+            "tail": self.tail,
+            "stop": self.stop,
+            "due": self._due,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.groups.restore(snapshot["groups"])
+        self._heads, self._counts = snapshot["heads"].copy(), snapshot["counts"].copy()
+        self._busy = snapshot["busy"].copy()
+        self.tail, self.stop, self._due = snapshot["tail"], snapshot["stop"], snapshot["due"]
+        capacity = _SMALLEST
+        while capacity < self.stop - self.tail:
+            capacity *= 2
+        self._make(capacity)
+        ids = self.at(np.arange(self.tail, self.stop))
+        for column, values in zip(self._columns, snapshot["nodes"], strict=True):
+            column[ids] = values

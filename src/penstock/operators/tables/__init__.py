@@ -1,0 +1,1 @@
+"""Tables: kept, changed by events, looked up."""

@@ -1,0 +1,238 @@
+"""What events do to a table, one statement at a time: ON ... INSERT, UPSERT, UPDATE, DELETE, compiled.
+
+`Statement.operations` computes everything of a run of events that needs no look at the table; `apply` carries out
+operations on keys that all differ, so that they may be done together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.expressions.batch import Batch, Data
+from penstock.expressions.evaluate import compile_expression, is_total
+from penstock.expressions.tree import Expression, columns
+from penstock.expressions.vector import Evaluated
+from penstock.lang.table_defs import ChangeKind, TableWrite
+from penstock.operators.chunk import Chunk, readable
+from penstock.operators.emitter import Reject
+from penstock.operators.tables.additions import addition
+from penstock.operators.tables.history import Stamps
+from penstock.operators.tables.table import Matched, Table, take
+from penstock.types import SqlType
+
+
+@dataclass
+class Operations:
+    """What a run of events asks of one statement: the events' columns as the statement names them, their stamps and
+    keys. `ready` are the columns to set that are known already."""
+
+    statement: Statement
+    events: pa.RecordBatch
+    stamps: Stamps
+    words: Int64s
+    ready: dict[str, Argument]
+
+    def __len__(self) -> int:
+        return int(self.events.num_rows)
+
+    def row(self, index: int) -> dict[str, Any]:
+        """An event for a message."""
+        plain = [name.partition(".")[2] for name in self.events.schema.names]
+        only = self.events.slice(index, 1)
+        return readable(pa.RecordBatch.from_arrays(only.columns, names=plain))[0]
+
+
+@dataclass
+class Outcome:
+    """What operations did: which changed something, which found a row, and what was in it (if someone may want it)."""
+
+    changed: Bools
+    existed: Bools
+    before: list[Argument]
+
+
+class Statement:
+    """`number` orders the statements of a program; the changes of one event are made in this order."""
+
+    def __init__(self, number: int, write: TableWrite, table: Table, reject: Reject) -> None:
+        self.number = number
+        self.write = write
+        self._table = table
+        self._reject = reject
+        self._own = f"{table.definition.name}."
+        self._where = None if write.where is None else compile_expression(write.where)
+        self._keys = [(compile_expression(key), key.type) for key in write.keys]
+        self._match = None if write.match is None else compile_expression(write.match)
+        self.kinds = {name: expression.type for name, expression in write.sets}
+        self._early = {n: compile_expression(e) for n, e in write.sets if is_total(e) and not self._reads_table(e)}
+        self.adds = {n: a for n, e in write.sets if (a := addition(e, f"{self._own}{n}")) is not None}
+        self._late = {n: compile_expression(e) for n, e in write.sets if n not in self._early}
+        needed = [e for n, e in write.sets if n in self._late] + ([] if write.match is None else [write.match])
+        self._looks_at = sorted(
+            {n.removeprefix(self._own) for e in needed for n in columns(e) if n.startswith(self._own)}
+        )
+        self._required = [f.name for f in table.others if not f.nullable]
+
+    @property
+    def is_keyed(self) -> bool:
+        return bool(self._keys)
+
+    @property
+    def runs(self) -> bool:
+        """Whether each column that it sets is known without the table or adds to what is there, and nothing else is
+        asked: then many operations on one key are one pass."""
+        known = all(name in self.adds for name in self._late)
+        kinds = (ChangeKind.UPSERT, ChangeKind.UPDATE)
+        return self.is_keyed and known and self._match is None and self.write.kind in kinds
+
+    def _reads_table(self, expression: Expression) -> bool:
+        return any(name.startswith(self._own) for name in columns(expression))
+
+    # Events to operations
+
+    def operations(self, chunk: Chunk, position: int, sequences: Int64s) -> Operations | None:
+        """What the events ask for; None if no one passes WHERE."""
+        batch = chunk.arrow
+        names = [f"{self.write.alias}.{name}" for name in batch.schema.names]
+        events = pa.RecordBatch.from_arrays(batch.columns, names=names)
+        times = chunk.times
+        keep = np.ones(chunk.rows, np.bool_)
+        if self._where is not None:
+            keep = self._without(self._where(events), events, keep, condition=True)
+        keys: list[Evaluated] = []
+        for compiled, _ in self._keys:
+            key = compiled(events)
+            keep = self._without(key, events, keep)
+            keys.append(key)
+        words = np.empty((chunk.rows, 0), np.int64)
+        if keys:
+            words, valid = self._table.words(keys, [kind for _, kind in self._keys])
+            if valid is not None:
+                keep = self._with_keys(events, keep, valid)
+        ready = {n: self._table.stored(n, c(events), self.kinds[n]) for n, c in self._early.items()}
+        stamps = Stamps(times, np.full(chunk.rows, position, np.int64), sequences)
+        done = Operations(self, events, stamps, words, ready)
+        return done if keep.all() else _part(done, np.flatnonzero(keep))
+
+    def _with_keys(self, events: pa.RecordBatch, keep: Bools, valid: Bools) -> Bools:
+        """NULL is no key: it finds nothing, and nothing can be stored under it."""
+        if self.write.kind in (ChangeKind.INSERT, ChangeKind.UPSERT):
+            for row in np.flatnonzero(keep & ~valid).tolist():
+                self.refuse(events, row, f"NULL_KEY: the key of {self._table.definition.name} is NULL")
+        return keep & valid
+
+    def _without(self, found: Evaluated, events: pa.RecordBatch, keep: Bools, *, condition: bool = False) -> Bools:
+        errors = found.errors
+        if errors is not None:
+            for row in np.flatnonzero(errors.mask & keep).tolist():
+                self.refuse(events, row, errors.reason(row) or "")
+            keep = keep & ~errors.mask
+        return keep & found.true if condition else keep
+
+    def refuse(self, events: pa.RecordBatch, row: int, reason: str) -> None:
+        plain = [name.partition(".")[2] for name in events.schema.names]
+        self._reject(reason, readable(pa.RecordBatch.from_arrays(events.slice(row, 1).columns, names=plain))[0])
+
+    # Operations to changes
+
+    def apply(self, operations: Operations, rows: Int64s) -> Outcome:
+        """Carries out some of the operations, whose keys all differ."""
+        words = operations.words[rows]
+        before = self._table.look_up(words, None, None)
+        return self._apply(operations, rows, words, before)
+
+    def apply_to_all(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
+        """Carries out one operation on all rows of the table that match; returns their keys in order."""
+        table = self._table
+        everyone = table.store.key_words(table.all_rows())
+        words = everyone[table.ordered(everyone)]
+        before = table.look_up(words, None, None)
+        rows = np.full(len(words), row, np.int64)
+        return words, self._apply(operations, rows, words, before)
+
+    def _apply(self, operations: Operations, rows: Int64s, words: Int64s, before: Matched) -> Outcome:
+        kind, there = self.write.kind, before.there
+        if kind is ChangeKind.INSERT:
+            for at in np.flatnonzero(there).tolist():
+                self._refuse_at(operations, rows, at, f"DUPLICATE_KEY: {self._table.definition.name} has this key")
+            changed = ~there
+        elif kind is ChangeKind.UPSERT:
+            changed = np.ones(len(rows), np.bool_)
+        else:
+            changed = there.copy()
+        # Read before anything is written: row numbers do not last.
+        old = [before.argument(f.name) for f in self._table.others] if self._table.keeps_history else []
+        if not changed.any():
+            return Outcome(changed, there, old)
+        batch = self._rows(operations, rows, before)
+        if self._match is not None:
+            changed = self._met(self._match(batch), operations, rows, changed, condition=True)
+        if kind is ChangeKind.DELETE:
+            self._table.remove(words[changed])
+            return Outcome(changed, there, old)
+        sets = {name: take(column, rows) for name, column in operations.ready.items()}
+        for name, compiled in self._late.items():
+            found = compiled(batch)
+            changed = self._met(found, operations, rows, changed)
+            sets[name] = self._table.stored(name, found, self.kinds[name])
+        for name in self._required:
+            changed = self._not_null(name, sets.get(name), operations, rows, changed, there)
+        whole = bool(changed.all())
+        those = np.flatnonzero(changed)
+        self._table.write(words[those], sets if whole else {n: take(c, those) for n, c in sets.items()})
+        return Outcome(changed, there, old)
+
+    def _rows(self, operations: Operations, rows: Int64s, before: Matched) -> Batch:
+        """The events beside the rows of the table that they concern."""
+        if self._match is None and not self._late:
+            return Batch({}, {}, len(rows))
+        whole = len(rows) == len(operations) and bool((rows == np.arange(len(rows))).all())
+        events = operations.events if whole else operations.events.take(pa.array(rows))
+        data: dict[str, Data] = dict(zip(events.schema.names, events.columns, strict=True))
+        data |= {f"{self._own}{name}": before.column(name) for name in self._looks_at}
+        kinds = {f"{self._own}{f.name}": f.type for f in self._table.definition.schema}
+        return Batch(kinds | dict.fromkeys(events.schema.names, SqlType.NULL), data, len(rows))
+
+    def _met(
+        self, found: Evaluated, operations: Operations, rows: Int64s, changed: Bools, *, condition: bool = False
+    ) -> Bools:
+        errors = found.errors
+        if errors is not None:
+            for at in np.flatnonzero(errors.mask & changed).tolist():
+                self._refuse_at(operations, rows, at, errors.reason(at) or "")
+            changed = changed & ~errors.mask
+        return changed & found.true if condition else changed
+
+    def _not_null(
+        self, name: str, column: Argument | None, operations: Operations, rows: Int64s, changed: Bools, there: Bools
+    ) -> Bools:
+        """A column that is never NULL has a value, or had one."""
+        missing = changed & ~there if column is None else changed & _nulls(column, len(changed))
+        for at in np.flatnonzero(missing).tolist():
+            reason = f"NOT_NULL: '{name}' of {self._table.definition.name} would be NULL"
+            self._refuse_at(operations, rows, at, reason)
+        return changed & ~missing
+
+    def _refuse_at(self, operations: Operations, rows: Int64s, at: int, reason: str) -> None:
+        self._reject(reason, operations.row(int(rows[at])))
+
+
+def _nulls(column: Argument, rows: int) -> Bools:
+    return np.zeros(rows, np.bool_) if column.valid is None else ~column.valid
+
+
+def _part(operations: Operations, rows: Int64s) -> Operations | None:
+    if not len(rows):
+        return None
+    return Operations(
+        operations.statement,
+        operations.events.take(pa.array(rows)),
+        Stamps(*(part[rows] for part in operations.stamps)),
+        operations.words[rows],
+        {name: take(column, rows) for name, column in operations.ready.items()},
+    )

@@ -1,0 +1,166 @@
+"""Events with the rows of tables: what a stream that is joined with tables gives.
+
+An event reads each table as of its own moment in the total order (time, stream position, sequence), with the changes
+that it makes itself. Rows that come from no stream but a subquery read as of the end of their time.
+
+Invariants:
+1. An event waits until the streams that write the tables, besides its own, have come further than its time; those of
+   its own stream are made before it is read.
+2. Each table's `Reader` has passed what this operator will never read again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Bools, Int64s
+from penstock.expressions.batch import Batch, Data
+from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Column, walk
+from penstock.lang.bind_expressions import previous
+from penstock.operators.chunk import Chunk
+from penstock.operators.grouping import Grouping
+from penstock.operators.operator import Operator, Progress
+from penstock.operators.ports import Ports
+from penstock.operators.reorder import START
+from penstock.operators.resources import Resources
+from penstock.operators.rows import taken
+from penstock.operators.tables.history import AFTER_ALL
+from penstock.operators.tables.reading import TableReading
+from penstock.operators.tables.table import END
+from penstock.plan.nodes import StreamNode
+from penstock.plan.reads import GroupingKey
+from penstock.plan.tables.lookups import expressions
+from penstock.plan.tables.nodes import LookupNode
+from penstock.types import SqlType
+
+BATCH_ROWS = 1 << 20
+"""So many events are looked up together at most: as many as make the most of a large table's partitions."""
+
+_SEQUENCE = "#sequence"
+
+
+class LookUp(Operator):
+    def __init__(self, name: str, node: LookupNode, resources: Resources) -> None:
+        self._alias = node.alias
+        prefix = f"{node.alias}." if node.alias else ""
+        self._names = {f"{prefix}{field.name}": field.name for field in node.input.schema}
+        read = {c.name: c.type for e in expressions(node) for c in walk(e) if isinstance(c, Column)}
+        self._stream_columns = [column for column in read if column in self._names]
+        self._first = Grouping(GroupingKey(node.first, (), ()), [resources.reject])
+        self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])
+        self._outputs = [compile_expression(output.expression) for output in node.outputs]
+        self._schema = node.schema.arrow
+        self._kinds: dict[str, SqlType] = dict(read)
+        self._tables = [
+            TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
+            for i, lookup in enumerate(node.lookups)
+        ]
+        direct = isinstance(node.input, StreamNode)
+        self._position = resources.tables.position(node.input.name) if isinstance(node.input, StreamNode) else AFTER_ALL
+        self._next = resources.rows_before(node.input) if direct else 0
+        self._waits = bool(node.clocks)
+        self._behind = node.behind
+        self._ports = Ports(1, resources.account(f"{name}: events that wait for what writes the tables"))
+        self._watermark = START
+
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        if port == 0:
+            self._watermark = max(self._watermark, watermark)
+            if not self._waits:
+                sequences = np.arange(self._next, self._next + chunk.rows)
+                self._next += chunk.rows
+                return Progress(self._looked_up(chunk, sequences), self._passed(watermark))
+            self._put(chunk)
+        reached = min([self._watermark, *(reading.table.frontier - self._behind for reading in self._tables)])
+        return Progress(self._released(reached), self._passed(reached))
+
+    def _put(self, chunk: Chunk) -> None:
+        if chunk.rows:
+            sequences = pa.array(np.arange(self._next, self._next + chunk.rows))
+            self._next += chunk.rows
+            batch = chunk.arrow.append_column(_SEQUENCE, sequences)
+            self._ports.put(0, Chunk(chunk.times, batch), self._watermark)
+
+    def _released(self, before: int) -> list[Chunk]:
+        results: list[Chunk] = []
+        for chunk in self._ports.take(before)[0]:
+            batch = chunk.arrow
+            sequences = batch.column(_SEQUENCE).to_numpy()
+            results += self._looked_up(Chunk(chunk.times, batch.drop_columns([_SEQUENCE])), sequences)
+        return results
+
+    def _passed(self, reached: int) -> int:
+        for reading in self._tables:
+            reading.reader.passed = max(reading.reader.passed, reached + self._behind)
+        return reached
+
+    def _looked_up(self, chunk: Chunk, sequences: Int64s) -> list[Chunk]:
+        results = []
+        for start in range(0, chunk.rows, BATCH_ROWS):
+            stop = min(start + BATCH_ROWS, chunk.rows)
+            part = chunk if stop - start == chunk.rows else chunk.slice(start, stop)
+            results += self._rows_of(part, sequences[start:stop])
+        return results
+
+    def _rows_of(self, chunk: Chunk, sequences: Int64s) -> list[Chunk]:
+        batch = chunk.columns
+        data: dict[str, Data] = {}
+        for column in self._stream_columns:
+            name = self._names[column]
+            data[column] = batch.data(name) if isinstance(batch, Batch) else batch.column(name)
+        rows = Chunk(chunk.times, Batch(self._kinds, data, chunk.rows))
+        keep = self._first.passes(rows)
+        if keep is not None and not keep.all():
+            rows, sequences = taken(rows, np.flatnonzero(keep)), sequences[keep]
+        if not rows.rows:
+            return []
+        pieces = [(rows, sequences)]
+        for reading in self._tables:
+            pieces = [done for piece in pieces for done in reading.join(*piece, self._position, self._behind)]
+        return [shown for piece, _ in pieces if piece.rows and (shown := self._shown(piece)).rows]
+
+    def _shown(self, rows: Chunk) -> Chunk:
+        keep = self._where.passes(rows)
+        if keep is not None and not keep.all():
+            rows = taken(rows, np.flatnonzero(keep))
+        kept: Bools | None = None
+        columns = []
+        for output in self._outputs:
+            result = output(rows.columns)
+            kept = self._where.without(rows, kept, result.errors)
+            columns.append(result.values)
+        shown = Chunk(rows.times, pa.RecordBatch.from_arrays(columns, names=self._schema.names))
+        return shown if kept is None else shown.filter(kept)
+
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
+        return self._released(END)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "waiting": self._ports.snapshot(),
+            "next": self._next,
+            "watermark": self._watermark,
+            "passed": [reading.reader.passed for reading in self._tables],
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._ports.restore(snapshot["waiting"])
+        self._next, self._watermark = snapshot["next"], snapshot["watermark"]
+        for reading, passed in zip(self._tables, snapshot["passed"], strict=True):
+            reading.reader.passed = passed
+
+
+def _wanted(read: dict[str, SqlType], alias: str) -> dict[str, tuple[str, bool]]:
+    """The columns of a table that are read: for each its own name, and whether it is that of before the event."""
+    prefix = f"{alias}."
+    found: dict[str, tuple[str, bool]] = {}
+    for name in read:
+        if name.startswith(prefix):
+            found[name] = name.removeprefix(prefix), False
+        elif name.startswith(previous(prefix)[:-1]):
+            found[name] = name[len(previous(prefix)) - 1 : -1], True
+    return found

@@ -1,0 +1,129 @@
+"""Many operations of one statement in one pass, however often they concern the same key.
+
+What a column becomes is known before, or is what it was plus something. Each key then has a running row: the kernel
+goes over the operations in order, notes what was there before each and keeps what is there after. Nothing is written
+until all is known; where something fails (an overflow, a NULL that may not be) the pass is given up and the operations
+are done in rounds, which reject what fails one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.aggregates.state import Argument, Bools, Int64s, Values
+from penstock.jit import kernel
+from penstock.lang.table_defs import ChangeKind
+from penstock.operators.tables.changes import Operations
+from penstock.operators.tables.history import Entries, Stamps
+from penstock.operators.tables.table import Table, take
+from penstock.store.keyed import KeyedStore
+
+_SET, _ADD, _ADD_OR_DEFAULT = 0, 1, 2
+
+
+@kernel
+def _run(
+    ids: Int64s, mode: int, sign: int, default: Any, values: Values, valid: Bools,
+    running: Values, present: Bools, low: Any, high: Any, old: Values, old_valid: Bools,
+) -> bool:  # fmt: skip
+    """One column: `running` and `present` are the values by key, `old` those before each operation. Integers are int64,
+    checked against the type's limits. Returns whether all went well."""
+    for i in range(len(ids)):
+        key = ids[i]
+        old[i] = running[key]
+        old_valid[i] = present[key]
+        if mode == 0:
+            running[key] = values[i]
+            present[key] = valid[i]
+            continue
+        if not present[key] and mode == 2:
+            running[key] = default
+            present[key] = True
+        if not valid[i] or not present[key]:
+            present[key] = False
+            continue
+        added = running[key] + values[i] if sign > 0 else running[key] - values[i]
+        grew = values[i] >= 0 if sign > 0 else values[i] < 0
+        if low < high and (
+            added < low or added > high or (grew and added < running[key]) or (not grew and added > running[key])
+        ):
+            return False
+        running[key] = added
+    return True
+
+
+def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries | None:
+    """Carries out operations (in the order of `rows`) in one pass; None, and nothing done, if that cannot be."""
+    statement = operations.statement
+    if not statement.runs:
+        return None
+    words = operations.words[rows]
+    events = operations.events
+    scratch, places, fresh = KeyedStore.numbering(words)
+    firsts = np.flatnonzero(fresh)
+    numbers = np.empty(scratch.partitions * scratch.capacity, np.int64)
+    numbers[places[firsts]] = np.arange(len(firsts))
+    ids = numbers[places]
+    before = table.look_up(words[firsts], None, None)
+    there = before.there
+    if statement.write.kind is ChangeKind.UPDATE and not there.all():
+        rows = rows[there[ids]]
+        if not len(rows):
+            return _nothing(table)
+        return run_together(table, operations, rows)
+    finals: dict[str, Argument] = {}
+    olds: dict[str, Argument] = {}
+    for name, kind in statement.kinds.items():
+        storage: np.dtype[Any] = kind.storage
+        floating = kind.is_floating
+        plain: np.dtype[Any] = np.dtype(np.float64 if floating else np.int64)
+        default: int | float = 0
+        addition = statement.adds.get(name)
+        if name in operations.ready:
+            mode, sign = _SET, 1
+            given = take(operations.ready[name], rows)
+            plain = storage
+        else:
+            assert addition is not None
+            mode = _ADD if addition.default is None else _ADD_OR_DEFAULT
+            sign, default = addition.sign, addition.default or 0
+            given = take(Argument(*addition.addend(events).columns), rows)
+        held = before.argument(name)
+        running = held.values.astype(plain)
+        present = there.copy() if held.valid is None else held.valid & there
+        limits = (0, 0) if floating or mode == _SET else (np.iinfo(storage).min, np.iinfo(storage).max)
+        old = np.empty(len(ids), plain)
+        old_valid = np.empty(len(ids), np.bool_)
+        valid = np.ones(len(ids), np.bool_) if given.valid is None else given.valid
+        cast = plain.type
+        values = given.values.astype(plain, copy=False)
+        went_well = _run(
+            ids, mode, sign, cast(default), values, valid, running, present, cast(limits[0]), cast(limits[1]), old,
+            old_valid,
+        )  # fmt: skip
+        nullable = table.others[table.places[name]].nullable
+        if not went_well or (not nullable and not (present.all() and valid.all())):
+            return None
+        finals[name] = Argument(running.astype(storage, copy=False), None if present.all() else present)
+        olds[name] = Argument(old.astype(storage, copy=False), None if old_valid.all() else old_valid)
+    if any(not field.nullable and field.name not in finals for field in table.others) and not there.all():
+        return None
+    entries = _nothing(table)
+    if table.keeps_history:
+        existed = there[ids]
+        existed[~fresh] = True
+        columns = []
+        for field in table.others:
+            columns.append(olds[field.name] if field.name in olds else take(before.argument(field.name), ids))
+        entries = Entries(Stamps(*(part[rows] for part in operations.stamps)), words, existed, columns)
+    table.write(words[firsts], finals)
+    return entries
+
+
+def _nothing(table: Table) -> Entries:
+    none: Int64s = np.empty(0, np.int64)
+    columns = [Argument(np.empty(0, field.type.storage), None) for field in table.others]
+    words = np.empty((0, len(table.definition.key)), np.int64)
+    return Entries(Stamps(none, none, none), words, np.empty(0, np.bool_), columns)

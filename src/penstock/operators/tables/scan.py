@@ -1,0 +1,80 @@
+"""A table as a whole, at every boundary of a slide: its rows as of then become those of a stream, a microsecond before.
+
+Invariants:
+1. Boundary b is looked at once all changes with times below b have been made; they, and no others, are seen.
+2. The first boundary is the first one after the first event of the streams that write the table, the last one of a
+   bounded run the first one after their last event.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.operators.chunk import Chunk
+from penstock.operators.operator import Operator, Progress
+from penstock.operators.reorder import START
+from penstock.operators.resources import Resources
+from penstock.operators.tables.index import ValueIndex
+from penstock.operators.tables.table import END
+from penstock.plan.tables.nodes import ScanNode
+
+_NOWHERE = np.zeros((1, 1), np.int64)
+
+
+class Scan(Operator):
+    def __init__(self, name: str, node: ScanNode, resources: Resources) -> None:
+        self._table = resources.tables.table(node.table)
+        self._reader = self._table.reader()
+        resources.at_end(lambda: self._table.forget(self._reader))
+        self._slide = node.slide
+        self._schema = node.schema
+        self._rows = ValueIndex(self._table, (), resources.account(f"{name}: order of {node.table}"))
+        self._next: int | None = None
+        self._last = START
+
+    def _after(self, time: int) -> int:
+        """The first boundary after a time."""
+        micros, offset = self._slide.micros, self._slide.offset
+        return ((time - offset) // micros + 1) * micros + offset
+
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        if chunk.rows:
+            first = self._after(int(chunk.times[0]))
+            self._next = first if self._next is None else self._next if self._next <= first else self._earlier(first)
+            self._last = max(self._last, int(chunk.times[-1]))
+        reached = self._table.frontier
+        if reached == END:
+            reached = watermark
+        return Progress(self._due(reached), reached)
+
+    def _earlier(self, first: int) -> int:
+        """Of several streams the one that begins earlier may be heard later; nothing has been shown before then."""
+        assert self._next is not None
+        return first if self._reader.passed <= first else self._next
+
+    def _due(self, reached: int) -> list[Chunk]:
+        found: list[Chunk] = []
+        while self._next is not None and self._next <= reached:
+            found.append(self._as_of(self._next))
+            self._next += self._slide.micros
+        self._reader.passed = max(self._reader.passed, reached)
+        return [chunk for chunk in found if chunk.rows]
+
+    def _as_of(self, boundary: int) -> Chunk:
+        history = self._table.history
+        numbers = history.numbers(np.array([boundary]), -1, np.array([0])) if len(history) else None
+        _, matched = self._rows.look_up(_NOWHERE, None, numbers)
+        batch = pa.RecordBatch.from_arrays(matched.arrays(), names=list(self._schema.names))
+        return Chunk(np.full(batch.num_rows, boundary - 1, np.int64), batch)
+
+    def finish(self, last_time: int | None = None) -> list[Chunk]:
+        return self._due(self._after(self._last)) if self._next is not None else []
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"next": self._next, "last": self._last, "passed": self._reader.passed}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._next, self._last, self._reader.passed = snapshot["next"], snapshot["last"], snapshot["passed"]

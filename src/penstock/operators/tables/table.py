@@ -1,0 +1,381 @@
+"""A table in memory: rows by their primary key as they are now, and as they were for who still reads the past.
+
+Invariants:
+1. All changes with times below `frontier` have been made; a reader of a later moment waits (`operators.tables.lookup`).
+2. Changes are made in the total order of (time, stream position, sequence); what was there before goes to the history
+   as long as there are readers. `collect` forgets what all readers have passed.
+3. Every row and every entry of the history holds one use of each of its strings. Those that rows give up in the course
+   of a run of changes are given back at its end, when the history has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.expressions.batch import Data
+from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
+from penstock.lang.table_defs import TableDef
+from penstock.operators.columns import from_images, image, to_argument, to_data
+from penstock.operators.interner import Interner
+from penstock.operators.reorder import START
+from penstock.operators.resources import Resources
+from penstock.operators.tables.history import Entries, History
+from penstock.store.blocks import ColumnSpec
+from penstock.store.keyed import Found, KeyedStore
+from penstock.store.keyed_kernels import Int32s
+from penstock.store.keyed_pages import KeyedPages
+from penstock.types import Field, SqlType
+
+END = -START
+"""Later than every event."""
+
+_WIDE = (SqlType.BIGINT, SqlType.TIMESTAMP, SqlType.FLOAT, SqlType.DOUBLE)
+LOADED_ROWS = 1 << 18
+
+
+class Reader:
+    """Who reads a table: never again as of times below `passed`."""
+
+    __slots__ = ("passed",)
+
+    def __init__(self) -> None:
+        self.passed = START
+
+
+class Matched:
+    """Rows that were looked up, one for each key asked for; `there` says which keys have one. `entries` are those that
+    the history has, -1 where the row of now is meant."""
+
+    def __init__(self, table: Table, found: Found, entries: Int64s | None) -> None:
+        self._table = table
+        self._found = found
+        self._old = np.flatnonzero(entries >= 0) if entries is not None else np.empty(0, np.int64)
+        self._entries = entries[self._old] if entries is not None else self._old
+        self.there: Bools = found.in_order() >= 0
+        if len(self._old):
+            self.there[self._old] = table.history.existed(self._entries)
+
+    def column(self, name: str) -> Data:
+        """A column of the table, NULL where there is no row."""
+        table = self._table
+        if name in table.definition.key:
+            return table.key_data(name, self.keys(), None if self.there.all() else self.there)
+        return table.data(name, self.argument(name))
+
+    def arrays(self) -> list[pa.Array]:
+        """All columns of the table, as Arrow."""
+        found = []
+        for field in self._table.definition.schema:
+            data = self.column(field.name)
+            found.append(to_arrow(data, field.type, self._found.keys) if isinstance(data, Vector) else data)
+        return found
+
+    def keys(self) -> Int64s:
+        """The keys of the rows; where there is none, 0."""
+        words = self._table.store.key_words(self._found)
+        if len(self._old):
+            words[self._old] = self._table.history.keys_of(self._entries)
+        return words
+
+    def argument(self, name: str) -> Argument:
+        """A column besides the key, as it is stored."""
+        table = self._table
+        place = table.places[name]
+        values, valid = table.store.column(place, self._found)
+        if len(self._old):
+            old = table.history.column(place, self._entries)
+            values[self._old] = old.values
+            if valid is None and old.valid is not None:
+                valid = np.ones(len(values), np.bool_)
+            if valid is not None:
+                valid[self._old] = True if old.valid is None else old.valid
+        if not self.there.all():
+            valid = self.there if valid is None else valid & self.there
+        return Argument(values, valid)
+
+
+class Table:
+    reads_by_key_only = False
+
+    def __init__(self, definition: TableDef, resources: Resources) -> None:
+        self.definition = definition
+        self._keys: tuple[Field, ...] = definition.key_fields
+        self.others: tuple[Field, ...] = definition.other_fields
+        self.places = {field.name: place for place, field in enumerate(self.others)}
+        self.interners: dict[str, Interner] = {
+            f.name: Interner() for f in definition.schema if f.type is SqlType.STRING
+        }
+        specs = [ColumnSpec(f.name, f.type.storage, f.nullable) for f in self.others]
+        narrow = not any(field.type in _WIDE for field in self._keys)
+        name = f"table {definition.name}"
+        self.store = resources.keyed(name, len(self._keys), narrow, specs)
+        self._texts = resources.account(f"{name}: strings")
+        self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
+        self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
+        self.frontier = END
+        self._readers: list[Reader] = []
+        self._given_up: list[tuple[str, Int32s]] = []
+        self.on_change: Callable[[Int64s], None] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.definition.schema.arrow
+
+    # Who reads
+
+    def reader(self) -> Reader:
+        reader = Reader()
+        self._readers.append(reader)
+        return reader
+
+    def forget(self, reader: Reader) -> None:
+        self._readers.remove(reader)
+        self.collect()
+
+    @property
+    def keeps_history(self) -> bool:
+        return bool(self._readers)
+
+    def collect(self) -> None:
+        """Forgets the past that all readers have passed."""
+        if not len(self.history):
+            return
+        gone = self.history.collect(min((reader.passed for reader in self._readers), default=END))
+        if gone is not None and self.interners:
+            for interner, codes in self._strings_of(gone):
+                interner.release(codes)
+            self._account_for_texts()
+
+    # Values in and out
+
+    def words(self, columns: list[Evaluated], kinds: list[SqlType]) -> tuple[Int64s, Bools | None]:
+        """Key values as words, and which have no NULL in them (None: all). Strings that the table does not know have
+        codes of their own until `settle`."""
+        words, valid = np.empty((0, len(columns)), np.int64), None
+        for w, (column, kind, field) in enumerate(zip(columns, kinds, self._keys, strict=True)):
+            images, known = image(column, kind, self.interners.get(field.name))
+            if w == 0:
+                words = np.empty((len(images), len(columns)), np.int64)
+            words[:, w] = images
+            if known is not None:
+                words[~known, w] = 0
+                valid = known if valid is None else valid & known
+        return words, valid
+
+    def settle(self) -> None:
+        """Forgets strings that no row has."""
+        for interner in self.interners.values():
+            interner.sweep()
+
+    def key_data(self, name: str, words: Int64s, valid: Bools | None) -> Data:
+        place = self.definition.key.index(name)
+        field = self._keys[place]
+        return from_images(words[:, place], valid, field.type, self.interners.get(name))
+
+    def data(self, name: str, column: Argument) -> Data:
+        field = self.others[self.places[name]]
+        return to_data(column.values, column.valid, field.type, self.interners.get(name))
+
+    def stored(self, name: str, column: Evaluated, kind: SqlType) -> Argument:
+        """A computed column as it is stored; its strings have uses once it is written."""
+        return to_argument(column, kind, self.interners.get(name))
+
+    # Looking up
+
+    def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> Matched:
+        """The rows of keys as of so many entries of the history each; None is now."""
+        found = self.store.find(words, valid)
+        if numbers is None or not len(self.history):
+            return Matched(self, found, None)
+        entries = self.history.as_of(words, numbers)
+        if valid is not None:
+            entries[~valid] = -1
+        return Matched(self, found, entries)
+
+    def nothing(self, rows: int) -> Matched:
+        """No row, so many times."""
+        return Matched(self, _these(np.full(rows, -1, np.int32)), None)
+
+    # Changing
+
+    def write(self, words: Int64s, columns: Mapping[str, Argument]) -> None:
+        """Sets columns of rows, which are added where there are none; all keys differ. `changed` ends it."""
+        rows, fresh = self.store.put(words)
+        if self.on_change is not None:
+            self.on_change(words)
+        if fresh.any():
+            new = rows[fresh]
+            for w, field in enumerate(self._keys):
+                if field.name in self.interners:
+                    self.interners[field.name].use(words[fresh, w].astype(np.int32))
+            for place, field in enumerate(self.others):
+                if field.name not in columns:
+                    self.store.write(place, new, np.zeros(len(new), field.type.storage), np.zeros(len(new), np.bool_))
+        for name, column in columns.items():
+            place = self.places[name]
+            if name in self.interners:
+                self.interners[name].use(_present(column))
+                self._give_up(name, self.store.column(place, _these(rows[~fresh])))
+            self.store.write(place, rows, column.values, column.valid)
+
+    def remove(self, words: Int64s) -> None:
+        """Takes out rows that are there; all keys differ. `changed` ends it."""
+        found = self.store.find(words, None, False)
+        if self.on_change is not None:
+            self.on_change(words)
+        for name in self.interners:
+            if name in self.places:
+                self._give_up(name, self.store.column(self.places[name], found))
+        for w, field in enumerate(self._keys):
+            if field.name in self.interners:
+                self._given_up.append((field.name, words[:, w].astype(np.int32)))
+        self.store.remove(words)
+
+    def changed(self, entries: Entries | None) -> None:
+        """Ends a run of changes: `entries` are what was there before, for readers of the past."""
+        if entries is not None and self.keeps_history and len(entries.existed):
+            for interner, codes in self._strings_of(entries):
+                interner.use(codes)
+            self.history.append(entries)
+        for name, codes in self._given_up:
+            self.interners[name].release(codes)
+        self._given_up.clear()
+        self.settle()
+        if self.interners:
+            self._account_for_texts()
+
+    def _give_up(self, name: str, column: Argument) -> None:
+        self._given_up.append((name, _present(column)))
+
+    def _strings_of(self, entries: Entries) -> Iterator[tuple[Interner, Int32s]]:
+        yield from self.key_strings(entries.keys)
+        for field, column in zip(self.others, entries.columns, strict=True):
+            if field.name in self.interners:
+                there = entries.existed if column.valid is None else entries.existed & column.valid
+                yield self.interners[field.name], column.values[there]
+
+    def _account_for_texts(self) -> None:
+        self._texts.resize(sum(interner.nbytes for interner in self.interners.values()))
+
+    # As a whole
+
+    def all_rows(self) -> Found:
+        return _these(self.store.all_rows())
+
+    def batch(self, found: Found) -> pa.RecordBatch:
+        """Rows as they are now, as Arrow."""
+        return pa.RecordBatch.from_arrays(Matched(self, found, None).arrays(), schema=self.schema)
+
+    def key_batch(self, words: Int64s) -> pa.RecordBatch:
+        """Keys as Arrow, whether they have a row or not."""
+        arrays = []
+        for field in self._keys:
+            data = self.key_data(field.name, words, None)
+            arrays.append(to_arrow(data, field.type, len(words)) if isinstance(data, Vector) else data)
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.definition.key))
+
+    def ordered(self, words: Int64s, before: Int64s | None = None) -> Int64s:
+        """In which order keys stand: by the first column, then the others; numbers up, strings by their bytes. What
+        stands `before` counts more."""
+        sort_keys = [] if before is None else [before]
+        for w, field in enumerate(self._keys):
+            values = words[:, w]
+            if field.name in self.interners:
+                values = self.interners[field.name].ranks()[values]
+            elif field.type.is_floating:
+                values = np.where(values < 0, np.int64(-(2**63)) - values, values)
+            sort_keys.append(values)
+        return np.lexsort(sort_keys[::-1])
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as they are now, in the order of their keys."""
+        found = self.all_rows()
+        order = self.ordered(self.store.key_words(found))
+        return pa.Table.from_batches([self.batch(_these(found.rows[order]))])
+
+    def load(self, batches: Iterable[pa.RecordBatch], rows: int | None = None) -> None:
+        """Replaces everything by rows that were read; the last row of a key counts."""
+        self.clear()
+        if rows is not None:
+            self.store.reserve(rows)
+        for batch in batches:
+            for start in range(0, batch.num_rows, LOADED_ROWS):
+                self.add(batch.slice(start, LOADED_ROWS))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Rows that were read, in place of those with their keys; of several rows of a key the last counts."""
+        columns = {f.name: ColumnView(batch.column(f.name), f.type) for f in self.definition.schema}
+        words, valid = self.words([columns[f.name] for f in self._keys], [f.type for f in self._keys])
+        keep = last_of_each(words, valid)
+        stored = {f.name: self.stored(f.name, columns[f.name], f.type) for f in self.others}
+        if keep is not None:
+            words = words[keep]
+            stored = {name: take(column, keep) for name, column in stored.items()}
+        self.write(words, stored)
+        self.changed(None)
+
+    def strings(self) -> Iterator[tuple[Interner, Int32s]]:
+        """The strings of all rows, one code for each use."""
+        found = self.all_rows()
+        words = self.store.key_words(found)
+        yield from self.key_strings(words)
+        for place, field in enumerate(self.others):
+            if field.name in self.interners:
+                yield self.interners[field.name], _present(self.store.column(place, found))
+
+    def key_strings(self, words: Int64s) -> Iterator[tuple[Interner, Int32s]]:
+        """The strings of keys."""
+        for w, field in enumerate(self._keys):
+            if field.name in self.interners:
+                yield self.interners[field.name], words[:, w].astype(np.int32)
+
+    def clear(self) -> None:
+        self.store.clear()
+        self.interners = {name: Interner() for name in self.interners}
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "rows": self._pages.snapshot(),
+            "strings": {name: interner.snapshot() for name, interner in self.interners.items()},
+            "history": self.history.snapshot(),
+            "frontier": self.frontier,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._pages.restore(snapshot["rows"])
+        for name, interner in self.interners.items():
+            interner.restore(snapshot["strings"][name])
+        self.history.restore(snapshot["history"])
+        self.frontier = snapshot["frontier"]
+        self._account_for_texts()
+
+
+def take(column: Argument, rows: Int64s) -> Argument:
+    return Argument(column.values[rows], None if column.valid is None else column.valid[rows])
+
+
+def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:
+    """Where the last row of each key is, in order, without keys that are NULL; None if that is every row."""
+    kept = np.arange(len(words)) if valid is None else np.flatnonzero(valid)
+    scratch, rows, fresh = KeyedStore.numbering(words[kept])
+    if fresh.all():
+        return None if valid is None or valid.all() else kept
+    last = np.full(scratch.partitions * scratch.capacity, -1, np.int64)
+    last[rows] = kept  # of several the last counts
+    return np.sort(last[last >= 0])
+
+
+def _these(rows: Int32s) -> Found:
+    return Found(rows, None, len(rows))
+
+
+def _present(column: Argument) -> Int32s:
+    codes: Int32s = column.values if column.valid is None else column.values[column.valid]
+    return codes

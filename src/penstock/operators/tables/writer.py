@@ -1,0 +1,209 @@
+"""Who changes a table: the ON statements of its streams, carried out in the total order of events.
+
+A run of events becomes operations, in order of (time, stream position, sequence, statement). Those on different keys do
+not touch each other, so they are done in rounds: the first of each key together, then the second of each key, and so
+on. Where what is set is known before, or adds to what is there, `runs` does all rounds in one pass. An operation
+that finds its rows by something else than the key stands alone.
+
+Invariants:
+1. With several streams, events wait until all have come as far; `table.frontier` is how far that is. A table that one
+   stream writes has no one to wait for.
+2. Sequences count the rows of each stream as `Flow.passed` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.jit import kernel
+from penstock.lang.table_defs import TableWrite
+from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.ports import Ports
+from penstock.operators.reorder import START
+from penstock.operators.resources import Resources
+from penstock.operators.tables.changes import Operations, Outcome, Statement
+from penstock.operators.tables.history import Entries, Stamps
+from penstock.operators.tables.runs import run_together
+from penstock.operators.tables.table import END, Table
+from penstock.store.keyed import KeyedStore
+
+
+@kernel
+def _occurrences(ids: Int64s, seen: Int64s, found: Int64s) -> int:
+    """For each operation the how-manieth of its key it is; returns how many rounds there are."""
+    most = 0
+    for i in range(len(ids)):
+        n = seen[ids[i]]
+        found[i] = n
+        seen[ids[i]] = n + 1
+        if n + 1 > most:
+            most = n + 1
+    return most
+
+
+class TableWriter:
+    """`positions` are those of the streams in the total order; `passed` how many rows of each have gone by."""
+
+    def __init__(
+        self,
+        table: Table,
+        writes: Sequence[tuple[int, TableWrite]],
+        positions: Mapping[str, int],
+        passed: Mapping[str, int],
+        resources: Resources,
+    ) -> None:
+        self._table = table
+        self._statements: dict[str, list[Statement]] = {}
+        for number, write in writes:
+            own = Statement(number, write, table, resources.reject)
+            self._statements.setdefault(write.stream, []).append(own)
+        self.streams = sorted(self._statements, key=lambda stream: positions[stream])
+        self._positions = positions
+        self._passed = {stream: passed.get(stream, 0) for stream in self.streams}
+        account = resources.account(f"table {table.definition.name}: events that wait for other streams")
+        self._ports = Ports(len(self.streams), account)
+        table.frontier = START
+
+    def process(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        """Makes the changes of a stream's events."""
+        if len(self.streams) == 1:
+            for chunk in chunks:
+                for part, _ in chunk.parts(watermark):
+                    self._make([(stream, part)])
+            self._table.frontier = max(self._table.frontier, watermark)
+            return
+        port = self.streams.index(stream)
+        reached = START
+        for chunk in chunks or [Chunk(np.empty(0, np.int64), NO_ROWS)]:
+            reached = self._ports.put(port, chunk, watermark)
+        self._release(reached)
+
+    def _release(self, before: int) -> None:
+        due = self._ports.take(before)
+        self._make([(s, chunk) for s, chunks in zip(self.streams, due, strict=True) for chunk in chunks])
+        self._table.frontier = max(self._table.frontier, before)
+
+    def finish(self) -> None:
+        """No more events come."""
+        if len(self.streams) > 1:
+            self._release(END)
+        self._table.frontier = END
+
+    def _make(self, chunks: list[tuple[str, Chunk]]) -> None:
+        asked: list[Operations] = []
+        for stream, chunk in chunks:
+            if not chunk.rows:
+                continue
+            first = self._passed[stream]
+            self._passed[stream] = first + chunk.rows
+            sequences = np.arange(first, first + chunk.rows)
+            for statement in self._statements[stream]:
+                operations = statement.operations(chunk, self._positions[stream], sequences)
+                if operations is not None:
+                    asked.append(operations)
+        if asked:
+            self._table.changed(_together(self._carry_out(asked)))
+
+    def _carry_out(self, asked: list[Operations]) -> list[Entries]:
+        """All operations in their order; returns what was there before."""
+        which = np.concatenate([np.full(len(ops), i, np.int64) for i, ops in enumerate(asked)])
+        rows = np.concatenate([np.arange(len(ops), dtype=np.int64) for ops in asked])
+        if len(asked) > 1:
+            stamps = [np.concatenate([ops.stamps[i] for ops in asked]) for i in range(3)]
+            numbers = np.array([ops.statement.number for ops in asked])[which]
+            order = np.lexsort((numbers, stamps[2], stamps[1], stamps[0]))
+            which, rows = which[order], rows[order]
+        lonely = np.array([not ops.statement.is_keyed for ops in asked])[which]
+        done: list[Entries] = []
+        start = 0
+        for at in [*np.flatnonzero(lonely).tolist(), len(which)]:
+            if at > start:
+                done += self._keyed(asked, which[start:at], rows[start:at])
+            if at < len(which):
+                operations, row = asked[which[at]], int(rows[at])
+                words, outcome = operations.statement.apply_to_all(operations, row)
+                stamps = [np.full(len(words), part[row]) for part in operations.stamps]
+                done += self._entries(Stamps(*stamps), words, [(np.arange(len(words)), outcome)])
+            start = at + 1
+        return done
+
+    def _keyed(self, asked: list[Operations], which: Int64s, rows: Int64s) -> list[Entries]:
+        used = np.unique(which).tolist()
+        if len(used) == 1:
+            operations = asked[used[0]]
+            together = run_together(self._table, operations, rows)
+            if together is not None:
+                return [together]
+        words = np.empty((len(rows), len(self._table.definition.key)), np.int64)
+        stamps = Stamps(*(np.empty(len(rows), np.int64) for _ in range(3)))
+        for i in used:
+            own = which == i
+            words[own] = asked[i].words[rows[own]]
+            for mine, theirs in zip(stamps, asked[i].stamps, strict=True):
+                mine[own] = theirs[rows[own]]
+        scratch, numbers, _ = KeyedStore.numbering(words)
+        ids = numbers.astype(np.int64)
+        found = np.empty(len(ids), np.int64)
+        rounds = _occurrences(ids, np.zeros(scratch.partitions * scratch.capacity, np.int64), found)
+        by_round = np.argsort(found, kind="stable")
+        ends = np.searchsorted(found[by_round], np.arange(1, rounds + 1))
+        outcomes: list[tuple[Int64s, Outcome]] = []
+        start = 0
+        for end in ends.tolist():
+            turn = by_round[start:end]
+            for i in used if len(used) > 1 else (used[0],):
+                own = turn[which[turn] == i] if len(used) > 1 else turn
+                if len(own):
+                    outcomes.append((own, asked[i].statement.apply(asked[i], rows[own])))
+            start = end
+        return self._entries(stamps, words, outcomes)
+
+    def _entries(self, stamps: Stamps, words: Int64s, outcomes: list[tuple[Int64s, Outcome]]) -> list[Entries]:
+        """What was there before, in the order of the operations, if someone may want it."""
+        if not self._table.keeps_history:
+            return []
+        count = len(words)
+        changed: Bools = np.zeros(count, np.bool_)
+        existed: Bools = np.zeros(count, np.bool_)
+        columns = [
+            Argument(np.zeros(count, field.type.storage), np.ones(count, np.bool_)) for field in self._table.others
+        ]
+        for own, outcome in outcomes:
+            changed[own] = outcome.changed
+            existed[own] = outcome.existed
+            for (values, valid), old in zip(columns, outcome.before, strict=True):
+                values[own] = old.values
+                if valid is not None and old.valid is not None:
+                    valid[own] = old.valid
+        at = np.flatnonzero(changed)
+        kept = [Argument(v[at], None if m is None or m.all() else m[at]) for v, m in columns]
+        return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed[at], kept)]
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"ports": self._ports.snapshot(), "passed": dict(self._passed)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._ports.restore(snapshot["ports"])
+        self._passed = dict(snapshot["passed"])
+
+
+def _together(entries: list[Entries]) -> Entries | None:
+    entries = [e for e in entries if len(e.existed)]
+    if len(entries) < 2:
+        return entries[0] if entries else None
+    stamps = Stamps(*(np.concatenate([e.stamps[i] for e in entries]) for i in range(3)))
+    columns = []
+    for i in range(len(entries[0].columns)):
+        parts = [e.columns[i] for e in entries]
+        masks = [np.ones(len(p.values), np.bool_) if p.valid is None else p.valid for p in parts]
+        columns.append(Argument(np.concatenate([p.values for p in parts]), np.concatenate(masks)))
+    return Entries(
+        stamps,
+        np.concatenate([e.keys for e in entries]),
+        np.concatenate([e.existed for e in entries]),
+        columns,
+    )

@@ -1,0 +1,46 @@
+"""Equalities between two sides, by which rows are found instead of compared.
+
+    x.id = y.id AND x.a = y.b AND x.v < y.v    ->    (x.id, x.a) = (y.id, y.b), and x.v < y.v remains
+
+Expressions that can fail on a row stay conditions: the pair is rejected then, and not the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.expressions.evaluate import is_total
+from penstock.expressions.tree import Call, Expression
+from penstock.lang.query import Join
+from penstock.plan.joins.conditions import own, sides_of
+from penstock.plan.nodes import Equality
+
+
+def equalities(parts: Sequence[Expression], join: Join) -> tuple[list[Equality], list[Expression]]:
+    """The equalities among the conditions of a step, one for each pair of sides, and the conditions that remain."""
+    pairs: dict[tuple[int, int], list[tuple[Expression, Expression]]] = {}
+    others: list[Expression] = []
+    for part in parts:
+        found = _equality(part, join)
+        if found is None:
+            others.append(part)
+        else:
+            left, right, keys = found
+            pairs.setdefault((left, right), []).append(keys)
+    return [
+        Equality(left, right, tuple(key for key, _ in keys), tuple(key for _, key in keys))
+        for (left, right), keys in pairs.items()
+    ], others
+
+
+def _equality(part: Expression, join: Join) -> tuple[int, int, tuple[Expression, Expression]] | None:
+    if not isinstance(part, Call) or part.function != "eq" or not is_total(part):
+        return None
+    one, other = part.args
+    left, right = sides_of(one, join), sides_of(other, join)
+    if len(left) != 1 or len(right) != 1 or left == right:
+        return None
+    (first,), (second,) = left, right
+    if first > second:
+        first, second, one, other = second, first, other, one
+    return first, second, (own(one), own(other))

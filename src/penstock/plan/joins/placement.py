@@ -1,0 +1,79 @@
+"""Whether the rows of a join can go by key to several places, and by which.
+
+    FROM a [RANGE 1 HOUR] x JOIN b [RANGE 1 HOUR] y ON x.id = y.id        id of a and id of b
+    FROM a [ROWS 100] x JOIN b [RANGE 1 HOUR] y ON x.id = y.id            one place: it counts the rows of all keys
+
+Rows that match have the same key where one class of equalities has a part on every side.
+"""
+
+from __future__ import annotations
+
+from penstock.expressions.tree import Column, Expression, transform
+from penstock.lang.query import Emit
+from penstock.plan.joins.steps import Keys
+from penstock.plan.nodes import AggregateNode, JoinNode, StreamNode
+from penstock.windows.spec import EveryEvent, Range
+
+
+def join_keys(node: JoinNode | AggregateNode) -> tuple[tuple[str, Keys], ...] | str:
+    """The key of each stream, or why there is none."""
+    join = node.input if isinstance(node, AggregateNode) else node
+    assert isinstance(join, JoinNode)
+    if not all(isinstance(below, StreamNode) for below in join.inputs):
+        return "it joins subqueries, whose rows belong together"
+    if not all(isinstance(side.window.extent, Range) for side in join.sides):
+        return "a window of the join counts the rows of the whole stream"
+    emission = node.emission
+    if emission.order_by or emission.limit is not None:
+        return "ORDER BY and LIMIT compare all rows of an evaluation"
+    if emission.distinct or emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
+        return "DISTINCT, ISTREAM and DSTREAM compare all rows of an evaluation"
+    if isinstance(join.sides[0].window.slide, EveryEvent) and emission.emit is not Emit.EVENT_GROUP:
+        return "every event shows all rows of the join"
+    for keys in _classes(join):
+        found = _by_stream(join, keys)
+        if found is not None and (not isinstance(node, AggregateNode) or _groups_by(node, join, keys)):
+            return found
+    return (
+        "no equality holds between all sides"
+        if not isinstance(node, AggregateNode)
+        else ("the groups are not those of a key that all sides have in common")
+    )
+
+
+def _classes(join: JoinNode) -> list[list[tuple[int, Keys]]]:
+    """Keys that are equal in every row of the join, each with its side."""
+    classes: list[list[tuple[int, Keys]]] = []
+    for equality in join.equalities:
+        left, right = (equality.left, equality.left_keys), (equality.right, equality.right_keys)
+        touching = [known for known in classes if left in known or right in known]
+        merged = list(dict.fromkeys([*(member for known in touching for member in known), left, right]))
+        classes = [known for known in classes if known not in touching] + [merged]
+    return classes
+
+
+def _by_stream(join: JoinNode, keys: list[tuple[int, Keys]]) -> tuple[tuple[str, Keys], ...] | None:
+    found: dict[str, Keys] = {}
+    if {place for place, _ in keys} != set(range(len(join.sides))):
+        return None
+    for place, own in keys:
+        below = join.inputs[join.sides[place].input]
+        assert isinstance(below, StreamNode)
+        if found.setdefault(below.name, own) != own:
+            return None
+    return tuple(found.items())
+
+
+def _groups_by(node: AggregateNode, join: JoinNode, keys: list[tuple[int, Keys]]) -> bool:
+    """Whether groups of different keys are different: some side's whole key is among the grouped expressions. With
+    outer joins it may be NULL in one place and not in another."""
+    if not join.is_inner:
+        return False
+    return any(all(_named(join.sides[place].alias, key) in node.group_by for key in own) for place, own in keys)
+
+
+def _named(alias: str, expression: Expression) -> Expression:
+    def named(part: Expression) -> Expression:
+        return Column(f"{alias}.{part.name}", part.type) if isinstance(part, Column) else part
+
+    return transform(expression, named)

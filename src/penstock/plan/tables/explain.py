@@ -1,0 +1,44 @@
+"""EXPLAIN of look-ups in tables."""
+
+from __future__ import annotations
+
+from penstock.expressions.tree import Expression, columns
+from penstock.lang.render import render
+from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
+from penstock.plan.tables.nodes import Lookup, LookupNode
+
+
+def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
+    details = [] if node.first is None else [f"where    {_text(node.first)}  (before the look-up)"]
+    for lookup in node.lookups:
+        details += _lookup(lookup)
+    if node.where is not None:
+        details.append(f"where    {_text(node.where)}")
+    if node.clocks:
+        waits = ", ".join(stream.name for stream in node.clocks)
+        details.append(f"waits    until {waits}, which the tables are written by, have come as far")
+    details.append("outputs  " + ", ".join(f"{_text(o.expression)} AS {o.name}" for o in node.outputs))
+    tables = ", ".join(lookup.table for lookup in node.lookups)
+    what = f"event of {node.alias}" if node.alias else "row of the windows"
+    return f"look up {tables} for every {what}, as of its time", details
+
+
+def _lookup(lookup: Lookup) -> list[str]:
+    shown = lookup.table if lookup.alias == lookup.table else f"{lookup.table} AS {lookup.alias}"
+    kind = "left join" if lookup.left else "join"
+    by = " AND ".join(f"{lookup.alias}.{name} = {_text(k)}" for name, k in zip(lookup.by, lookup.keys, strict=True))
+    also = [] if lookup.on is None else [f"         and {_text(lookup.on)}"]
+    if lookup.is_keyed:
+        return [
+            f"{kind:8s} {shown} by its key: {by}",
+            *also,
+            f"         hash join; batch grace from {GRACE_ROWS:,} rows and {GRACE_EVENTS} events a partition on",
+        ]
+    if lookup.by:
+        return [f"{kind:8s} {shown} by an index on {', '.join(lookup.by)}: {by}", *also]
+    return [f"{kind:8s} {shown} by comparing every event with every row: name its key in an equality", *also]
+
+
+def _text(expression: Expression) -> str:
+    """With the names of columns as they were written: `alias.column`."""
+    return render(expression, {name: name for name in columns(expression)})

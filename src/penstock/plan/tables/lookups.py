@@ -1,0 +1,157 @@
+"""From a join of one stream with tables to a look-up: which rows are found by what.
+
+    FROM s, t WHERE s.id = t.id AND t.zone = 3     t by its key, then zone
+    FROM s JOIN t ON s.zone = t.zone               t by an index on zone
+    FROM s LEFT JOIN t ON s.x > t.low              all rows of t are compared
+
+Conditions of WHERE and of inner joins are one pool: each is asked as soon as all that it reads is there. Tables are
+looked up in the order of FROM, except that one that is found by its key, and brings no more than a row, goes first if
+the next one could not be: that changes neither rows nor their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.expressions.conjuncts import Equality, conjunction, conjuncts, equality
+from penstock.expressions.evaluate import is_total
+from penstock.expressions.tree import Expression, columns
+from penstock.lang.query import Join, JoinKind, JoinSide, Select, Source, TableRef, TableScan
+from penstock.lang.table_defs import TableDef, TableWrite
+from penstock.plan.nodes import Node, StreamNode, children
+from penstock.plan.tables.nodes import Lookup, LookupNode, ScanNode
+
+
+def build_lookup(select: Select, join: Join, build: Callable[[Source], Node]) -> Node:
+    """A SELECT over one stream and tables, none with a window."""
+    (stream,) = (side for side in join.sides if not isinstance(side.source, TableRef))
+    assert not isinstance(stream.source, TableRef)
+    below = build(stream.source)
+    known = {stream.alias}
+    inner = [c for side in join.sides if side.kind is JoinKind.INNER for c in conjuncts(side.on)]
+    pool = conjuncts(select.where) + inner
+    first = [c for c in pool if asks_only(c, known) and is_total(c)]
+    pool = [c for c in pool if c not in first]
+    lookups, rest = lookups_of([side for side in join.sides if side is not stream], known, pool)
+    return LookupNode(
+        below,
+        clocks_of(below, join),
+        stream.alias,
+        conjunction(first),
+        lookups,
+        conjunction(rest),
+        select.outputs,
+        select.schema,
+    )
+
+
+def lookups_of(
+    tables: Sequence[JoinSide], known: set[str], pool: Sequence[Expression]
+) -> tuple[tuple[Lookup, ...], list[Expression]]:
+    """How tables are looked up, in turn, by the sides that are known before; and the conditions that remain."""
+    lookups: list[Lookup] = []
+    waiting, known, rest = list(tables), set(known), list(pool)
+    while waiting:
+        side = _next(waiting, known, rest)
+        waiting.remove(side)
+        lookup, rest = _lookup(side, known, rest)
+        lookups.append(lookup)
+        known.add(side.alias)
+    return tuple(lookups), rest
+
+
+def looked_up(lookups: Sequence[Lookup]) -> list[set[str]]:
+    """The columns that look-ups compare."""
+    return [columns(e) for lookup in lookups for e in (*lookup.keys, *((lookup.on,) if lookup.on is not None else ()))]
+
+
+def build_scan(scan: TableScan) -> ScanNode:
+    clocks = tuple(StreamNode(writer.name, writer.schema) for writer in scan.table.writers)
+    assert scan.table.definition is not None
+    return ScanNode(scan.table.name, scan.slide, clocks, scan.schema, scan.table.definition, scan.table.writes)
+
+
+def _next(waiting: Sequence[JoinSide], known: set[str], pool: Sequence[Expression]) -> JoinSide:
+    if waiting[0].kind is not JoinKind.INNER or _lookup(waiting[0], known, pool)[0].is_keyed:
+        return waiting[0]
+    for side in waiting:
+        if side.kind is not JoinKind.INNER:
+            break
+        if _lookup(side, known, pool)[0].is_keyed:
+            return side
+    return waiting[0]
+
+
+def _lookup(side: JoinSide, known: set[str], pool: Sequence[Expression]) -> tuple[Lookup, list[Expression]]:
+    """How a table is looked up by what is known before, and the conditions that remain."""
+    table = side.source
+    assert isinstance(table, TableRef)
+    left = side.kind is JoinKind.LEFT
+    # What can fail stays where it was written: it fails only for rows that pass what stands before it.
+    asked = conjuncts(side.on) if left else [c for c in pool if asks_only(c, known | {side.alias}) and is_total(c)]
+    rest = list(pool) if left else [c for c in pool if c not in asked]
+    prefix = f"{side.alias}."
+    found: dict[str, tuple[Equality, Expression]] = {}
+    for condition in asked:
+        match = equality(condition, lambda n: n.startswith(prefix), lambda n: _side_of(n) in known)
+        if match is not None:
+            found.setdefault(match.column.removeprefix(prefix), (match, condition))
+    by = table.key if all(name in found for name in table.key) else tuple(found)
+    used = [found[name][1] for name in by]
+    on = conjunction([c for c in asked if c not in used])
+    keys = tuple(found[name][0].other for name in by)
+    assert table.definition is not None
+    how = (by, keys, on, left, table.definition, table.writes)
+    return Lookup(table.name, side.alias, table.schema, table.key, *how), rest
+
+
+def _side_of(column: str) -> str:
+    return column.removeprefix("PREV(").partition(".")[0]
+
+
+def asks_only(condition: Expression, sides: set[str]) -> bool:
+    """Whether a condition reads columns of these sides alone."""
+    return all(_side_of(name) in sides for name in columns(condition))
+
+
+def clocks_of(below: Node, join: Join) -> tuple[StreamNode, ...]:
+    """The streams that write the tables, besides the one that is read."""
+    own = below.name if isinstance(below, StreamNode) else None
+    writers = [writer for side in join.sides if isinstance(side.source, TableRef) for writer in side.source.writers]
+    found = {writer.name: StreamNode(writer.name, writer.schema) for writer in writers if writer.name != own}
+    return tuple(found.values())
+
+
+def expressions(node: LookupNode) -> list[Expression]:
+    """All that a look-up computes."""
+    found = [e for e in (node.first, node.where) if e is not None]
+    for lookup in node.lookups:
+        found += lookup.keys
+        if lookup.on is not None:
+            found.append(lookup.on)
+    return found + [output.expression for output in node.outputs]
+
+
+def stream_columns(node: LookupNode) -> set[str]:
+    """The columns of the stream that a look-up reads, by their own names."""
+    prefix = f"{node.alias}." if node.alias else ""
+    read = set().union(*(columns(e) for e in expressions(node)))
+    return {name.removeprefix(prefix) for name in read if name.startswith(prefix)}
+
+
+def written_columns(write: TableWrite) -> set[str]:
+    """The columns of the stream that a change of a table reads."""
+    prefix = f"{write.alias}."
+    read = [*write.keys, *(e for _, e in write.sets), *(e for e in (write.where, write.match) if e is not None)]
+    return {name.removeprefix(prefix) for e in read for name in columns(e) if name.startswith(prefix)}
+
+
+def tables_of(node: Node) -> dict[str, tuple[TableDef, tuple[TableWrite, ...]]]:
+    """The tables that a plan reads, and what changes them."""
+    found: dict[str, tuple[TableDef, tuple[TableWrite, ...]]] = {}
+    reads = node.lookups if isinstance(node, LookupNode) else (node,) if isinstance(node, ScanNode) else ()
+    for read in reads:
+        found[read.table] = read.definition, read.writes
+    for child in children(node):
+        found |= tables_of(child)
+    return found
