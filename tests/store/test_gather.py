@@ -7,6 +7,7 @@ import pytest
 
 from penstock.columns import Argument
 from penstock.store.budget import Budget
+from penstock.store.device import BlockDevice
 from penstock.store.fifo import ColumnSpec, FifoStore
 from penstock.store.memory_device import MemoryDevice
 
@@ -17,10 +18,13 @@ COLUMNS = [
 ]
 
 
-def filled(rows: int, pool_blocks: int, *, nulls: bool) -> FifoStore:
-    store = FifoStore(
-        COLUMNS, MemoryDevice(1024), Budget(1 << 24).account("s"), block_size=1024, pool_blocks=pool_blocks
-    )
+def opened(device: BlockDevice, block_size: int, pool_blocks: int, by_row: bool) -> FifoStore:
+    account = Budget(1 << 24).account("s")
+    return FifoStore(COLUMNS, device, account, block_size=block_size, pool_blocks=pool_blocks, by_row=by_row)
+
+
+def filled(rows: int, pool_blocks: int, *, nulls: bool, by_row: bool) -> FifoStore:
+    store = opened(MemoryDevice(1024), 1024, pool_blocks, by_row)
     numbers = np.arange(rows)
     valid = numbers % 3 != 0 if nulls else None
     arguments = [
@@ -34,10 +38,11 @@ def filled(rows: int, pool_blocks: int, *, nulls: bool) -> FifoStore:
     return store
 
 
+@pytest.mark.parametrize("by_row", [False, True])
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("pool_blocks", [2, 1000])
-def test_rows_come_in_the_order_asked_for(pool_blocks: int, nulls: bool) -> None:
-    store = filled(5000, pool_blocks, nulls=nulls)
+def test_rows_come_in_the_order_asked_for(pool_blocks: int, nulls: bool, by_row: bool) -> None:
+    store = filled(5000, pool_blocks, nulls=nulls, by_row=by_row)
     store.release(1234)
     random = np.random.default_rng(1)
     for count in (0, 1, 5, 3000):
@@ -52,10 +57,11 @@ def test_rows_come_in_the_order_asked_for(pool_blocks: int, nulls: bool) -> None
         assert (only.values == c.values).all()
 
 
-def test_blocks_of_another_size_after_a_restart() -> None:
+@pytest.mark.parametrize("by_row", [False, True])
+def test_blocks_of_another_size_after_a_restart(by_row: bool) -> None:
     """Blocks from before keep their layout; rows are found in both."""
-    before = filled(1000, 1000, nulls=False)
-    after = FifoStore(COLUMNS, before.device, Budget(1 << 24).account("s"), block_size=512, pool_blocks=1000)
+    before = filled(1000, 1000, nulls=False, by_row=by_row)
+    after = opened(before.device, 512, 1000, by_row)
     after.restore(before.snapshot())
     numbers = np.arange(1000, 1500)
     after.append(

@@ -2,6 +2,9 @@
 
     | column 0 | column 1 | ... | valid bits of the first nullable column | ... |
 
+Where rows are read from anywhere (`by_row`), the values of a row are together instead, the widest first, so that few
+cache lines are fetched for it. Columns are then views with gaps, of which only single rows should be read.
+
 Each part starts at a multiple of 8 bytes. The number of rows that fit (the *block factor*) follows from the columns
 and the size alone, so a block says where it lies in the stream by its number and needs no index of its own.
 In memory, validity is unpacked to one bool per row, and is absent while a column of the block has no NULL.
@@ -18,6 +21,8 @@ import numpy as np
 
 from penstock.columns import Argument, Bools, Values
 from penstock.errors import StorageError
+
+_LINE = 64
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,18 @@ class Frame:
 class BlockLayout:
     """Where the columns lie in a block of at most `size` bytes."""
 
-    def __init__(self, columns: Sequence[ColumnSpec], size: int) -> None:
+    def __init__(self, columns: Sequence[ColumnSpec], size: int, *, by_row: bool = False) -> None:
         self.columns = tuple(columns)
         self.size = size
+        self._by_row = by_row and len(columns) > 1
         nullable = sum(column.nullable for column in columns)
-        row_bits = 8 * sum(column.dtype.itemsize for column in columns) + nullable
+        widths = [column.dtype.itemsize for column in columns]
+        row_bytes = sum(widths)
+        if self._by_row:
+            row_bytes = -(-row_bytes // max(widths)) * max(widths)
+        self.steps = [row_bytes] * len(widths) if self._by_row else widths
+        """How far the values of a column are from each other."""
+        row_bits = 8 * row_bytes + nullable
         rows = size * 8 // row_bits
         while rows > 0 and self._place(rows)[2] > size:
             rows -= 1
@@ -94,21 +106,39 @@ class BlockLayout:
         end = 0
         value_offsets: list[int] = []
         valid_offsets: list[int | None] = []
-        for column in self.columns:
-            value_offsets.append(end)
-            end += (rows * column.dtype.itemsize + 7) & ~7
+        if self._by_row:
+            value_offsets = self._in_row()
+            end = (rows * self.steps[0] + 7) & ~7
+        else:
+            for column in self.columns:
+                value_offsets.append(end)
+                end += (rows * column.dtype.itemsize + 7) & ~7
         for column in self.columns:
             valid_offsets.append(end if column.nullable else None)
             end += ((rows + 63) // 64) * 8 if column.nullable else 0
         return value_offsets, valid_offsets, end
 
+    def _in_row(self) -> list[int]:
+        """Where the values of the columns are in a row."""
+        widths = [column.dtype.itemsize for column in self.columns]
+        offsets = [0] * len(widths)
+        end = 0
+        for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
+            offsets[place] = end
+            end += widths[place]
+        return offsets
+
     @cached_property
     def frame_bytes(self) -> int:
         """Memory that a frame takes at most: the block and its unpacked validity."""
-        return self.nbytes + self.rows * sum(column.nullable for column in self.columns)
+        return self.nbytes + self.rows * sum(column.nullable for column in self.columns) + _LINE * self._by_row
 
     def new_frame(self) -> Frame:
-        return self._frame(np.empty(self.nbytes, np.uint8))
+        if not self._by_row:
+            return self._frame(np.empty(self.nbytes, np.uint8))
+        room = np.empty(self.nbytes + _LINE, np.uint8)
+        start = -room.__array_interface__["data"][0] % _LINE  # rows of half a line do not lie across two
+        return self._frame(room[start : start + self.nbytes])
 
     def seal(self, frame: Frame) -> memoryview:
         """The bytes of a full frame."""
@@ -137,8 +167,8 @@ class BlockLayout:
     def _frame(self, payload: Values) -> Frame:
         values = tuple(
             [
-                np.ndarray((self.rows,), column.dtype, payload, offset)
-                for column, offset in zip(self.columns, self.value_offsets, strict=True)
+                np.ndarray((self.rows,), column.dtype, payload, offset, (step,))
+                for column, offset, step in zip(self.columns, self.value_offsets, self.steps, strict=True)
             ]
         )
         return Frame(payload, values, [None] * len(values), self.frame_bytes)

@@ -35,7 +35,7 @@ from penstock.store.blocks import ColumnSpec as ColumnSpec
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.directory import NOT_WRITTEN, Directory, Era
-from penstock.store.gathering import WORDS, gather
+from penstock.store.gathering import gather
 from penstock.store.slidem import BufferPool
 
 
@@ -72,7 +72,8 @@ class StoreMetrics:
 
 
 class FifoStore:
-    """A store over `columns` with a pool of `pool_blocks` frames.
+    """A store over `columns` with a pool of `pool_blocks` frames. `by_row` is for rows that are read from anywhere:
+    they are gathered sooner, and columns are seen with gaps.
 
     >>> from penstock.store.budget import Budget
     >>> from penstock.store.memory_device import MemoryDevice
@@ -93,6 +94,7 @@ class FifoStore:
         *,
         block_size: int = 65536,
         pool_blocks: int = 2,
+        by_row: bool = False,
     ) -> None:
         assert columns, "a store has at least one column"
         self.columns = tuple(columns)
@@ -101,7 +103,8 @@ class FifoStore:
         self.tail = 0
         self.head = 0
         self._account = account
-        self._layout = BlockLayout(self.columns, min(block_size, device.capacity))
+        self._layout = BlockLayout(self.columns, min(block_size, device.capacity), by_row=by_row)
+        self._by_row = by_row
         self._directory = Directory()
         self.pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill, self._readers)
         self._cursors: list[ref[Cursor]] = []
@@ -228,7 +231,7 @@ class FifoStore:
             frame = self.pool.frames.get(block) or self._read(block)
             own = rows[start:stop]
             for place, column in enumerate(columns):
-                frame.values[column].take(own, out=values[place][start:stop], mode="clip")
+                values[place][start:stop] = frame.values[column][own]
                 known = frame.valid[column]
                 if known is not None:
                     mask = valid[place]
@@ -261,10 +264,10 @@ class FifoStore:
         nullable = [column for column in columns if self.columns[column].nullable]
         if nullable and any(frame.valid[column] is not None for frame in frames for column in nullable):
             return False
-        offsets = self._directory.era(first).layout.value_offsets
+        layout = self._directory.era(first).layout
         addresses = np.array([frame.address for frame in frames], np.int64)
-        for column, found in zip(columns, values, strict=True):
-            gather(addresses + offsets[column], blocks, first, rows, found.view(WORDS[found.itemsize]))
+        places = [(layout.value_offsets[column], layout.steps[column]) for column in columns]
+        gather(addresses, blocks, first, rows, places, values)
         return True
 
     def release(self, position: int) -> None:
@@ -342,7 +345,9 @@ class FifoStore:
         self._on_device = self._oldest_ends = 0
         position = snapshot["tail"]
         for era in snapshot["eras"]:
-            layout = self._layout if era["size"] == self._layout.size else BlockLayout(self.columns, era["size"])
+            layout = self._layout
+            if era["size"] != layout.size:
+                layout = BlockLayout(self.columns, era["size"], by_row=self._by_row)
             for index in range(era["blocks"]):
                 block = directory.begin(era["first"] + index * layout.rows, layout)
                 directory.set_address(block, next(addresses))

@@ -71,7 +71,7 @@ class StoreManager:
         """The columnar store that serves such properties: rows that leave in order, from anywhere in the order of their
         queues, or from anywhere in the order of a time column."""
         if properties.update in (UpdatePattern.FIFO, UpdatePattern.NO_UPDATE):
-            return self.create_fifo(name, columns)
+            return self.create_fifo(name, columns, by_row=ReadPattern.RANDOM in properties.read)
         if properties.update is UpdatePattern.RANDOM:
             if properties.read == (ReadPattern.SEQUENTIAL,):
                 return self.create_runs(name, time_column)
@@ -85,13 +85,16 @@ class StoreManager:
         assert properties.update is UpdatePattern.IN_PLACE
         return KeyedStore(words, narrow, columns, self.budget.account(name))
 
-    def create_fifo(self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None) -> FifoStore:
+    def create_fifo(
+        self, name: str, columns: Sequence[ColumnSpec], pool_blocks: int | None = None, *, by_row: bool = False
+    ) -> FifoStore:
         """A window's store. Its name is unique in the app and the same in every run. A pool of unstated size is as
         large as the buffer manager finds best."""
         device = self._device(name)
         account = self.budget.account(name)
         try:
-            store = FifoStore(columns, device, account, block_size=self._block_size, pool_blocks=pool_blocks or 2)
+            size, pool = self._block_size, pool_blocks or 2
+            store = FifoStore(columns, device, account, block_size=size, pool_blocks=pool, by_row=by_row)
         except Exception:
             account.close()
             self._discard(device)
