@@ -164,7 +164,8 @@ class KeyedStore:
         while rows > PARTITION_ROWS << bits and bits < MOST_BITS:
             bits += 1
         mean = rows / (1 << bits)
-        capacity = int(mean + (4 * mean**0.5 if bits else 0)) + 16
+        # Five deviations: of all partitions that there can be, hardly one has more rows.
+        capacity = int(mean + (5 * mean**0.5 if bits else 0)) + 16
         if capacity <= self.capacity and bits == self._bits:
             return
         width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
