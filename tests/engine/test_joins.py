@@ -84,3 +84,40 @@ def test_too_little_memory_for_the_keys_is_said() -> None:
         pytest.raises(BudgetError, match="keys"),
     ):
         push_all(app)
+
+
+@pytest.mark.parametrize("then", ["x.v = y.w", "x.t = y.t"])
+def test_on_may_compare_sides_that_were_joined_before(then: str) -> None:
+    """What ON says of earlier sides decides about its own side alone: they stay together if it is false."""
+    program = """
+    CREATE STREAM a (t TIMESTAMP NOT NULL, id INT, v INT, EVENT TIME t);
+    CREATE STREAM b (t TIMESTAMP NOT NULL, id INT, w INT, EVENT TIME t);
+    SELECT x.v AS v, y.w AS w, z.w AS last FROM a [RANGE 10 SECONDS] x LEFT JOIN b [RANGE 10 SECONDS] y ON x.id = y.id
+    {} JOIN b [RANGE 10 SECONDS] z ON {} AND z.id = x.id;
+    """
+    found = {}
+    for kind in ("LEFT", "INNER"):
+        with App(program.format(kind, then)) as app:
+            app.push("a", {"t": 1_000_000, "id": 1, "v": 1})
+            app.push("b", {"t": 2_000_000, "id": 1, "w": 2})
+            app.push("a", {"t": 3_000_000, "id": 1, "v": 2})
+            app.finish()
+            found[kind] = [tuple(row.values())[2:] for row in app.results("q1").to_pylist()]
+    matched = [(2, 2, 2)] if then == "x.v = y.w" else []
+    assert found == {"LEFT": [(1, None, None), (1, 2, None), *(matched or [(2, 2, None)])], "INNER": matched}
+
+
+def test_a_key_that_has_a_value_without_a_row_is_compared() -> None:
+    text = """
+    SELECT x.id AS x, y.id AS y, z.id AS z FROM a [RANGE 9 SECONDS] x LEFT JOIN b [RANGE 9 SECONDS] y ON x.id = y.id
+    {} JOIN a [RANGE 9 SECONDS] z ON coalesce(y.id, 7) = z.id;
+    """
+    with pytest.warns(UserWarning, match="no equality"):
+        app = App(STREAMS + text.format("LEFT") + text.format("INNER"))
+    with app:
+        app.push("a", {"t": 1_000_000, "id": 1, "v": 1.0})
+        app.push("a", {"t": 2_000_000, "id": 7, "v": 1.0})
+        app.push("b", {"t": 2_000_000, "id": 2, "w": "w"})
+        app.finish()
+        found = [[tuple(row.values())[2:] for row in app.results(name).to_pylist()] for name in ("q1", "q2")]
+        assert found == [[(1, None, None), (1, None, 7), (7, None, 7)], [(1, None, 7), (7, None, 7)]]

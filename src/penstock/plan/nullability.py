@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
+from penstock.expressions.batch import Batch
+from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Call, Cast, Column, Expression, Literal, transform
 from penstock.types import Schema
 
 _NULL_ONLY_FROM_NULL = frozenset(
@@ -31,3 +33,19 @@ def can_be_null(expression: Expression, schema: Schema) -> bool:
     if expression.function in _NULL_ONLY_FROM_NULL:
         return any(can_be_null(arg, schema) for arg in expression.args)
     return True
+
+
+def of_nulls(expression: Expression) -> bool:
+    """Whether it is NULL where all its columns are; it cannot fail.
+
+    >>> from penstock.types import SqlType
+    >>> x, one = Column("x", SqlType.INT), Literal(1, SqlType.INT)
+    >>> of_nulls(x), of_nulls(Call("coalesce", (x, one), SqlType.INT))
+    (True, False)
+    """
+
+    def unknown(node: Expression) -> Expression:
+        return Literal(None, node.type) if isinstance(node, Column) else node
+
+    found = compile_expression(transform(expression, unknown))(Batch({}, {}, 1))
+    return bool(found.values.null_count)

@@ -18,8 +18,8 @@ from penstock.types import SqlType
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
 
-def bands(parts: Sequence[Expression], join: Join) -> list[Band]:
-    """The bands among the conditions of a step, those of the same columns put together."""
+def bands(parts: Sequence[Expression], step: int, join: Join) -> list[Band]:
+    """The bands of the side of a step among its conditions, those of the same columns put together."""
     found: dict[tuple[int, str, int, str], tuple[int | None, int | None]] = {}
     aliases = [side.alias for side in join.sides]
     for part in parts:
@@ -36,6 +36,8 @@ def bands(parts: Sequence[Expression], join: Join) -> list[Band]:
         if left < right:  # the later side is the one whose rows are searched first
             left, right, name, other_name = right, left, other_name, name
             function, limit = _MIRRORED[function], -limit
+        if left != step:
+            continue  # both sides were joined before
         key = (left, name.partition(".")[2], right, other_name.partition(".")[2])
         low, high = found.get(key, (None, None))
         if function in ("ge", "gt", "eq"):

@@ -44,9 +44,9 @@ def build_join(select: Select, join: Join, build: Callable[[Source], Node]) -> N
             inputs.append(below)
         where = conjunction([own(part) for part in placed.sides[place]])
         sides.append(JoinSide(inputs.index(below), side.alias, side.window, side.kind, where))
-        equal, others = equalities(placed.steps[place], join)
+        equal, others = equalities(placed.steps[place], place, join)
         found_equalities += equal
-        found_bands += bands(others, join)
+        found_bands += bands(others, place, join)
         conditions += [Condition(place, part) for part in others]
     emission = Emission(
         select.outputs, select.having, select.distinct, select.order_by, select.limit, select.emit, select.drain

@@ -2,7 +2,8 @@
 
     x.id = y.id AND x.a = y.b AND x.v < y.v    ->    (x.id, x.a) = (y.id, y.b), and x.v < y.v remains
 
-Expressions that can fail on a row stay conditions: the pair is rejected then, and not the row.
+Expressions that can fail on a row stay conditions: the pair is rejected then, and not the row. So do those that have a
+value where an outer join has put NULLs: there is no row then that has it for a key.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ from collections.abc import Sequence
 
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Call, Expression
+from penstock.lang.join_checks import padded
 from penstock.lang.query import Join
 from penstock.plan.joins.conditions import own, sides_of
 from penstock.plan.nodes import Equality
+from penstock.plan.nullability import of_nulls
 
 
-def equalities(parts: Sequence[Expression], join: Join) -> tuple[list[Equality], list[Expression]]:
-    """The equalities among the conditions of a step, one for each pair of sides, and the conditions that remain."""
+def equalities(parts: Sequence[Expression], step: int, join: Join) -> tuple[list[Equality], list[Expression]]:
+    """The equalities with the side of a step among its conditions, one for each side before it, and the conditions
+    that remain. One between two sides before it is a condition too: by then these have been joined."""
     pairs: dict[tuple[int, int], list[tuple[Expression, Expression]]] = {}
     others: list[Expression] = []
     for part in parts:
         found = _equality(part, join)
-        if found is None:
+        if found is None or found[1] != step or not _found_by_key(found[2][0], found[0], step, join):
             others.append(part)
         else:
             left, right, keys = found
@@ -44,3 +48,8 @@ def _equality(part: Expression, join: Join) -> tuple[int, int, tuple[Expression,
     if first > second:
         first, second, one, other = second, first, other, one
     return first, second, (own(one), own(other))
+
+
+def _found_by_key(key: Expression, side: int, step: int, join: Join) -> bool:
+    """Whether what has no row on a side has no key there either."""
+    return not padded(join.sides[:step])[side] or of_nulls(key)
