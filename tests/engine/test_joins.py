@@ -121,3 +121,13 @@ def test_a_key_that_has_a_value_without_a_row_is_compared() -> None:
         app.finish()
         found = [[tuple(row.values())[2:] for row in app.results(name).to_pylist()] for name in ("q1", "q2")]
         assert found == [[(1, None, None), (1, None, 7), (7, None, 7)], [(1, None, 7), (7, None, 7)]]
+
+
+def test_queries_over_the_same_subqueries_have_rows_of_their_own() -> None:
+    join = "SELECT v, w FROM (SELECT * FROM a WHERE v > 0) [ROWS {}] AS x JOIN b [ROWS 9] AS y ON x.id = y.id;"
+    with App(STREAMS + join.format(1) + join.format(2)) as app:
+        for second in (1, 2):
+            app.push("a", {"t": second * 1_000_000, "id": 1, "v": 1.0})
+        app.push("b", {"t": 3_000_000, "id": 1, "w": "w"})
+        app.finish()
+        assert [app.results(name).num_rows for name in ("q1", "q2")] == [1, 2]

@@ -311,9 +311,7 @@ class Flow:
         for query, node in queries:
             saved = self._saved_state(query, node)
             known.append((query, node, None if saved is None else saved.get("joins")))
-        cores = make_cores(known, self._saved_joins, self._resources, self._free_name, made)
-        self._used_names |= {core.name for core in made}
-        return cores
+        return make_cores(known, self._saved_joins, self._resources, self._take_name, made)
 
     def _start(self, query: Query, node: Node, shared: list[Shared], cores: list[JoinCore]) -> None:
         print_of = fingerprint(node)
@@ -347,6 +345,11 @@ class Flow:
         while name in self._used_names:
             number += 1
             name = f"{base}-{number}"
+        return name
+
+    def _take_name(self, base: str) -> str:
+        name = self._free_name(base)
+        self._used_names.add(name)
         return name
 
     # Windows change their form

@@ -22,7 +22,7 @@ def make_cores(
     queries: Sequence[tuple[Query, Node, list[str] | None]],
     saved: dict[str, Any],
     resources: Callable[[], Resources],
-    free_name: Callable[[str], str],
+    take_name: Callable[[str], str],
     made: list[JoinCore],
 ) -> dict[str, list[JoinCore]]:
     """The cores of each query's joins; with a query come the names of those that it had, if it goes on. Joins of
@@ -39,7 +39,7 @@ def make_cores(
             asked[query.name].append(group)
     cores: dict[tuple[str, CoreKey, str], JoinCore] = {}
     for (known, key, alone), nodes in groups.items():
-        name = known or free_name(f"join-{fingerprint(key)[:12]}")
+        name = known or take_name(f"join-{fingerprint(key)[:12]}")
         own = resources()
         try:
             core = JoinCore(name, nodes, own, saved.get(known))
