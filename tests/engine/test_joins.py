@@ -10,6 +10,8 @@ import pytest
 
 from penstock import App
 from penstock.errors import BudgetError
+from penstock.operators.joins import outer, rows, search
+from penstock.operators.joins.search import Search
 
 STREAMS = """
 CREATE STREAM a (t TIMESTAMP NOT NULL, id INT, v DOUBLE, EVENT TIME t);
@@ -131,3 +133,40 @@ def test_queries_over_the_same_subqueries_have_rows_of_their_own() -> None:
         app.push("b", {"t": 3_000_000, "id": 1, "w": "w"})
         app.finish()
         assert [app.results(name).num_rows for name in ("q1", "q2")] == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
+def test_an_event_that_meets_itself_is_rejected_once(kind: str) -> None:
+    text = (
+        "SELECT x.v AS v FROM a [RANGE 9 SECONDS] x {} JOIN a [RANGE 9 SECONDS] y ON x.id = y.id AND 1 DIV x.id > y.v;"
+    )
+    with App(STREAMS + text.format(kind)) as app:
+        app.push("a", {"t": 1_000_000, "id": 0, "v": 1.0})
+        assert [reject["row"] for reject in app.rejects] == [{"x.id": 0, "y.v": 1.0}]
+        app.push("a", {"t": 2_000_000, "id": 0, "v": 2.0})
+        assert len(app.rejects) == 1 + 3
+
+
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
+@pytest.mark.parametrize("key", ["x.id = y.id AND ", ""])
+def test_what_is_compared_is_not_held_at_once(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that may match are taken some at a time, so memory goes by those that do."""
+    text = f"SELECT v, w FROM a [ROWS 900] x {kind} JOIN b [ROWS 900] y ON {key}x.v * length(y.w) < 10.0;"
+    held = []
+    checked = Search.checked
+    monkeypatch.setattr(Search, "checked", lambda *given: held.append(len(given[2])) or checked(*given))
+    found = {}
+    for most in (500, 1 << 18):
+        for module in (rows, search, outer):
+            monkeypatch.setattr(module, "ANSWERS_AT_ONCE", most)
+        held.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with App(STREAMS + text) as app:
+                app.push("a", _batch(0, 900, 1, "v"))
+                app.push("b", _batch(0, 900, 1, "w"))
+                app.finish()
+                found[most] = app.results("q1")
+        assert (max(held) > 10_000) == (most > 10_000)
+    assert found[500].equals(found[1 << 18])
+    assert found[500].num_rows >= 900

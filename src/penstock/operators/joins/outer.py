@@ -8,15 +8,15 @@ RIGHT or FULL join.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from penstock.aggregates.state import Int64s
 from penstock.operators.emitter import Reject
 from penstock.operators.joins.kernels import spread
-from penstock.operators.joins.rows import JoinRows
-from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, rows_of
+from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
+from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of, stretches
 from penstock.plan.joins.steps import Lookup, Step, step_of
 from penstock.plan.nodes import JoinNode
 
@@ -40,10 +40,9 @@ class OuterSearch(Search):
 
     def _forward(self, side: int, found: Found, windows: Windows) -> Found:
         step = self._forwards[side]
-        origins, positions = self.candidates(step, found, windows)
         known = found.origin
         tagged = Found(found.evaluation, found.at, np.arange(len(found)))
-        matched = self.checked(step, tagged.take(origins).bind(side, positions))
+        matched = self.extend(step, tagged, windows)
         parts = [matched]
         if self.node.sides[side].kind.keeps_left:
             alone = np.ones(len(found), np.bool_)
@@ -59,22 +58,34 @@ class OuterSearch(Search):
             return Found(found.evaluation, found.at, np.arange(len(found)))
         step = self._forwards[side]
         own = found.at[side]
-        if step.lookup is None:
-            origins, before = self._all_before(side, found, windows)
-        else:
-            back = Step(step.lookup.from_side, Lookup(side, step.lookup.keys, step.lookup.from_keys), (), (), None)
-            origins, positions = self.candidates(back, found, windows)
-            first = rows_of(found.evaluation[origins], back.side, positions, self.count)
-            before = self._onwards(back.side + 1, self._backwards(back.side, first, windows), windows, side)
-            origins = origins[before.origin]
-        before.origin = origins
-        matched = self.checked(step, before.bind(side, own[origins]))
+        finds = []
+        for before in self._before(side, step.lookup, found, windows):
+            finds.append(self.checked(step, before.bind(side, own[before.origin])))
+        matched = one_after_the_other(finds, self.count)
         parts = [matched]
         if self.node.sides[side].kind.keeps_right:
             alone = np.ones(len(found), np.bool_)
             alone[matched.origin] = False
             parts.append(self._alone(side, found.evaluation[alone], own[alone], np.flatnonzero(alone)))
         return _by_origin(parts)
+
+    def _before(self, side: int, lookup: Lookup | None, found: Found, windows: Windows) -> Iterator[Found]:
+        """The rows of P(side - 1) that may go with these rows of the side, in parts; `origin` says with which."""
+        if lookup is None:
+            windowed = [high - low for low, high in zip(windows.low[:side], windows.high[:side], strict=True)]
+            sizes = np.add.reduce([np.maximum(size, 0)[found.evaluation] for size in windowed])
+            for first, last in stretches(sizes, ANSWERS_AT_ONCE):
+                origins, before = self._all_before(side, found.evaluation[first:last], windows)
+                self.looked_at += len(before)
+                before.origin = origins + first
+                yield before
+            return
+        back = Step(lookup.from_side, Lookup(side, lookup.keys, lookup.from_keys), (), (), None)
+        for origins, positions in self.candidates(back, found, windows):
+            rows = rows_of(found.evaluation[origins], back.side, positions, self.count)
+            before = self._onwards(back.side + 1, self._backwards(back.side, rows, windows), windows, side)
+            before.origin = origins[before.origin]
+            yield before
 
     def _alone(self, side: int, evaluation: Int64s, positions: Int64s, origin: Int64s) -> Found:
         """Rows of a side with NULLs for all sides before it."""
@@ -84,9 +95,9 @@ class OuterSearch(Search):
         alone.origin = origin
         return alone
 
-    def _all_before(self, side: int, found: Found, windows: Windows) -> tuple[Int64s, Found]:
-        """Each of the rows with all rows of P(side - 1) at its evaluation."""
-        evaluations, which = np.unique(found.evaluation, return_inverse=True)
+    def _all_before(self, side: int, asked: Int64s, windows: Windows) -> tuple[Int64s, Found]:
+        """For each of the evaluations, which may repeat, all rows of P(side - 1), and whose they are."""
+        evaluations, which = np.unique(asked, return_inverse=True)
         rows = self._prefix(side, evaluations, windows)
         low = np.searchsorted(rows.evaluation, evaluations, side="left")[which]
         high = np.searchsorted(rows.evaluation, evaluations, side="right")[which]
@@ -116,10 +127,7 @@ def _pairs(evaluations: Int64s, positions: Int64s) -> Int64s:
 
 
 def _by_origin(parts: Sequence[Found]) -> Found:
-    parts = [part for part in parts if len(part)] or [parts[0]]
-    if len(parts) == 1:
-        return parts[0]
-    at = [np.concatenate(positions) for positions in zip(*(part.at for part in parts), strict=True)]
-    origin = np.concatenate([part.origin for part in parts])
-    found = Found(np.concatenate([part.evaluation for part in parts]), at, origin)
-    return found.take(np.argsort(origin, kind="stable"))
+    found = one_after_the_other(parts, len(parts[0].at))
+    if sum(len(part) > 0 for part in parts) < 2:
+        return found
+    return found.take(np.argsort(found.origin, kind="stable"))

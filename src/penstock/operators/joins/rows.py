@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ from penstock.windows.spec import Range, WindowSpec
 
 _NOBODY = -1
 _FIRST_ROOM = 1024
+
+ANSWERS_AT_ONCE = 1 << 18
+"""So many rows that may match are looked at together, however many there are."""
 
 
 class KeyIndex:
@@ -84,12 +87,10 @@ class KeyIndex:
 
     def find(
         self, asked: Slots, low: Int64s, high: Int64s, reach: Int64s, origin: int, fresh: int, used: int
-    ) -> tuple[Int64s, Int64s]:
-        """Who asks for which rows: the kernel's answers, put together."""
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        """Who asks for which rows, in parts: so many answers at once, or all that one asks for."""
         self._fit()
-        room = max(4 * len(asked), _FIRST_ROOM)
-        origins: list[Int64s] = []
-        positions: list[Int64s] = []
+        room = min(max(4 * len(asked), _FIRST_ROOM), ANSWERS_AT_ONCE)
         done = 0
         while done < len(asked):
             own, found = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -111,11 +112,8 @@ class KeyIndex:
                 room *= 4
                 continue
             done = upto
-            origins.append(own[:filled])
-            positions.append(found[:filled])
-        if len(origins) == 1:
-            return origins[0], positions[0]
-        return _joined(origins), _joined(positions)
+            yield own[:filled], found[:filled]
+            room = max(room, min(4 * room, ANSWERS_AT_ONCE))
 
     @property
     def nbytes_of_chains(self) -> int:
@@ -287,7 +285,9 @@ class JoinRows:
         found[there] = self.indexes[keys].slots[positions[there] - self._origin]
         return found
 
-    def find(self, keys: Keys, asked: Slots, low: Int64s, high: Int64s, reach: Int64s) -> tuple[Int64s, Int64s]:
+    def find(
+        self, keys: Keys, asked: Slots, low: Int64s, high: Int64s, reach: Int64s
+    ) -> Iterator[tuple[Int64s, Int64s]]:
         used = self.head - self._origin
         return self.indexes[keys].find(asked, low, high, reach, self._origin, self.fresh, used)
 
@@ -352,10 +352,6 @@ def moved(array: Any, start: int, stop: int, room: int) -> Any:
     target = array if len(array) == room else np.empty(room, array.dtype)
     target[: stop - start] = array[start:stop]
     return target
-
-
-def _joined(parts: Sequence[Int64s]) -> Int64s:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _codes(column: Argument) -> Slots:

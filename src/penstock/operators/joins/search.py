@@ -3,12 +3,14 @@
 The search works on many rows of many evaluations at once. An evaluation says for each side which positions are in its
 window; what is found are positions, and values are read only for conditions and results.
 
-Invariant: what is found is in the order of the evaluations, at every step.
+Invariants:
+1. What is found is in the order of the evaluations, at every step.
+2. Rows that may match are looked at some at a time: what is held at once are those that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +22,7 @@ from penstock.expressions.tree import Expression, columns
 from penstock.expressions.vector import RowErrors
 from penstock.operators.emitter import Reject, as_row
 from penstock.operators.joins.kernels import spread
-from penstock.operators.joins.rows import JoinRows
+from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
 from penstock.plan.joins.steps import Step, inner_steps
 from penstock.plan.nodes import Band, JoinNode
 
@@ -70,15 +72,47 @@ def rows_of(evaluation: Int64s, side: int, positions: Int64s, sides: int) -> Fou
     return Found(evaluation, at, np.arange(len(evaluation)))
 
 
+def one_after_the_other(parts: Sequence[Found], sides: int) -> Found:
+    """Finds of the same sides that follow each other as one."""
+    parts = [part for part in parts if len(part)] or list(parts[:1])
+    if len(parts) < 2:
+        return parts[0] if parts else Found(_UNBOUND, [_UNBOUND] * sides, _UNBOUND)
+    at = [np.concatenate([part.at[side] for part in parts]) for side in range(sides)]
+    origin = np.concatenate([part.origin for part in parts])
+    return Found(np.concatenate([part.evaluation for part in parts]), at, origin)
+
+
 def together(parts: Sequence[Found], sides: int) -> Found:
     """Several finds of the same sides as one, in the order of the evaluations."""
-    parts = [part for part in parts if len(part)] or list(parts[:1])
-    if len(parts) == 1:
-        return parts[0]
-    evaluation = np.concatenate([part.evaluation for part in parts])
-    at = [np.concatenate([part.at[side] for part in parts]) for side in range(sides)]
-    found = Found(evaluation, at, np.concatenate([part.origin for part in parts]))
-    return found.take(np.argsort(evaluation, kind="stable"))
+    found = one_after_the_other(parts, sides)
+    if sum(len(part) > 0 for part in parts) < 2:
+        return found
+    return found.take(np.argsort(found.evaluation, kind="stable"))
+
+
+def stretches(sizes: Int64s, most: int) -> Iterator[tuple[int, int]]:
+    """Places one after the other whose sizes are at most so much together, or one place.
+
+    >>> list(stretches(np.array([2, 2, 9, 1, 0, 2]), 4))
+    [(0, 2), (2, 3), (3, 6)]
+    """
+    upto = np.cumsum(sizes)
+    first = 0
+    while first < len(upto):
+        before = int(upto[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(upto, before + most, side="right")))
+        yield first, last
+        first = last
+
+
+def _spread(low: Int64s, high: Int64s, rows: JoinRows) -> Iterator[tuple[Int64s, Int64s]]:
+    """All rows in [low, high) that take part."""
+    for first, last in stretches(high - low, ANSWERS_AT_ONCE):
+        origins, positions = spread(low[first:last], high[first:last], int((high - low)[first:last].sum()))
+        passing = rows.passing(positions)
+        if passing is not None:
+            origins, positions = origins[passing], positions[passing]
+        yield origins + first, positions
 
 
 class Search:
@@ -89,6 +123,10 @@ class Search:
         self.sides = sides
         self._reject = reject
         self.count = len(sides)
+        self.looked_at = 0
+        """How many rows were compared with others so far."""
+        self.before: list[tuple[int, Int64s]] = []
+        """Rows of the join with these rows of sides, one for each evaluation, were looked at before."""
         self._steps = [inner_steps(node, first) for first in range(self.count)] if node.is_inner else []
         self._kinds = {field.name: field.type for field in node.columns}
         self._conditions = {
@@ -119,11 +157,14 @@ class Search:
 
     def extend(self, step: Step, found: Found, windows: Windows) -> Found:
         """One more side, INNER."""
-        origins, positions = self.candidates(step, found, windows)
-        return self.checked(step, found.take(origins).bind(step.side, positions))
+        parts = [
+            self.checked(step, found.take(origins).bind(step.side, positions))
+            for origins, positions in self.candidates(step, found, windows)
+        ]
+        return one_after_the_other(parts, self.count)
 
-    def candidates(self, step: Step, found: Found, windows: Windows) -> tuple[Int64s, Int64s]:
-        """The rows of a side that may go with what was found: for which, and their positions."""
+    def candidates(self, step: Step, found: Found, windows: Windows) -> Iterator[tuple[Int64s, Int64s]]:
+        """The rows of a side that may go with what was found, in parts: for which, and their positions."""
         rows = self.sides[step.side]
         reach = windows.high[step.side][found.evaluation]
         low, high = windows.low[step.side][found.evaluation], reach
@@ -131,11 +172,12 @@ class Search:
             low, high = self._within(band, step.side, found, low, high)
         if step.lookup is not None:
             asked = self.sides[step.lookup.from_side].slots(step.lookup.from_keys, found.at[step.lookup.from_side])
-            return rows.find(step.lookup.keys, asked, low, high, reach)
-        high = np.maximum(high, low)
-        origins, positions = spread(low, high, int((high - low).sum()))
-        passing = rows.passing(positions)
-        return (origins, positions) if passing is None else (origins[passing], positions[passing])
+            parts = rows.find(step.lookup.keys, asked, low, high, reach)
+        else:
+            parts = _spread(low, np.maximum(high, low), rows)
+        for origins, positions in parts:
+            self.looked_at += len(positions)
+            yield origins, positions
 
     def checked(self, step: Step, found: Found) -> Found:
         """Those that pass what the search for candidates left out."""
@@ -153,12 +195,22 @@ class Search:
         rows = self.batch(found, sorted(columns(condition)))
         result = compiled(rows)
         if result.errors is not None:
-            self._rejected(rows, result.errors)
+            self._rejected(rows, result.errors, self.fresh(found))
         return found.take(result.true)
 
-    def _rejected(self, rows: Batch, errors: RowErrors) -> None:
+    def fresh(self, found: Found) -> Bools:
+        """Which rows were not looked at before."""
+        fresh = np.ones(len(found), np.bool_)
+        for side, own in self.before:
+            if len(found.at[side]) == len(found):
+                of_evaluation = own[found.evaluation]
+                fresh &= (of_evaluation < 0) | (found.at[side] != of_evaluation)
+        return fresh
+
+    def _rejected(self, rows: Batch, errors: RowErrors, fresh: Bools) -> None:
         for row in errors.rows:
-            self._reject(errors.reason(int(row)) or "", as_row(rows, int(row)))
+            if fresh[row]:
+                self._reject(errors.reason(int(row)) or "", as_row(rows, int(row)))
 
     def batch(self, found: Found, names: Sequence[str]) -> Batch:
         """Columns of what was found, named `alias.column`."""

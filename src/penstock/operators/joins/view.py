@@ -25,7 +25,7 @@ from penstock.operators.joins.changes import JoinChanges, can_tell_changes
 from penstock.operators.joins.core import JoinCore, Piece
 from penstock.operators.joins.outer import OuterSearch
 from penstock.operators.joins.rate_sizing import MatchWaits
-from penstock.operators.joins.search import Found, Search, Windows, rows_of, together
+from penstock.operators.joins.search import Found, Search, Windows, rows_of, stretches, together
 from penstock.operators.joins.windows import NOTHING, RateSizedWindow, side_window
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import Range, TimeSlide, WindowSpec
@@ -124,20 +124,21 @@ class JoinView:
     def _arriving(self, piece: Piece, windows: Windows) -> tuple[Found, int]:
         """The rows in which arriving events take part, and how many were looked at."""
         parts = [rows_of(np.empty(0, np.int64), 0, np.empty(0, np.int64), len(self._sides))]
-        matches = 0
+        looked_at = self._search.looked_at
         for place in range(len(self._sides)):
             events = np.flatnonzero(piece.own[place] >= 0)
             if len(events) == 0:
                 continue
             first = rows_of(events, place, piece.own[place][events], len(self._sides))
+            self._search.before = self._earlier(place, piece)
             found = self._search.containing(place, first, windows)
-            matches += len(found)
-            parts.append(self._not_before(place, found, piece))
+            parts.append(found.take(self._search.fresh(found)) if self._search.before else found)
+        self._search.before = []
         all_found = self._in_order(self._where(together(parts, len(self._sides))))
         if self.sizers and len(all_found):
             times = [self._times(place, all_found) for place in range(len(self._sides))]
             self.waits.add(piece.times[all_found.evaluation], times)
-        return all_found, matches
+        return all_found, self._search.looked_at - looked_at
 
     def _see_changes(
         self, changes: JoinChanges, piece: Piece, windows: Windows, before: Sequence[int], starts: Int64s
@@ -156,13 +157,10 @@ class JoinView:
         times[there] = self._sides[place].times(found.at[place][there])
         return times
 
-    def _not_before(self, place: int, found: Found, piece: Piece) -> Found:
-        """An event that is in several sides at once was found with the first of them."""
-        for earlier in range(place):
-            if self._node.sides[earlier].input == self._node.sides[place].input:
-                own = piece.own[earlier][found.evaluation]
-                found = found.take((own < 0) | (found.at[earlier] != own))
-        return found
+    def _earlier(self, place: int, piece: Piece) -> list[tuple[int, Int64s]]:
+        """An event that is in several sides at once is found with the first of them."""
+        own = self._node.sides[place].input
+        return [(side, piece.own[side]) for side in range(place) if self._node.sides[side].input == own]
 
     # Whole relations
 
@@ -201,14 +199,8 @@ class JoinView:
 
     def _groups(self, windows: Windows) -> Iterator[tuple[int, int]]:
         """Evaluations that are worked on together."""
-        sizes = sum(np.maximum(high - low, 0) for low, high in zip(windows.low, windows.high, strict=True))
-        upto = np.cumsum(sizes)
-        first = 0
-        while first < len(upto):
-            before = int(upto[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(upto, before + _ROWS_AT_ONCE, side="right")))
-            yield first, last
-            first = last
+        sizes = [np.maximum(high - low, 0) for low, high in zip(windows.low, windows.high, strict=True)]
+        return stretches(np.add.reduce(sizes), _ROWS_AT_ONCE)
 
     # Common to both
 
