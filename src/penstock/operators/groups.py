@@ -6,12 +6,13 @@ word of NULL bits. Slots are small integers that index every aggregate state.
 Invariants:
 1. A slot belongs to one key as long as it has rows in some window; `collect` frees the others for new keys.
 2. `counts[slot]` is the number of the slot's rows in the window: COUNT(*) comes from here. Where several windows share
-   the groups, each has a `Tally` of its own instead.
+   the groups, each has a `Tally` of its own instead. Who can tell without counting which slots have rows, `hold`s them.
 3. `order()` lists all slots in use in the order of their keys: NULL first, numbers up (NaN last), strings by bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,7 @@ class GroupTable:
         self._free = np.empty(0, np.int32)
         self.counts = np.zeros(16, np.int64)
         self._tallies: list[Tally] = []
+        self._holders: list[Callable[[int], Bools]] = []
         self._left = 0
         self._known: dict[tuple[object, ...], Slots] = {}
         self._order: Slots | None = None
@@ -168,6 +170,10 @@ class GroupTable:
     def forget(self, tally: Tally) -> None:
         """Its window is gone: the rows in it hold no slot any more."""
         self._tallies.remove(tally)
+
+    def hold(self, holds: Callable[[int], Bools]) -> None:
+        """Slots are in use as well if they are held. Asked when some are to be freed, for as many as there are."""
+        self._holders.append(holds)
 
     def assign(self, columns: list[Evaluated], rows: int, keep: Bools | None) -> Slots:
         """The slot of each row, making new ones as needed; -1 where `keep` is false."""
@@ -247,6 +253,8 @@ class GroupTable:
         unused = self._alive[: self._used] & (self.counts[: self._used] == 0)
         for tally in self._tallies:
             unused &= tally.rows[: self._used] == 0
+        for holds in self._holders:
+            unused &= ~holds(self._used)
         dead = np.flatnonzero(unused).astype(np.int32)
         # Freeing rebuilds the hash table, so it waits until a fair share of the slots can go.
         if len(dead) * 4 > self._used and len(dead) > 8:

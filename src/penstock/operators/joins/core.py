@@ -258,6 +258,8 @@ class JoinCore:
                 chunks, matches = views[0].see(piece)
                 results[views[0]] += [chunk for chunk in chunks if chunk.rows]
             most = max(most, matches)
+        for rows in self.sides:
+            rows.settle()
         for place, rows in enumerate(self.sides):
             rows.release(min(view.needed[place] for view in results))
         return most

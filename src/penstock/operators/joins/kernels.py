@@ -1,8 +1,9 @@
 """The loops of a join: rows chained by key, and the walk along a chain from the newest row to the tail of a window.
 
-A side's rows have rising positions; `slots`, `previous` and `times` are those from position `base` on. `newest[slot]`
-is the position of the last row with that key, `previous` of a row that of the one before it with the same key. What
-lies before a window's tail may be long gone: chains end at the tail, wherever they lead.
+A side's rows have rising positions; `slots` and `previous` are those from position `base` on. `chains[slot]` are the
+positions of the last row with that key and of the one before it, so that a key with one row in the window costs one
+look at memory; `previous` of a row is the position of the one before it with the same key. What lies before a window's
+tail may be long gone: chains end at the tail, wherever they lead.
 """
 
 from __future__ import annotations
@@ -10,39 +11,31 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.state import Int64s, Slots
-from penstock.jit import kernel, prefetch
+from penstock.jit import inline, kernel, prefetch
 
 _AHEAD = 16
 """So many turns before it is needed memory is asked for."""
 
 
+@inline
+def _enter(position: int, base: int, slots: Slots, chains: Int64s, previous: Int64s) -> None:
+    slot = slots[position - base]
+    if slot >= 0:
+        before = chains[slot, 0]
+        previous[position - base] = before
+        chains[slot, 0] = position
+        chains[slot, 1] = before
+
+
 @kernel
-def link(slots: Slots, first: int, base: int, newest: Int64s, previous: Int64s, counts: Int64s) -> None:
+def link(slots: Slots, first: int, base: int, chains: Int64s, previous: Int64s) -> None:
     """Rows from position `first` on enter the chains of their keys."""
-    far = len(slots) - _AHEAD
-    chains, rows = newest.ctypes.data, counts.ctypes.data
-    for at in range(first - base, len(slots)):
-        if at < far:
-            prefetch(chains + 8 * max(slots[at + _AHEAD], 0))
-            prefetch(rows + 8 * max(slots[at + _AHEAD], 0))
-        slot = slots[at]
-        if slot >= 0:
-            previous[at] = newest[slot]
-            newest[slot] = at + base
-            counts[slot] += 1
-
-
-@kernel
-def unlink(slots: Slots, counts: Int64s) -> None:
-    """Rows leave for good: their keys have fewer rows."""
-    far = len(slots) - _AHEAD
-    rows = counts.ctypes.data
-    for at in range(len(slots)):
-        if at < far:
-            prefetch(rows + 8 * max(slots[at + _AHEAD], 0))
-        slot = slots[at]
-        if slot >= 0:
-            counts[slot] -= 1
+    head = base + len(slots)
+    address = chains.ctypes.data
+    for position in range(first, head):
+        if position < head - _AHEAD:
+            prefetch(address + 16 * max(slots[position - base + _AHEAD], 0))
+        _enter(position, base, slots, chains, previous)
 
 
 @kernel
@@ -56,40 +49,44 @@ def walk(
     previous: Int64s,
     base: int,
     fresh: int,
-    newest: Int64s,
+    linked: int,
+    chains: Int64s,
     origins: Int64s,
     positions: Int64s,
 ) -> tuple[int, int]:
     """For each of `asked`, from `begin` on, the positions in [low, high) with that key, rising; `origins` says whose
-    they are. Rows from position `fresh` on have entered one after the other: who asks sees those before `reach`, which
-    rises. Stops when the answers are full; returns how many were answered and how many positions there are."""
+    they are. Rows from position `fresh` on enter one after the other: who asks sees those before `reach`, which rises.
+    Those before `linked` have been in the chains already and leave them first; in the end all rows are in. Stops when
+    the answers are full; returns how many were answered and how many positions there are."""
     head = base + len(slots)
-    for position in range(head - 1, fresh - 1, -1):
+    for position in range(linked - 1, fresh - 1, -1):
         slot = slots[position - base]
         if slot >= 0:
-            newest[slot] = previous[position - base]
+            before = previous[position - base]
+            chains[slot, 0] = before
+            chains[slot, 1] = previous[before - base] if before >= base else -1
     entered = fresh
     filled = 0
     done = begin
     room = len(positions)
     full = False
     far = len(asked) - _AHEAD
-    chains, links = newest.ctypes.data, previous.ctypes.data
+    address, links = chains.ctypes.data, previous.ctypes.data
     while done < len(asked) and not full:
         if done < far:  # fetch where chains begin, and then where they go on
-            prefetch(chains + 8 * max(asked[done + _AHEAD], 0))
+            prefetch(address + 16 * max(asked[done + _AHEAD], 0))
             near = asked[done + _AHEAD // 2]
-            if near >= 0:
-                prefetch(links + 8 * max(newest[near] - base, 0))
+            if near >= 0 and chains[near, 1] >= low[done]:
+                prefetch(links + 8 * (chains[near, 1] - base))
         while entered < reach[done]:
-            slot = slots[entered - base]
-            if slot >= 0:
-                newest[slot] = entered
+            if entered < head - _AHEAD:
+                prefetch(address + 16 * max(slots[entered - base + _AHEAD], 0))
+            _enter(entered, base, slots, chains, previous)
             entered += 1
         before = filled
         slot = asked[done]
         if slot >= 0:
-            position = newest[slot]
+            position, following = chains[slot, 0], chains[slot, 1]
             while position >= low[done]:
                 if position < high[done]:
                     if filled == room:
@@ -98,7 +95,9 @@ def walk(
                     positions[filled] = position
                     origins[filled] = done
                     filled += 1
-                position = previous[position - base]
+                position = following
+                if position >= low[done]:
+                    following = previous[position - base]
         if full:
             filled = before
             break
@@ -108,11 +107,7 @@ def walk(
             left += 1
             right -= 1
         done += 1
-    while entered < head:
-        slot = slots[entered - base]
-        if slot >= 0:
-            newest[slot] = entered
-        entered += 1
+    link(slots, entered, base, chains, previous)
     return done, filled
 
 

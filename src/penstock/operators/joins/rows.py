@@ -5,7 +5,8 @@ Invariants:
    begin with the row at `origin`, which is not after `base`; they are moved when there is no room at their end.
 2. A row that fails the side's condition is in no chain and `passing` is false for it. Only windows that count rows
    have such rows at all.
-3. `newest` of an index is what it is after the last row; `fresh` is the first row of the run that is being worked on.
+3. `fresh` is the first row of the run that is being worked on. Rows enter the chains of an index when they are first
+   searched, or at the end of the run; a slot of a table is in use as long as some index has a row of it.
 4. Memory of times, keys and chains is on the account before it is taken.
 """
 
@@ -24,7 +25,7 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument, to_data, validity
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
-from penstock.operators.joins.kernels import link, unlink, walk
+from penstock.operators.joins.kernels import link, walk
 from penstock.operators.joins.windows import SideRows
 from penstock.operators.resources import Resources
 from penstock.plan.joins.steps import Keys
@@ -48,7 +49,9 @@ class KeyIndex:
         self.table = table
         self.slots = np.empty(0, np.int32)
         self._previous = np.empty(0, np.int64)
-        self._newest = np.full(table.capacity, _NOBODY, np.int64)
+        self._chains = np.full((table.capacity, 2), _NOBODY, np.int64)
+        self._linked = self._base = 0
+        table.hold(self._holds)
 
     def slots_of(self, chunk: Chunk, keep: Bools | None) -> Slots:
         """The slots of rows; rows with a NULL in the key have none."""
@@ -62,23 +65,32 @@ class KeyIndex:
     def enter(self, slots: Slots, origin: int, first: int) -> None:
         """`slots` are those of rows from position `first` on."""
         self.slots[first - origin : first - origin + len(slots)] = slots
-        self._chain(origin, first, first - origin + len(slots))
 
     def _fit(self) -> None:
         """The table may have grown, also on account of another side."""
-        if len(self._newest) < self.table.capacity:
-            grown = np.full(self.table.capacity, _NOBODY, np.int64)
-            grown[: len(self._newest)] = self._newest
-            self._newest = grown
+        known = len(self._chains)
+        if known < self.table.capacity:
+            grown = np.full((self.table.capacity, 2), _NOBODY, np.int64)
+            grown[:known] = self._chains
+            self._chains = grown
 
-    def _chain(self, origin: int, first: int, used: int) -> None:
+    def settle(self, origin: int, head: int) -> None:
+        """All rows are in the chains."""
+        if self._linked < head:
+            self._fit()
+            link(self.slots[: head - origin], self._linked, origin, self._chains, self._previous)
+            self._linked = head
+
+    def leave(self, base: int, before: int) -> None:
+        """Rows from position `base` on leave for good."""
+        self._base = before
+        self.table.collect(before - base)
+
+    def _holds(self, slots: int) -> Bools:
+        """Which of the first slots have a row."""
         self._fit()
-        link(self.slots[:used], first, origin, self._newest, self._previous, self.table.counts)
-
-    def leave(self, start: int, stop: int) -> None:
-        """Rows at these places leave for good."""
-        unlink(self.slots[start:stop], self.table.counts)
-        self.table.collect(stop - start)
+        held: Bools = self._chains[:slots, 0] >= self._base
+        return held
 
     def move(self, start: int, stop: int, room: int) -> None:
         """The rows at these places move to the front of arrays of so much room."""
@@ -104,10 +116,12 @@ class KeyIndex:
                 self._previous,
                 origin,
                 fresh,
-                self._newest,
+                self._linked,
+                self._chains,
                 own,
                 found,
             )
+            self._linked = origin + used
             if upto == done:
                 room *= 4
                 continue
@@ -118,14 +132,13 @@ class KeyIndex:
     @property
     def nbytes_of_chains(self) -> int:
         """Besides the bytes per row."""
-        return self._newest.nbytes
+        return self._chains.nbytes
 
     def restore(self, slots: Slots, base: int) -> None:
         self.slots, self._previous = slots.copy(), np.empty(len(slots), np.int64)
-        self._newest = np.full(self.table.capacity, _NOBODY, np.int64)
-        counts = self.table.counts.copy()
-        self._chain(base, base, len(slots))
-        self.table.counts[:] = counts
+        self._chains = np.full((self.table.capacity, 2), _NOBODY, np.int64)
+        self._linked = self._base = base
+        self.settle(base, base + len(slots))
 
 
 class JoinRows:
@@ -218,9 +231,14 @@ class JoinRows:
             if (valid is not None and not valid.all()) or (shifts != known).any():
                 self.shifts[name] = None
 
-    def release(self, before: int) -> None:
-        """The run is over, and rows before a position are needed no more."""
+    def settle(self) -> None:
+        """The run is over."""
         self.fresh = self.head
+        for index in self.indexes.values():
+            index.settle(self._origin, self.head)
+
+    def release(self, before: int) -> None:
+        """Rows before a position are needed no more. All sides are settled, for they may have slots in common."""
         if before <= self.base:
             return
         if self._leaving is not None:
@@ -228,7 +246,7 @@ class JoinRows:
         if self._store is not None:
             self._store.release(before)
         for index in self.indexes.values():
-            index.leave(self.base - self._origin, before - self._origin)
+            index.leave(self.base, before)
         self.base = before
 
     def _forget_texts(self, before: int) -> None:
