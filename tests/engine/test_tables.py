@@ -230,3 +230,34 @@ def test_large_pushes_come_in_parts() -> None:
         assert found.column("n").to_pylist() == (np.arange(rows) // 1000 + 1).tolist()
         assert found.column("before").to_pylist()[1000:] == (np.arange(rows) // 1000).tolist()[1000:]
         assert len(app._flow.tables.table("totals").history) <= 2 * 32768
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100])
+def test_a_table_at_slides_hears_a_stream_after_one_that_derives_from_it(cut: int) -> None:
+    rows = events((2, 1, 1), (4, 2, 5), (11, 3, 5), (12, 4, 1), (33, 5, 5))
+    with App(
+        f"""{STREAM}
+        INSERT INTO large SELECT t, id, x FROM s WHERE x > 1;
+        CREATE TABLE seen (id INT PRIMARY KEY, x INT);
+        ON s UPSERT INTO seen VALUES (s.id, s.x);
+        ON large UPDATE seen SET x = 0 WHERE seen.id = large.id;
+        CREATE QUERY q AS SELECT window_end, COUNT(*) AS n, SUM(x) AS x FROM seen [SLIDE 5 MICROSECONDS];"""
+    ) as app:
+        for start in range(0, len(rows), cut):
+            app.push("s", rows[start : start + cut])
+        app.finish()
+        shown = [(r["window_end"].microsecond, r["n"], r["x"]) for r in app.results("q").to_pylist()]
+    assert shown == [(5, 2, 1), (10, 2, 1), *((end, 4, 2) for end in (15, 20, 25, 30)), (35, 5, 2)]
+
+
+def test_a_condition_of_a_left_join_fails_only_where_there_is_a_row() -> None:
+    with App(
+        f"""{STREAM}
+        CREATE TABLE kept (id INT PRIMARY KEY, x INT);
+        ON s WHERE id = 1 UPSERT INTO kept VALUES (s.id, 5);
+        CREATE QUERY q AS SELECT s.id, kept.x FROM s LEFT JOIN kept ON s.id = kept.id AND 10 / s.x > kept.x;"""
+    ) as app:
+        app.push("s", events((1, 1, 1), (2, 1, 0), (3, 2, 0)))
+        app.finish()
+        assert [(r["id"], r["x"]) for r in app.results("q").to_pylist()] == [(1, 5), (1, None), (2, None)]
+        assert [reject["row"]["s.id"] for reject in app.rejects] == [1]

@@ -80,15 +80,14 @@ class TableReading:
         words, valid = self.table.words(columns, self._kinds)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
         earlier = None
-        if self._looks_back:
+        if self._looks_back and not self.table.reads_by_key_only:
             numbers = self._numbers(rows.times, sequences, position, before=True)
             earlier = self.table.look_up(words, valid, numbers)
         joined = self._beside(rows, matched, earlier)
         self.table.settle()
         there = matched.there
         if self._lookup.on is not None:
-            met = self._on.passes(Chunk(rows.times, joined))
-            there = there if met is None else there & met
+            there = self._with_met(Chunk(rows.times, joined), there)
             if self._lookup.left and not there.all():
                 joined = self._emptied(joined, there)
         if self._lookup.left:
@@ -99,6 +98,17 @@ class TableReading:
             return Chunk(rows.times, joined), sequences
         places = np.flatnonzero(there)
         return taken(Chunk(rows.times, joined), places), sequences[places]
+
+    def _with_met(self, joined: Chunk, there: Bools) -> Bools:
+        """The rows of which ON holds. It is asked only where there is a row: what is not evaluated cannot fail."""
+        places = np.flatnonzero(there)
+        whole = len(places) == joined.rows
+        met = self._on.passes(joined if whole else taken(joined, places))
+        if met is None or whole:
+            return there if met is None else met
+        there = np.zeros(joined.rows, np.bool_)
+        there[places[met]] = True
+        return there
 
     def _by_index(self, rows: Chunk, sequences: Int64s, position: int) -> Piece:
         assert self._index is not None

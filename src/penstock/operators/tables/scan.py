@@ -4,6 +4,8 @@ Invariants:
 1. Boundary b is looked at once all changes with times below b have been made; they, and no others, are seen.
 2. The first boundary is the first one after the first event of the streams that write the table, the last one of a
    bounded run the first one after their last event.
+3. A boundary waits until every one of these streams has been heard here as far: of a stream and one that derives from
+   it the derived one may be heard first.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class Scan(Operator):
         self._slide = node.slide
         self._schema = node.schema
         self._rows = ValueIndex(self._table, (), resources.account(f"{name}: order of {node.table}"))
+        frontier = self._table.frontier
+        self._heard = [START if frontier == END else frontier] * max(1, len(node.clocks))
         self._next: int | None = None
         self._last = START
 
@@ -43,17 +47,12 @@ class Scan(Operator):
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if chunk.rows:
             first = self._after(int(chunk.times[0]))
-            self._next = first if self._next is None else self._next if self._next <= first else self._earlier(first)
+            # Of several streams the one that begins earlier may be heard later; nothing has been shown before then.
+            self._next = first if self._next is None else min(self._next, first)
             self._last = max(self._last, int(chunk.times[-1]))
-        reached = self._table.frontier
-        if reached == END:
-            reached = watermark
+        self._heard[port] = max(self._heard[port], watermark)
+        reached = min(self._table.frontier, *self._heard)
         return Progress(self._due(reached), reached)
-
-    def _earlier(self, first: int) -> int:
-        """Of several streams the one that begins earlier may be heard later; nothing has been shown before then."""
-        assert self._next is not None
-        return first if self._reader.passed <= first else self._next
 
     def _due(self, reached: int) -> list[Chunk]:
         found: list[Chunk] = []
@@ -74,7 +73,8 @@ class Scan(Operator):
         return self._due(self._after(self._last)) if self._next is not None else []
 
     def snapshot(self) -> dict[str, Any]:
-        return {"next": self._next, "last": self._last, "passed": self._reader.passed}
+        return {"next": self._next, "last": self._last, "passed": self._reader.passed, "heard": self._heard}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._next, self._last, self._reader.passed = snapshot["next"], snapshot["last"], snapshot["passed"]
+        self._heard = list(snapshot["heard"])
