@@ -202,3 +202,81 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_database.TableDatabase.__init__, "__defaults__", (0.1,))
     with pytest.raises(StorageError, match="table items: its database has not answered"):
         App(STREAM + TABLE.format(uri="postgresql://nobody@/none?host=/nowhere", options=""))
+
+
+def test_names_with_signs_of_sql(uri: str) -> None:
+    name, column = 'a%s "b', "x'%\"y"
+    quoted = [text.replace('"', '""') for text in (name, column)]
+    sql(uri, f'DROP TABLE IF EXISTS "{quoted[0]}"')
+    text = (
+        f"{STREAM} CREATE TABLE odd (id INT PRIMARY KEY, `{column}` STRING) FROM '{uri}' WITH ('table' = '{name}');"
+        " ON s UPSERT INTO odd VALUES (s.id, s.u);"
+    )
+    for number in (1, 2):
+        with App(text) as app:
+            app.push("s", [{"t": number, "id": number, "x": 0, "u": "100 %s '"}])
+            app.finish()
+    assert sql(uri, f'SELECT "{quoted[1]}" FROM "{quoted[0]}"') == [("100 %s '",)] * 2
+
+
+def test_what_the_database_cannot_keep_is_rejected_alone(server: PostgresServer, tmp_path: Path) -> None:
+    sql(server.uri, "DROP TABLE IF EXISTS kept")
+    text = (
+        "CREATE STREAM s (t TIMESTAMP, k STRING, u STRING, seconds BIGINT, EVENT TIME t);"
+        f"CREATE TABLE kept (k STRING PRIMARY KEY, u STRING, at TIMESTAMP) FROM '{server.uri}';"
+        "ON s UPSERT INTO kept VALUES (s.k, s.u, CAST(s.seconds AS TIMESTAMP));"
+        "ON s UPSERT INTO kept (k, u) VALUES (s.k, s.u);"
+    )
+    with App(text, checkpoint=tmp_path / "c") as app:
+        for number, (k, u, seconds) in enumerate([("a", "b", 1), ("\0", "b", 1), ("b", "b\0", 1), ("c", "b", 10**12)]):
+            app.push("s", [{"t": number, "k": k, "u": u, "seconds": seconds}])
+        app.checkpoint()
+        assert [reject["reason"][:5] for reject in app.rejects] == ["UNFIT"] * 5
+    assert sql(server.uri, "SELECT k, u FROM kept ORDER BY k") == [("a", "b"), ("c", "b")]
+    asked = text.partition("ON s")[0].replace(f"'{server.uri}'", f"'{server.uri}' WITH ('mode' = 'lookup')")
+    with App(asked + "CREATE QUERY q AS SELECT s.k, kept.u FROM s LEFT JOIN kept ON s.k = kept.k;") as app:
+        app.push("s", [{"t": 1, "k": "a", "u": "", "seconds": 0}, {"t": 2, "k": "a\0", "u": "", "seconds": 0}])
+        app.finish()
+        assert [r["u"] for r in app.results("q").to_pylist()] == ["b", None]
+
+
+def test_not_a_number_is_none_in_the_database(uri: str) -> None:
+    text = (
+        "CREATE STREAM s (t TIMESTAMP, id INT, d DOUBLE, EVENT TIME t);"
+        f"CREATE TABLE pairs (id INT PRIMARY KEY, d DOUBLE NOT NULL) FROM '{uri}';"
+        "ON s UPSERT INTO pairs VALUES (s.id, s.d);"
+    )
+    numbers = [float("nan"), float("-inf"), -0.0, 5e-324]
+    with App(text) as app:
+        app.push("s", [{"t": i, "id": i, "d": d} for i, d in enumerate(numbers)])
+        app.finish()
+    with App(text) as app:
+        assert list(map(repr, app.table("pairs")["d"].to_pylist())) == list(map(repr, numbers))
+
+
+def test_a_missing_table_is_said_at_once(uri: str) -> None:
+    with pytest.raises(StorageError, match=r"table items: .*(no such table|does not exist)"):
+        App(STREAM + TABLE.format(uri=uri, options="") + "SELECT name FROM s, items WHERE s.id = items.id")
+
+
+@pytest.mark.parametrize(
+    "uri", ["postgresql://me:S3CRET%zz@host/x", "postgres:me:S3CRET@host/x", "postgresql://me:S3CRET@h i/x"]
+)
+def test_no_error_shows_the_password(uri: str) -> None:
+    with pytest.raises(StorageError, match="cannot be read") as found:
+        App(STREAM + TABLE.format(uri=uri, options=""))
+    assert "S3CRET" not in str(found.value)
+    assert "S3CRET" not in str(found.value.__cause__)
+
+
+def test_the_password_is_not_shown_and_may_change(tmp_path: Path) -> None:
+    text = STREAM + TABLE.format(uri="postgresql://me:S3CRET@host/x", options="WITH ('mode' = 'lookup')")
+    text += "CREATE QUERY q AS SELECT name FROM s, items WHERE s.id = items.id;"
+    with pytest.raises(QueryError) as refused:
+        App(text + " SELECT nothing FROM s")
+    assert "S3CRET" not in str(refused.value)
+    with App(text, checkpoint=tmp_path / "c") as app:
+        assert "S3CRET" not in repr(app.program) + app.explain()
+        app.checkpoint()
+    with App(text.replace("S3CRET", "OTHER"), checkpoint=tmp_path / "c"):
+        pass

@@ -27,13 +27,14 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True)
 class TableDef:
-    """A declared table. Rows are loaded from `uri`, a file or a database; without one it begins empty."""
+    """A declared table. Rows are loaded from `uri`, a file or a database; without one it begins empty. Where they come
+    from is not shown, since it may hold a password, and is no part of what state on disk is known by."""
 
     name: str
     schema: Schema
     key: tuple[str, ...]
-    uri: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
+    uri: str | None = field(default=None, repr=False, compare=False)
+    options: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     place: Place | None = field(default=None, compare=False)
 
     @property

@@ -3,20 +3,24 @@ back when the database does.
 
 Values travel as parameters and names as quoted identifiers; nothing else of a statement comes from outside. PostgreSQL
 keeps DATE and TIMESTAMP as its own types. SQLite has none for them: they are days and microseconds since 1970, and text
-such as '2024-03-01 12:00:00' is read as well.
+such as '2024-03-01 12:00:00' is read as well. Neither has it a NaN, which is the text 'NaN' there.
 """
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.columns import Bools
 from penstock.errors import InputError, StorageError
 from penstock.lang.durations import parse_date, parse_timestamp
 from penstock.lang.table_defs import TableDef
@@ -43,6 +47,11 @@ _POSTGRES = {
     SqlType.DATE: "DATE",
     SqlType.TIMESTAMP: "TIMESTAMPTZ",
 }
+
+
+_DAY = 86_400_000_000
+_TIMES = {SqlType.DATE: (-719_162, 2_932_896), SqlType.TIMESTAMP: (-719_162 * _DAY, 2_932_897 * _DAY - 1)}
+"""The first and the last that Python's dates can be."""
 
 
 class TableDatabase:
@@ -75,7 +84,7 @@ class TableDatabase:
                 if time.monotonic() + pause > deadline:
                     raise StorageError(
                         f"table {self._table.name}: its database has not answered for {self._patience:g} seconds "
-                        f"({str(error).splitlines()[0]}); start it and try again"
+                        f"({str(error).splitlines()[0]}); see that it runs and lets you in"
                     ) from error
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
@@ -113,9 +122,9 @@ class TableDatabase:
         def make(db: Database) -> None:
             columns = []
             for field in self._table.schema:
-                kind = _POSTGRES[field.type] if self.is_postgres else _sqlite_type(field)
-                required = "" if field.nullable else " NOT NULL"
-                columns.append(db.joined([db.identifier(field.name), db.keyword(kind + required)], " "))
+                kind = db.keyword(_POSTGRES[field.type]) if self.is_postgres else db.column_type(field)
+                required = db.keyword("" if field.nullable else "NOT NULL")
+                columns.append(db.joined([db.identifier(field.name), kind, required], " "))
             statement = db.statement(
                 "CREATE TABLE IF NOT EXISTS {table} ({columns}, PRIMARY KEY ({key}))",
                 table=self.target(db),
@@ -146,8 +155,14 @@ class TableDatabase:
             )
             return db.stream(statement, FETCHED)
 
-        for rows in self.call(begin):
-            yield self.to_batch(rows)
+        try:
+            for rows in self.call(begin):
+                yield self.to_batch(rows)
+        except StorageError as error:
+            named = str(error).startswith(f"table {self._table.name}: ")
+            raise error if named else StorageError(f"table {self._table.name}: {error}") from error
+        finally:
+            self.close()
 
     def fetch(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of keys, in one question."""
@@ -201,7 +216,34 @@ class TableDatabase:
             column = column.view(pa.int64())
         elif field.type is SqlType.DATE:
             column = column.view(pa.int32())
-        return list(column.to_pylist())
+        values = list(column.to_pylist())
+        if field.type.is_floating:
+            return ["NaN" if value is not None and value != value else value for value in values]
+        return values
+
+    def unfit(self, column: pa.Array, kind: SqlType) -> Bools | None:
+        """Which values the database cannot keep, and so never has: PostgreSQL no text with a NUL, its driver no time
+        outside of the years 1 to 9999. None if there are none."""
+        if not self.is_postgres or not len(column):
+            return None
+        if kind is SqlType.STRING:
+            found: Bools = pc.match_substring(column, "\0").fill_null(False).to_numpy(zero_copy_only=False)
+        elif kind in _TIMES:
+            first, last = _TIMES[kind]
+            values = column.view(pa.int64() if kind is SqlType.TIMESTAMP else pa.int32()).fill_null(0).to_numpy()
+            found = (values < first) | (values > last)
+        else:
+            return None
+        return found if found.any() else None
+
+    def unfit_rows(self, batch: pa.RecordBatch) -> Bools:
+        """Which rows have such a value."""
+        found = np.zeros(batch.num_rows, np.bool_)
+        for column, name in zip(batch.columns, batch.schema.names, strict=True):
+            field = self._table.schema.find(name)
+            unfit = None if field is None else self.unfit(column, field.type)
+            found = found if unfit is None else found | unfit
+        return found
 
     def parameters(self, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
         """Rows as parameters of a statement."""
@@ -238,13 +280,12 @@ def _array(field: Field, values: Sequence[Any]) -> pa.Array:
     return pa.array(values, field.type.arrow)
 
 
-def _sqlite_type(field: Field) -> str:
-    return "REAL" if field.type.is_floating else "TEXT" if field.type is SqlType.STRING else "INTEGER"
-
-
 def _is_gone(error: StorageError) -> bool:
     """Whether it is the connection, and not the statement, that failed."""
     cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        # A file is there or not; only one that another process writes is worth to wait for.
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
     return any(kind.__name__ in ("OperationalError", "InterfaceError") for kind in type(cause).__mro__)
 
 

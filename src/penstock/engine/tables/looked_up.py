@@ -8,6 +8,7 @@ Answers depend on when the database was asked, which the contract says.
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
 from penstock.engine.clock import Clock
@@ -62,8 +63,11 @@ class LookedUpTable(Table):
             return
         asked = words[missing]
         asked = asked[np.lexsort(asked.T[::-1])]  # keys that are neighbours lie together in the database, too
-        self.questions += 1
-        self.add(self._database.fetch(self.key_batch(asked)))
+        keys = self.key_batch(asked)
+        unfit = self._database.unfit_rows(keys)  # not there, without a question
+        if not unfit.all():
+            self.questions += 1
+            self.add(self._database.fetch(keys.filter(pa.array(~unfit))))
         gone = asked[self.store.find(asked, None, False).rows < 0]
         self._absent.put(gone)
         for interner, codes in self.key_strings(gone):

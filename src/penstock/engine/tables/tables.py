@@ -106,7 +106,8 @@ class TableSet:
     def _reload(self, table: Table) -> None:
         """What cannot be read whole changes nothing."""
         source = source_of(table.definition)
-        table.load(list(source.batches()), source.rows())
+        rows = source.rows()
+        table.load(list(source.batches()), rows)
 
     # Looking in
 

@@ -34,6 +34,7 @@ class WriteBehind:
         self._changed = KeyedStore(len(table.definition.key), False, (), resources.account(name))
         self._owner = uuid.uuid4().hex
         table.on_change = self._note
+        table.unfit_for_copy = self._database.unfit
         self._database.create()
 
     def _note(self, words: Int64s) -> None:

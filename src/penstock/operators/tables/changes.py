@@ -114,6 +114,8 @@ class Statement:
             words, valid = self._table.words(keys, [kind for _, kind in self._keys])
             if valid is not None:
                 keep = self._with_keys(events, keep, valid)
+            if self.write.kind in (ChangeKind.INSERT, ChangeKind.UPSERT):
+                keep = self._with_fit_keys(events, keep, words)
         ready = {n: self._table.stored(n, c(events), self.kinds[n]) for n, c in self._early.items()}
         stamps = Stamps(times, np.full(chunk.rows, position, np.int64), sequences)
         done = Operations(self, events, stamps, words, ready)
@@ -125,6 +127,20 @@ class Statement:
             for row in np.flatnonzero(keep & ~valid).tolist():
                 self.refuse(events, row, f"NULL_KEY: the key of {self._table.definition.name} is NULL")
         return keep & valid
+
+    def _with_fit_keys(self, events: pa.RecordBatch, keep: Bools, words: Int64s) -> Bools:
+        kept = np.flatnonzero(keep)
+        unfit = self._table.unfit_keys(words[kept])
+        if unfit is None:
+            return keep
+        for row in kept[unfit].tolist():
+            self.refuse(events, row, self._unfit_reason(", ".join(self._table.definition.key)))
+        keep = keep.copy()
+        keep[kept[unfit]] = False
+        return keep
+
+    def _unfit_reason(self, name: str) -> str:
+        return f"UNFIT: the database of {self._table.definition.name} cannot keep such a value of '{name}'"
 
     def _without(self, found: Evaluated, events: pa.RecordBatch, keep: Bools, *, condition: bool = False) -> Bools:
         errors = found.errors
@@ -182,6 +198,8 @@ class Statement:
             sets[name] = self._table.stored(name, found, self.kinds[name])
         for name in self._required:
             changed = self._not_null(name, sets.get(name), operations, rows, changed, there)
+        for name, column in sets.items():
+            changed = self._fit(name, column, operations, rows, changed)
         whole = bool(changed.all())
         those = np.flatnonzero(changed)
         self._table.write(words[those], sets if whole else {n: take(c, those) for n, c in sets.items()})
@@ -217,6 +235,14 @@ class Statement:
             reason = f"NOT_NULL: '{name}' of {self._table.definition.name} would be NULL"
             self._refuse_at(operations, rows, at, reason)
         return changed & ~missing
+
+    def _fit(self, name: str, column: Argument, operations: Operations, rows: Int64s, changed: Bools) -> Bools:
+        unfit = self._table.unfit(name, column)
+        if unfit is None:
+            return changed
+        for at in np.flatnonzero(changed & unfit).tolist():
+            self._refuse_at(operations, rows, at, self._unfit_reason(name))
+        return changed & ~unfit
 
     def _refuse_at(self, operations: Operations, rows: Int64s, at: int, reason: str) -> None:
         self._reject(reason, operations.row(int(rows[at])))

@@ -103,6 +103,8 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
             ids, mode, sign, cast(default), values, valid, running, present, cast(limits[0]), cast(limits[1]), old,
             old_valid,
         )  # fmt: skip
+        if mode == _SET and table.unfit(name, given) is not None:
+            return None
         nullable = table.others[table.places[name]].nullable
         if not went_well or (not nullable and not (present.all() and valid.all())):
             return None

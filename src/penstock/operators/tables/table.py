@@ -36,6 +36,8 @@ END = -START
 
 _WIDE = (SqlType.BIGINT, SqlType.TIMESTAMP, SqlType.FLOAT, SqlType.DOUBLE)
 LOADED_ROWS = 1 << 18
+_NOT_EVERYWHERE = (SqlType.STRING, SqlType.DATE, SqlType.TIMESTAMP)
+"""Types with values that some database cannot keep."""
 
 
 class Reader:
@@ -121,6 +123,7 @@ class Table:
         self._readers: list[Reader] = []
         self._given_up: list[tuple[str, Int32s]] = []
         self.on_change: Callable[[Int64s], None] | None = None
+        self.unfit_for_copy: Callable[[pa.Array, SqlType], Bools | None] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -184,6 +187,26 @@ class Table:
     def stored(self, name: str, column: Evaluated, kind: SqlType) -> Argument:
         """A computed column as it is stored; its strings have uses once it is written."""
         return to_argument(column, kind, self.interners.get(name))
+
+    def unfit(self, name: str, column: Argument) -> Bools | None:
+        """Which values of a column the table's copy in a database cannot keep; None if there are none."""
+        kind = self.others[self.places[name]].type
+        return None if self.unfit_for_copy is None else self._unfit(self.data(name, column), kind, len(column.values))
+
+    def unfit_keys(self, words: Int64s) -> Bools | None:
+        """The same of keys."""
+        if self.unfit_for_copy is None:
+            return None
+        found: Bools | None = None
+        for field in self._keys:
+            unfit = self._unfit(self.key_data(field.name, words, None), field.type, len(words))
+            found = found if unfit is None else unfit if found is None else found | unfit
+        return found
+
+    def _unfit(self, data: Data, kind: SqlType, rows: int) -> Bools | None:
+        if self.unfit_for_copy is None or kind not in _NOT_EVERYWHERE:
+            return None
+        return self.unfit_for_copy(to_arrow(data, kind, rows) if isinstance(data, Vector) else data, kind)
 
     # Looking up
 

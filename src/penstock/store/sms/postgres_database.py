@@ -36,6 +36,14 @@ class PostgresDatabase(Database):
 
     def __init__(self, conninfo: str, *, for_batches: bool = False) -> None:
         self._binary = for_batches
+        try:
+            psycopg.conninfo.conninfo_to_dict(conninfo)
+        except psycopg.ProgrammingError:
+            # What libpq says of it repeats pieces of it, and so maybe the password.
+            raise StorageError(
+                "PostgreSQL: the address cannot be read; write postgresql://user:password@host:port/database, with %20 "
+                "for a space, %25 for a % and so on"
+            ) from None
         with _errors():
             self._connection = psycopg.connect(conninfo, autocommit=True)
             if for_batches:
@@ -74,7 +82,7 @@ class PostgresDatabase(Database):
 
     def stream(self, statement: Statement, rows: int) -> Iterator[list[tuple[Any, ...]]]:
         with _errors(), self._connection.transaction(), self._connection.cursor("penstock") as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement, ())
             while found := cursor.fetchmany(rows):
                 yield found
 
