@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
@@ -23,6 +24,7 @@ from penstock.expressions.vector import Evaluated
 from penstock.jit import inline, kernel, prefetch
 from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
+from penstock.operators.single_keys import assign_single, empty_table, rehash_single
 from penstock.types import SqlType
 
 
@@ -36,85 +38,68 @@ def _hash(keys: Int64s, row: int, words: int) -> int:
     return int(np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF)))
 
 
-@inline
-def _mark(keys: Int64s, row: int, words: int, hashed: int) -> int:
-    """What the table has of a key beside its first word. With one key the NULL bits, so that this is all there is of
-    it; with more of them some bits of the hash."""
-    return keys[row, 1] if words == 2 else hashed >> 33
-
-
 _AHEAD = 16
-_IN_CACHE = 1 << 14
+_IN_CACHE = 1 << 16
 """Tables with so many places are not waited for."""
-
-_NOBODY = -1
 
 
 @kernel
 def _assign(
-    keys: Int64s, keep: Bools, table: Int64s, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
+    keys: Int64s, keep: Bools, table: Slots, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
 ) -> tuple[int, int, int]:
     """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left)."""
     words = keys.shape[1]
     mask = len(table) - 1
     masked = len(keep) > 0
     far = len(keys) - _AHEAD if len(table) > _IN_CACHE else 0
-    places, rows = table.ctypes.data, stored.ctypes.data
+    tables, rows = table.ctypes.data, stored.ctypes.data
     for row in range(len(keys)):
-        if row < far:  # what these rows look for is not in the cache: have it fetched
-            prefetch(places + 16 * (_hash(keys, row + _AHEAD, words) & mask))
-            if words > 2:
-                near = table[_hash(keys, row + _AHEAD // 2, words) & mask, 1]
-                prefetch(rows + 8 * words * (max(near, 0) & 0x7FFFFFFF))
+        if row < far:  # what these rows look for is not in the cache: have it fetched, first the place and then the key
+            prefetch(tables + 4 * (_hash(keys, row + _AHEAD, words) & mask))
+            near = table[_hash(keys, row + _AHEAD // 2, words) & mask]
+            prefetch(rows + 8 * words * max(near, 0))
         if masked and not keep[row]:
             slots[row] = -1
             continue
-        hashed = _hash(keys, row, words)
-        mark = _mark(keys, row, words, hashed)
-        at = hashed & mask
+        at = _hash(keys, row, words) & mask
         while True:
-            known = table[at, 1]
-            if known == _NOBODY:
+            slot = table[at]
+            if slot < 0:
                 if free_count > 0:
                     slot = free[free_count - 1]
                     free_count -= 1
                 elif used < len(stored):
-                    slot = np.int32(used)
+                    slot = used
                     used += 1
                 else:
                     return row, used, free_count
-                table[at, 0] = keys[row, 0]
-                table[at, 1] = mark << 32 | slot
+                table[at] = slot
                 for w in range(words):
                     stored[slot, w] = keys[row, w]
                 break
-            if table[at, 0] == keys[row, 0] and known >> 32 == mark:
-                slot = np.int32(known & 0x7FFFFFFF)
-                same = True
-                for w in range(1, words if words > 2 else 0):
-                    if stored[slot, w] != keys[row, w]:
-                        same = False
-                        break
-                if same:
+            same = True
+            for w in range(words):
+                if stored[slot, w] != keys[row, w]:
+                    same = False
                     break
+            if same:
+                break
             at = (at + 1) & mask
         slots[row] = slot
     return len(keys), used, free_count
 
 
 @kernel
-def _rehash(table: Int64s, stored: Int64s, used: int, alive: Bools) -> None:
+def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
     words = stored.shape[1]
     mask = len(table) - 1
-    table[:, 1] = _NOBODY
+    table[:] = -1
     for slot in range(used):
         if alive[slot]:
-            hashed = _hash(stored, slot, words)
-            at = hashed & mask
-            while table[at, 1] != _NOBODY:
+            at = _hash(stored, slot, words) & mask
+            while table[at] >= 0:
                 at = (at + 1) & mask
-            table[at, 0] = stored[slot, 0]
-            table[at, 1] = _mark(stored, slot, words, hashed) << 32 | slot
+            table[at] = slot
 
 
 _KNOWN_KEYS = 4096
@@ -134,20 +119,16 @@ class Tally:
             self.rows = np.concatenate([self.rows, np.zeros(capacity - len(self.rows), np.int64)])
 
 
-def _empty_table(slots: int) -> Int64s:
-    """Twice as many places as there may be slots: the first word of a key, and its mark and slot."""
-    return np.full((2 * slots, 2), _NOBODY, np.int64)
-
-
 class GroupTable:
     def __init__(self, types: tuple[SqlType, ...]) -> None:
         self.types = types
         self.interners = tuple(Interner() if t is SqlType.STRING else None for t in types)
         self._words = len(types) + 1
+        self._is_single = len(types) == 1
         self._used = 0
         self._alive = np.zeros(16, np.bool_)
         self._stored = np.zeros((16, self._words), np.int64)
-        self._table = _empty_table(16)
+        self._table: NDArray[Any] = self._empty_table()
         self._free = np.empty(0, np.int32)
         self.counts = np.zeros(16, np.int64)
         self._tallies: list[Tally] = []
@@ -207,10 +188,11 @@ class GroupTable:
                 keys[~valid, w] = 0
                 keys[:, -1] |= (~valid).astype(np.int64) << w
         mask = keep if keep is not None else np.empty(0, np.bool_)
+        assign = assign_single if self._is_single else _assign
         done = 0
         while True:
             before_used, before_free = self._used, len(self._free)
-            count, self._used, left = _assign(
+            count, self._used, left = assign(
                 keys[done:], mask[done:], self._table, self._stored, self._used, self._free, before_free, slots[done:]
             )
             if self._used != before_used or left != before_free:
@@ -239,8 +221,15 @@ class GroupTable:
         self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
         for tally in self._tallies:
             tally.fit(size)
-        self._table = _empty_table(size)
-        _rehash(self._table, self._stored, self._used, self._alive)
+        self._table = self._empty_table()
+        self._rehash()
+
+    def _empty_table(self) -> Slots | Int64s:
+        return empty_table(len(self._stored)) if self._is_single else np.full(4 * len(self._stored), -1, np.int32)
+
+    def _rehash(self) -> None:
+        rehash = rehash_single if self._is_single else _rehash
+        rehash(self._table, self._stored, self._used, self._alive)
 
     def collect(self, left: int) -> None:
         """Frees the slots whose rows have left every window, once half as many rows have left as there are slots:
@@ -269,7 +258,7 @@ class GroupTable:
         self._alive[dead] = False
         self._free = np.concatenate([self._free, dead])
         self._order = None
-        _rehash(self._table, self._stored, self._used, self._alive)
+        self._rehash()
 
     def order(self) -> Slots:
         if self._order is None:
@@ -325,7 +314,7 @@ class GroupTable:
         for interner, saved in zip(self.interners, snapshot["interners"], strict=True):
             if interner is not None:
                 interner.restore(saved)
-        self._table = _empty_table(len(self._stored))
-        _rehash(self._table, self._stored, self._used, self._alive)
+        self._table = self._empty_table()
+        self._rehash()
         self._known.clear()
         self._order = None

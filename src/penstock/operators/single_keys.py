@@ -1,0 +1,87 @@
+"""The hash table of groups with one key: the key is in the table, beside its slot.
+
+A table of slots alone is looked at and then the key that is stored for the slot: in large tables both are far away.
+With one key there is room for it in the table, and a slot is found with one look at memory. Keys of several columns
+would make tables that are too wide.
+
+A place of the table is the key's image and twice its slot, plus 1 for NULL; -1 where there is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.jit import inline, kernel, prefetch
+
+_AHEAD = 16
+_IN_CACHE = 1 << 14
+"""Tables with so many places are not waited for."""
+
+_NOBODY = -1
+
+
+def empty_table(slots: int) -> Int64s:
+    """At least twice as many places as slots; small tables have more, so that most keys are where they are looked for
+    first."""
+    return np.full((4 * slots if 4 * slots <= _IN_CACHE else 2 * slots, 2), _NOBODY, np.int64)
+
+
+@inline
+def _place(key: int, null: int, mask: int) -> int:
+    h = (np.uint64(key) + np.uint64(null)) * np.uint64(0xFF51AFD7ED558CCD)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    return int(np.int64((h >> np.uint64(32)) & np.uint64(mask)))
+
+
+@kernel
+def assign_single(
+    keys: Int64s, keep: Bools, table: Int64s, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
+) -> tuple[int, int, int]:
+    """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left)."""
+    mask = len(table) - 1
+    masked = len(keep) > 0
+    far = len(keys) - _AHEAD if len(table) > _IN_CACHE else 0
+    address = table.ctypes.data
+    for row in range(len(keys)):
+        if row < far:
+            prefetch(address + 16 * _place(keys[row + _AHEAD, 0], keys[row + _AHEAD, 1], mask))
+        if masked and not keep[row]:
+            slots[row] = -1
+            continue
+        key, null = keys[row, 0], keys[row, 1]
+        at = _place(key, null, mask)
+        while True:
+            known = table[at, 1]
+            if table[at, 0] == key and known >= 0 and known & 1 == null:
+                slots[row] = known >> 1
+                break
+            if known < 0:
+                if free_count > 0:
+                    slot = np.int64(free[free_count - 1])
+                    free_count -= 1
+                elif used < len(stored):
+                    slot = np.int64(used)
+                    used += 1
+                else:
+                    return row, used, free_count
+                table[at, 0], table[at, 1] = key, 2 * slot + null
+                stored[slot, 0], stored[slot, 1] = key, null
+                slots[row] = slot
+                break
+            at = (at + 1) & mask
+    return len(keys), used, free_count
+
+
+@kernel
+def rehash_single(table: Int64s, stored: Int64s, used: int, alive: Bools) -> None:
+    """Puts the slots that are alive into the table, and only those."""
+    mask = len(table) - 1
+    table[:, 1] = _NOBODY
+    for slot in range(used):
+        if alive[slot]:
+            at = _place(stored[slot, 0], stored[slot, 1], mask)
+            while table[at, 1] >= 0:
+                at = (at + 1) & mask
+            table[at, 0], table[at, 1] = stored[slot, 0], 2 * slot + stored[slot, 1]
