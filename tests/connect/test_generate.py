@@ -27,7 +27,7 @@ def test_without_end_has_no_fraction() -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("generate:weather", "unknown generator 'weather'; there are callcentre, stock"),
+        ("generate:weather", "unknown generator 'weather'; there are callcentre, "),
         ("generate:stock?rate=fast", "rate='fast' is not an integer"),
         ("generate:stock?rate=0", "rate=0; it must be at least 1"),
         ("generate:stock?start=noon", "start='noon' is no time like"),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from penstock import App
 from penstock.errors import QueryError
-from penstock.operators import pattern, pattern_search
+from penstock.operators.patterns import pattern
+from penstock.operators.patterns import search as pattern_search
 from properties.pattern_oracle import Condition, Event, Group, Item, Row, items, matches
 
 SECOND = 1_000_000
