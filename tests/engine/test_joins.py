@@ -75,6 +75,28 @@ def test_windows_larger_than_the_memory_page() -> None:
     assert found["2500KB"].equals(found["64MB"])
 
 
+def test_keys_that_are_gone_are_forgotten() -> None:
+    """Ids that rise for ever: their slots are used again, and never while a row of either side has them."""
+    random = np.random.default_rng(1)
+    ids = [(np.arange(40_000) // 2 + random.integers(0, 40, 40_000)).astype(np.int32) for _ in range(2)]
+    expected = []
+    for at in range(40_000):
+        near = ids[1][max(at - 300, 0) : at]  # b's event of the same time comes after a's
+        expected += [(at, max(at - 300, 0) + int(i)) for i in np.flatnonzero(near == ids[0][at])]
+        near = ids[0][max(at - 99, 0) : at + 1]
+        expected += [(max(at - 99, 0) + int(i), at) for i in np.flatnonzero(near == ids[1][at])]
+    query = "SELECT x.v, y.t FROM a [ROWS 100] AS x, b [ROWS 300] AS y WHERE x.id = y.id;"
+    with App(STREAMS + query, memory="1500KB") as app:
+        for first in range(0, 40_000, 1000):
+            for name, own, column in (("a", ids[0], "v"), ("b", ids[1], "w")):
+                batch = _batch(first, 1000, 1, column)
+                app.push(name, batch.set_column(1, "id", pa.array(own[first : first + 1000])))
+        app.finish()
+        found = app.results("q1")
+    moments = found.column("t").cast(pa.int64()).to_numpy() // 1000
+    assert list(zip(found.column("v").to_numpy().astype(int).tolist(), moments.tolist(), strict=True)) == expected
+
+
 def test_too_little_memory_for_the_keys_is_said() -> None:
     def push_all(app: App) -> None:
         for first in range(0, 200_000, 4000):
