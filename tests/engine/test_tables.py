@@ -11,7 +11,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from penstock import App, BudgetError, InputError, QueryError
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, PenstockError
 from penstock.testing import TestClock
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, id BIGINT, x INT, EVENT TIME t);"
@@ -261,3 +261,24 @@ def test_a_condition_of_a_left_join_fails_only_where_there_is_a_row() -> None:
         app.finish()
         assert [(r["id"], r["x"]) for r in app.results("q").to_pylist()] == [(1, 5), (1, None), (2, None)]
         assert [reject["row"]["s.id"] for reject in app.rejects] == [1]
+
+
+def test_a_table_that_cannot_be_loaded_again_stays_as_it_was(tmp_path: Path) -> None:
+    path, clock = tmp_path / "zones.csv", TestClock()
+    path.write_text("id,x\n1,10\n")
+    table = f"CREATE TABLE zones (id INT PRIMARY KEY, x INT) FROM '{path}' WITH ('refresh' = '1 MINUTE');"
+    query = "CREATE QUERY q AS SELECT zones.x FROM s, zones WHERE s.id = zones.id;"
+    with App(STREAM + table + query, memory="200KB", clock=clock) as app:
+        path.write_text("id,x\n" + "".join(f"{i},{i}\n" for i in range(50_000)))
+        clock.advance(61)
+        app.push("s", events((1, 1, 0)))  # there is no room for it
+        assert [reject["reason"][:7] for reject in app.rejects] == ["REFRESH"]
+        with pytest.raises(BudgetError):
+            app.refresh("zones")
+        path.unlink()
+        with pytest.raises(InputError, match="does not exist"):
+            app.refresh("zones")
+        with pytest.raises(PenstockError, match="nowhere"):
+            app.refresh("nowhere")
+        app.push("s", events((2, 1, 0)))
+        assert app.results("q").column("x").to_pylist() == [10, 10]

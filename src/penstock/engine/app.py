@@ -40,7 +40,7 @@ from penstock.engine.service_times import first_arrivals
 from penstock.engine.sizing_metrics import history, sizing_of
 from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
-from penstock.errors import BudgetError, InputError, QueryError
+from penstock.errors import BudgetError, InputError, PenstockError, QueryError
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Program, StreamDef
@@ -425,11 +425,17 @@ class App:
         return self._flow.tables.to_arrow(name)
 
     def refresh(self, table: str) -> None:
-        """Loads a table from its source again."""
+        """Loads a table from its source again. If that fails, the table stays as it was and the app goes on."""
         self.flush()
         self._guard.check()
+        failure: PenstockError | None = None
         with self._guard:
-            self._flow.tables.refresh(table)
+            try:
+                self._flow.tables.refresh(table)
+            except PenstockError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     # Results out
 

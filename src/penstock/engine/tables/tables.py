@@ -20,7 +20,7 @@ from penstock.engine.names import find
 from penstock.engine.tables.looked_up import LookedUpTable
 from penstock.engine.tables.sources import source_of
 from penstock.engine.tables.write_behind import WriteBehind
-from penstock.errors import CheckpointError, InputError, PenstockError
+from penstock.errors import BudgetError, CheckpointError, InputError, PenstockError
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamRef, TableRef
 from penstock.lang.table_defs import TableDef, TableWrite
@@ -104,10 +104,15 @@ class TableSet:
         table.load(source.batches(), source.rows())
 
     def _reload(self, table: Table) -> None:
-        """What cannot be read whole changes nothing."""
+        """What cannot be read whole, or has no room, changes nothing."""
         source = source_of(table.definition)
         rows = source.rows()
-        table.load(list(source.batches()), rows)
+        fresh, before = list(source.batches()), table.batch(table.all_rows())
+        try:
+            table.load(fresh, rows)
+        except BudgetError:
+            table.load([before], before.num_rows)
+            raise
 
     # Looking in
 
