@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock import App
@@ -227,3 +230,43 @@ def test_an_element_has_the_key_of_the_order_it_is_in() -> None:
             app.push("s", {"t": second, "id": int(id), "kind": kind})
         app.finish()
         assert rows(app, "q") == [(0, 3, 4, None), (0, 1, None, 5)]
+
+
+MANY = """
+    CREATE STREAM a (t BIGINT, x INT, EVENT TIME t UNIT MILLISECONDS);
+    CREATE STREAM b (t BIGINT, x INT, EVENT TIME t UNIT MILLISECONDS);
+"""
+
+
+def many(query: str, memory: str, first: int, then: int) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """What comes of so many events of a, and of so many of b after them in one batch."""
+    with App(f"{MANY} CREATE QUERY q AS {query} WITHIN 1 HOUR;", memory=memory) as app:
+        app.push("a", pa.table({"t": np.arange(first), "x": np.arange(first, dtype=np.int32) % 100}))
+        app.push("b", pa.table({"t": first + np.arange(then), "x": np.arange(then, dtype=np.int32) % 100}))
+        app.finish()
+        return rows(app, "q"), [reject["reason"] for reject in app.rejects]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SELECT b.t AS t, COUNT(c.*) AS n, SUM(c.x) AS s FROM PATTERN SEQ(a+ c, b b) WHERE c.x / b.x < 50",
+        "SELECT c.t AS c, b.t AS t FROM PATTERN SEQ(ONE a c, b b) WHERE c.x / b.x < 50",
+        "SELECT c.t AS t, COUNT(b.*) AS n FROM PATTERN SEQ(a c, b+ b) WHERE c.x / b.x < 50",
+    ],
+)
+def test_matches_that_do_not_fit_into_memory_together_are_found_in_parts(pattern: str) -> None:
+    found, rejects = many(pattern, "64MB", 1000, 400)
+    assert found
+    assert many(pattern, "1200KB", 1000, 400) == (found, rejects)
+
+
+def test_what_fails_a_condition_is_not_in_memory_together() -> None:
+    unlikely = "SELECT c.t AS c, b.t AS t FROM PATTERN SEQ(a c, b b) WHERE c.x + b.x = -1"
+    many(unlikely, "64MB", 10, 10)
+    tracemalloc.start()
+    try:
+        assert many(unlikely, "64MB", 10_000, 300) == ([], [])
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000  # of three million pairs
+    finally:
+        tracemalloc.stop()

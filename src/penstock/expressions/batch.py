@@ -19,11 +19,12 @@ Data: TypeAlias = Vector | pa.Array | list[Any]
 
 
 class Batch:
-    __slots__ = ("_data", "kinds", "num_rows")
+    __slots__ = ("_arrow", "_data", "kinds", "num_rows")
 
     def __init__(self, kinds: Mapping[str, SqlType], data: dict[str, Data], num_rows: int) -> None:
         self.kinds = kinds
         self._data = data
+        self._arrow: pa.RecordBatch | None = None
         self.num_rows = num_rows
 
     @property
@@ -51,10 +52,11 @@ class Batch:
         return pa.array(data, pa.string()) if isinstance(data, list) else data
 
     def to_arrow(self) -> pa.RecordBatch:
-        names = list(self._data)
-        if not names:
-            return pa.RecordBatch.from_arrays([pa.nulls(self.num_rows)], names=[""])
-        return pa.RecordBatch.from_arrays([self.column(name) for name in names], names=names)
+        """Made once: rows that are rejected ask for it one after the other."""
+        if self._arrow is None:
+            columns = {name: self.column(name) for name in self._data} or {"": pa.nulls(self.num_rows)}
+            self._arrow = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return self._arrow
 
 
 Rows: TypeAlias = pa.RecordBatch | Batch

@@ -34,16 +34,19 @@ class _State:
 
 
 class RepeatAggregates:
-    def __init__(self, name: str, plan: RepeatPlan, view: View, resources: Resources) -> None:
+    """`event_bytes` is what an event of the element takes up while its match is aggregated."""
+
+    def __init__(self, name: str, plan: RepeatPlan, view: View, resources: Resources, reject: Reject) -> None:
         self.element = plan.element
         self._plan = plan
         self._states = [_State(spec) for spec in plan.states]
         self._view = view
         self._users = resources.user_aggregates
-        self._reject: Reject = resources.reject
+        self._reject = reject
         self._accounts = [resources.account(f"{name}: {spec.kind} of {plan.element}") for spec in plan.states]
         read = [e for spec in plan.states for e in (*spec.args, *(() if spec.filter is None else (spec.filter,)))]
         self._columns = list(dict.fromkeys(c for e in read for c in walk(e) if isinstance(c, Column)))
+        self.event_bytes = 8 * view.elements + 16 * (len(self._columns) + len(read))
 
     def columns(self, found: Found) -> tuple[dict[str, Data], Bools]:
         """The aggregates of each match, by name, and for which matches they could be computed."""

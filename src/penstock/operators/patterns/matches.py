@@ -71,6 +71,7 @@ class View:
     def __init__(
         self, node: PatternNode, candidates: Candidates, rows: Sequence[PatternRows | None], reject: Reject
     ) -> None:
+        self.elements = len(node.elements)
         self._elements = {element.name: (i, element.input) for i, element in enumerate(node.elements)}
         self._candidates = candidates
         self._rows = rows
@@ -109,9 +110,10 @@ class View:
             return np.empty(0, np.bool_)
         rows = self.batch(nodes, condition.columns, given)
         result = condition.compiled(rows)
-        if result.errors is not None:
-            for row in result.errors.rows:
-                self._reject(result.errors.reasons[result.errors.codes[row] - 1], as_row(rows, int(row)))
+        errors = result.errors
+        if errors is not None:
+            for row in errors.rows:
+                self._reject(errors.reasons[errors.codes[row] - 1], as_row(rows, int(row)))
         return result.true
 
 

@@ -10,7 +10,8 @@ Invariants:
 1. Matches come out in the order of their times; those of one time first as events complete them, then those whose time
    is over; those of one event in the order of their elements' events, oldest first.
 2. Whether an event has served (ONE) is decided in that order.
-3. Events wait for those of other inputs (`ports`), so that all are seen in the order of (time, input, sequence).
+3. How many matches are looked for at a time follows the memory there is, and is no part of the answer (`ends`).
+4. Events wait for those of other inputs (`ports`), so that all are seen in the order of (time, input, sequence).
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
+from penstock.errors import BudgetError
 from penstock.expressions.tree import Column
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.patterns.aggregates import RepeatAggregates
-from penstock.operators.patterns.candidates import Arrivals, Candidates, Due, joined
+from penstock.operators.patterns.candidates import Arrivals, Candidates, joined
+from penstock.operators.patterns.ends import Ends, Rejects
 from penstock.operators.patterns.intake import InputIntake
 from penstock.operators.patterns.matches import Found, View
 from penstock.operators.patterns.rows import PatternRows
@@ -64,9 +67,13 @@ class Pattern(Operator):
             InputIntake(number, node.elements, self._candidates.groups, self._rows[number], resources)
             for number in inputs
         ]
+        self._completes = np.zeros(len(node.elements), np.bool_)
+        self._completes[[order.plain[-1] for order in node.orders if not order.waits]] = True
         self._ones = [i for i, element in enumerate(node.elements) if element.one]
-        self._view = View(node, self._candidates, self._rows, resources.reject)
-        aggregates = {r.element: RepeatAggregates(name, r, self._view, resources) for r in node.repeats}
+        self._within = node.within
+        self._rejects = Rejects(resources.reject, resources.account(f"{name}: rejects of matches"))
+        self._view = View(node, self._candidates, self._rows, self._rejects)
+        aggregates = {r.element: RepeatAggregates(name, r, self._view, resources, self._rejects) for r in node.repeats}
         self._searches = [
             Search(
                 order,
@@ -137,7 +144,12 @@ class Pattern(Operator):
         arrivals = self._arrivals(parts)
         first = self._candidates.stop
         due = self._candidates.add(arrivals, limit)
-        self._emit(arrivals, first, due, results)
+        self._emit(Ends(first + np.flatnonzero(self._completes[arrivals.elements]), due), results)
+        joined = max(search.joined() for search in self._searches)
+        if joined > _MANY:
+            self._stride = max(_SHORTEST, self._stride // 2)
+        elif joined < _MANY // 8:
+            self._stride = min(_LONGEST, self._stride * 2)
         self._candidates.expire(limit, self._left)
         for rows, left in zip(self._rows, self._left, strict=True):
             if rows is not None:
@@ -167,17 +179,18 @@ class Pattern(Operator):
 
     # Matches
 
-    def _emit(self, arrivals: Arrivals, first: int, due: Due, results: list[Chunk]) -> None:
-        found: list[tuple[Search, Found]] = []
-        for search in self._searches:
-            if search.order.waits:
-                mine = self._candidates.elements[self._candidates.at(due.nodes)] == search.order.plain[0]
-                matches = search.find(due.nodes[mine], due.heads[mine]) if mine.any() else None
-            else:
-                anchors = first + np.flatnonzero(arrivals.elements == search.order.plain[-1])
-                matches = search.find(anchors, None) if len(anchors) else None
-            if matches is not None and len(matches):
-                found.append((search, matches))
+    def _emit(self, ends: Ends, results: list[Chunk]) -> None:
+        try:
+            with self._rejects.held():
+                found = self._found(ends)
+        except BudgetError:
+            self._release_matches()
+            halves = ends.halves(self._candidates, self._within)
+            if halves is not None:
+                for half in halves:
+                    self._emit(half, results)
+                return
+            found = self._found(ends)
         if found:
             order = self._sorted(found)
             if self._apart:
@@ -185,11 +198,27 @@ class Pattern(Operator):
             if self._ones:
                 order = order[self._consumed(found, order)]
             self._show(found, order, results)
-        joined = max(search.release() for search in self._searches)
-        if joined > _MANY:
-            self._stride = max(_SHORTEST, self._stride // 2)
-        elif joined < _MANY // 8:
-            self._stride = min(_LONGEST, self._stride * 2)
+        self._release_matches()
+
+    def _found(self, ends: Ends) -> list[tuple[Search, Found]]:
+        candidates = self._candidates
+        completing = candidates.elements[candidates.at(ends.nodes)]
+        waiting = candidates.elements[candidates.at(ends.due.nodes)]
+        found: list[tuple[Search, Found]] = []
+        for search in self._searches:
+            if search.order.waits:
+                mine = waiting == search.order.plain[0]
+                matches = search.find(ends.due.nodes[mine], ends.due.heads[mine]) if mine.any() else None
+            else:
+                anchors = ends.nodes[completing == search.order.plain[-1]]
+                matches = search.find(anchors, None) if len(anchors) else None
+            if matches is not None and len(matches):
+                found.append((search, matches))
+        return found
+
+    def _release_matches(self) -> None:
+        for search in self._searches:
+            search.release()
 
     def _sorted(self, found: list[tuple[Search, Found]]) -> Int64s:
         """The order in which matches come out, as numbers among all that were found."""

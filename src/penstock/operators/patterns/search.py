@@ -3,11 +3,14 @@
 Plain elements are joined one after the other, for all anchors together: each step follows the links of `candidates` and
 drops at once what fails a condition that can be decided. Then repeated elements are collected and absent ones looked
 for, between the events that they lie between.
+
+What joins is looked at in parts, each through all steps before the next: only matches are in memory together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +33,14 @@ _ALWAYS = np.int64(-(2**63))
 """Before all times."""
 
 
+class _Reach(NamedTuple):
+    """How far back each anchor looks: to positions and times after these. With `heads` it is a match's first event."""
+
+    heads: Int64s | None
+    floors: Int64s
+    after: Int64s
+
+
 class Search:
     def __init__(
         self,
@@ -50,6 +61,11 @@ class Search:
         self._account = account
         self._made = 0
         self._aggregates = [aggregates[b.element] for b in order.repeated if b.element in aggregates]
+        # What an event of a repeated element takes up: its owner and its node, put in order, and what is made of it.
+        self._event_bytes = {
+            b.element: 64 + (aggregates[b.element].event_bytes if b.element in aggregates else 0)
+            for b in order.repeated
+        }
         self._steps = [(step.place, [Condition(c) for c in step.conditions]) for step in order.steps]
         between = (*order.repeated, *order.absent)
         self._between = {b.element: [Condition(c) for c in b.conditions] for b in between}
@@ -89,9 +105,12 @@ class Search:
             fine &= computed
         return fine, data
 
-    def release(self) -> int:
-        """What was found is out; returns how many events had to be joined for it."""
+    def release(self) -> None:
+        """What was found is out."""
         self._account.resize(0)
+
+    def joined(self) -> int:
+        """How many events had to be joined since the last time."""
         made, self._made = self._made, 0
         return made
 
@@ -105,36 +124,44 @@ class Search:
 
     def _joined(self, anchors: Int64s, heads: Int64s | None) -> Found:
         """The plain elements of matches."""
-        candidates, plain = self._candidates, self.order.plain
+        candidates = self._candidates
         nodes = np.full((len(anchors), self._elements), -1, np.int64)
-        found = Found(nodes, np.arange(len(anchors)), {})
         first_place, conditions = self._steps[0]
-        nodes[:, plain[first_place]] = anchors
-        found = self._checked(found, conditions)
+        nodes[:, self.order.plain[first_place]] = anchors
+        begun = self._checked(Found(nodes, np.arange(len(anchors)), {}), conditions)
         if heads is None:
             after = candidates.times[candidates.at(anchors)] - self._within
-            floors = np.full(len(anchors), -1, np.int64)
+            reach = _Reach(None, np.full(len(anchors), -1, np.int64), after)
         else:
-            after = np.full(len(anchors), _ALWAYS)
-            floors = candidates.positions[candidates.at(anchors)]
-        for place, conditions in self._steps[1:]:
-            element = plain[place]
-            if heads is not None and place == len(plain) - 1:
-                starts = heads[found.origins, element]
-            else:
-                starts = candidates.linked(found.nodes[:, plain[place + 1]], element)
-            ceilings = np.full(len(found), NO_CEILING)
-            parts = [
-                self._checked(self._with(found, parents, element, joining), conditions)
-                for parents, joining in self._expanded(
-                    starts, floors[found.origins], ceilings, after[found.origins], element
-                )
-            ]
-            self._account.resize(sum(part.nodes.nbytes + part.origins.nbytes for part in parts))
-            found = Found(
-                np.concatenate([part.nodes for part in parts]), np.concatenate([part.origins for part in parts]), {}
-            )
-        return found
+            reach = _Reach(heads, candidates.positions[candidates.at(anchors)], np.full(len(anchors), _ALWAYS))
+        parts = [begun.where(np.zeros(len(begun), np.bool_)), *self._further(begun, 1, reach)]
+        return Found(
+            np.concatenate([part.nodes for part in parts]), np.concatenate([part.origins for part in parts]), {}
+        )
+
+    def _further(self, found: Found, step: int, reach: _Reach) -> Iterator[Found]:
+        """From parts that have come to a step to whole matches."""
+        if not len(found):
+            return
+        if step == len(self._steps):
+            self._hold_bytes(2 * (found.nodes.nbytes + found.origins.nbytes))
+            yield found
+            return
+        plain = self.order.plain
+        place, conditions = self._steps[step]
+        element = plain[place]
+        if reach.heads is not None and place == len(plain) - 1:
+            starts = reach.heads[found.origins, element]
+        else:
+            starts = self._candidates.linked(found.nodes[:, plain[place + 1]], element)
+        ceilings = np.full(len(found), NO_CEILING)
+        bounds = (starts, reach.floors[found.origins], ceilings, reach.after[found.origins])
+        for parents, joining in self._expanded(*bounds, element):
+            part = self._checked(self._with(found, parents, element, joining), conditions)
+            yield from self._further(part, step + 1, reach)
+
+    def _hold_bytes(self, more: int) -> None:
+        self._account.resize(self._account.nbytes + more)
 
     def _with(self, found: Found, parents: Int64s, element: int, joining: Int64s) -> Found:
         nodes = found.nodes[parents]
@@ -148,35 +175,32 @@ class Search:
 
     def _expanded(
         self, starts: Int64s, floors: Int64s, ceilings: Int64s, after: Int64s, element: int
-    ) -> list[tuple[Int64s, Int64s]]:
+    ) -> Iterator[tuple[Int64s, Int64s]]:
         """Pairs of a parent and a node of the element, newest first, in parts."""
         candidates = self._candidates
-        parts: list[tuple[Int64s, Int64s]] = []
         parent, node = 0, -1
-        while True:
+        while parent < len(starts):
             parents, nodes = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
             parent, node, count = expand(
                 starts, floors, ceilings, after, element, candidates.times, candidates.positions, candidates.links,
                 candidates.used, element in self._served_once, candidates.tail, parent, node, parents, nodes,
             )  # fmt: skip
-            parts.append((parents[:count], nodes[:count]))
             self._made += count
-            if parent == len(starts):
-                return parts
+            yield parents[:count], nodes[:count]
 
     def _collected(self, found: Found, between: Between, heads: Int64s | None) -> Found:
         """With all events of a repeated element; matches without any are gone."""
         bounds = self._bounds(found, between, heads)
-        owners, nodes = [], []
+        owners, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for parents, joining in self._expanded(*bounds, between.element):
             pairs = self._with(found, parents, between.element, joining)
             keep = self._hold(pairs.nodes, between)
+            self._hold_bytes(int(np.count_nonzero(keep)) * self._event_bytes[between.element])
             owners.append(parents[keep])
             nodes.append(joining[keep])
         owner, node = np.concatenate(owners), np.concatenate(nodes)
         order = np.lexsort((node, owner))
         repeats = Repeats(owner[order], node[order])
-        self._account.resize(self._account.nbytes + repeats.owners.nbytes + repeats.nodes.nbytes)
         some = np.bincount(repeats.owners, minlength=len(found)) > 0
         return Found(found.nodes, found.origins, {**found.repeats, between.element: repeats}).where(some)
 
