@@ -2,13 +2,15 @@
 
 A side's rows have rising positions; `slots` and `previous` are those from position `base` on. `chains[slot]` are the
 positions of the last row with that key and of the one before it, so that a key with one row in the window costs one
-look at memory; `previous` of a row is the position of the one before it with the same key. What lies before a window's
-tail may be long gone: chains end at the tail, wherever they lead.
+look at memory; `previous` of a row is how far before it the last row with the same key is. What lies before a window's
+tail may be long gone: chains end at the tail, wherever they lead. So a row too far away to say may be said to be
+nearer: no window has so many rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.aggregates.state import Int64s, Slots
 from penstock.jit import inline, kernel, prefetch
@@ -16,19 +18,23 @@ from penstock.jit import inline, kernel, prefetch
 _AHEAD = 16
 """So many turns before it is needed memory is asked for."""
 
+_FAR = (1 << 31) - 1
+
+_Steps = NDArray[np.int32]
+
 
 @inline
-def _enter(position: int, base: int, slots: Slots, chains: Int64s, previous: Int64s) -> None:
+def _enter(position: int, base: int, slots: Slots, chains: Int64s, previous: _Steps) -> None:
     slot = slots[position - base]
     if slot >= 0:
         before = chains[slot, 0]
-        previous[position - base] = before
+        previous[position - base] = min(position - before, _FAR)
         chains[slot, 0] = position
         chains[slot, 1] = before
 
 
 @kernel
-def link(slots: Slots, first: int, base: int, chains: Int64s, previous: Int64s) -> None:
+def link(slots: Slots, first: int, base: int, chains: Int64s, previous: _Steps) -> None:
     """Rows from position `first` on enter the chains of their keys."""
     head = base + len(slots)
     address = chains.ctypes.data
@@ -46,7 +52,7 @@ def walk(
     reach: Int64s,
     begin: int,
     slots: Slots,
-    previous: Int64s,
+    previous: _Steps,
     base: int,
     fresh: int,
     linked: int,
@@ -62,9 +68,9 @@ def walk(
     for position in range(linked - 1, fresh - 1, -1):
         slot = slots[position - base]
         if slot >= 0:
-            before = previous[position - base]
+            before = position - previous[position - base]
             chains[slot, 0] = before
-            chains[slot, 1] = previous[before - base] if before >= base else -1
+            chains[slot, 1] = before - previous[before - base] if before >= base else -1
     entered = fresh
     filled = 0
     done = begin
@@ -77,7 +83,7 @@ def walk(
             prefetch(address + 16 * max(asked[done + _AHEAD], 0))
             near = asked[done + _AHEAD // 2]
             if near >= 0 and chains[near, 1] >= low[done]:
-                prefetch(links + 8 * (chains[near, 1] - base))
+                prefetch(links + 4 * (chains[near, 1] - base))
         while entered < reach[done]:
             if entered < head - _AHEAD:
                 prefetch(address + 16 * max(slots[entered - base + _AHEAD], 0))
@@ -97,7 +103,7 @@ def walk(
                     filled += 1
                 position = following
                 if position >= low[done]:
-                    following = previous[position - base]
+                    following = position - previous[position - base]
         if full:
             filled = before
             break

@@ -48,7 +48,7 @@ class KeyIndex:
         self._types = [key.type for key in keys]
         self.table = table
         self.slots = np.empty(0, np.int32)
-        self._previous = np.empty(0, np.int64)
+        self._previous = np.empty(0, np.int32)
         self._chains = np.full((table.capacity, 2), _NOBODY, np.int64)
         self._linked = self._base = 0
         table.hold(self._holds)
@@ -135,7 +135,7 @@ class KeyIndex:
         return self._chains.nbytes
 
     def restore(self, slots: Slots, base: int) -> None:
-        self.slots, self._previous = slots.copy(), np.empty(len(slots), np.int64)
+        self.slots, self._previous = slots.copy(), np.empty(len(slots), np.int32)
         self._chains = np.full((self.table.capacity, 2), _NOBODY, np.int64)
         self._linked = self._base = base
         self.settle(base, base + len(slots))
@@ -176,7 +176,7 @@ class JoinRows:
         self.base = self.head = self.fresh = self._origin = 0
         self._times = np.empty(0, np.int64)
         self._passing: Bools | None = None
-        self._bytes_per_row = 9 + 12 * len(self.indexes)
+        self._bytes_per_row = 9 + 8 * len(self.indexes)
 
     # Rows come and go
 
