@@ -192,3 +192,26 @@ def test_what_is_compared_is_not_held_at_once(kind: str, key: str, monkeypatch: 
         assert (max(held) > 10_000) == (most > 10_000)
     assert found[500].equals(found[1 << 18])
     assert found[500].num_rows >= 900
+
+
+@pytest.mark.parametrize("emit", ["RSTREAM", "DSTREAM"])
+def test_windows_of_aggregates_are_known_however_often_the_join_is_called(emit: str) -> None:
+    """A subquery gives its rows in several chunks, and some only at the end: each is a call of the join."""
+    below = "SELECT ISTREAM id, v FROM a [RANGE 4 SECONDS SLIDE 1 SECOND]"
+    text = f"""
+    INSERT INTO came {below};
+    SELECT {emit} y.id AS id, COUNT(*) AS n FROM a [ROWS 2 SLIDE 1 SECOND] AS y
+    LEFT JOIN {{}} [ROWS 3 SLIDE 1 SECOND] AS x ON x.id = y.id GROUP BY y.id;
+    """
+    times = [1, 2, 5, 5, 12, 13, 19, 30]
+    found = {}
+    for source in (f"({below})", "came"):
+        for at_once in (1, 3, len(times)):
+            with App(STREAMS + text.format(source)) as app:
+                for first in range(0, len(times), at_once):
+                    some = times[first : first + at_once]
+                    app.push("a", [{"t": t * 1_000_000, "id": t % 3, "v": 0.0} for t in some])
+                app.finish()
+                found[source, at_once] = app.results("q2")
+    assert all(table.equals(found["came", 1]) for table in found.values())
+    assert found["came", 1].num_rows > 5

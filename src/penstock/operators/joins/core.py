@@ -81,11 +81,13 @@ class View(Protocol):
 
 @dataclass(eq=False)
 class Reader:
-    """A query that reads a view: the results of calls that it has not made yet."""
+    """A query that reads a view: the results of calls that it has not made yet, and, for who wants to know (and takes
+    them away), the ends and starts of the windows that were looked at."""
 
     view: View
     calls: int
     results: deque[list[Chunk]]
+    starts: deque[tuple[Int64s, Int64s]] | None = None
 
 
 class JoinCore:
@@ -199,6 +201,8 @@ class JoinCore:
     def _hand_over(self, results: dict[View, list[Chunk]]) -> None:
         for reader in self._readers:
             reader.results.append(results[reader.view])
+            if reader.starts is not None:
+                reader.starts += reader.view.starts
         self._account.resize(sum({id(t): t.nbytes for t in self._tables.values()}.values()))
 
     def _run(self, due: Sequence[Sequence[Chunk]], watermark: int, results: dict[View, list[Chunk]]) -> None:

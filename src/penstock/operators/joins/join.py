@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,10 @@ class Join(Operator):
         self._lag = 0 if isinstance(node.sides[0].window.slide, TimeSlide) else 1
         resources.at_end(lambda: self._core.drop(self._reader))
 
-    @property
-    def starts(self) -> list[tuple[Int64s, Int64s]]:
-        """The ends and starts of the windows of the last call's evaluations."""
-        return self._view.starts
+    def note_starts(self) -> deque[tuple[Int64s, Int64s]]:
+        """The ends and starts of windows, as they are looked at from now on. Whoever asks takes them away."""
+        self._reader.starts = deque()
+        return self._reader.starts
 
     @property
     def sizing(self) -> tuple[dict[str, RateSizer], MatchWaits]:
@@ -60,21 +61,28 @@ class Join(Operator):
 
 class OverJoin(Operator):
     """An aggregation over the relation of a join. Its rows carry the windows of the join and not the stretch of time
-    in which the relation came."""
+    in which the relation came.
+
+    Invariant: `starts` has the windows of all boundaries that the join has seen and the aggregation has not, for the
+    join may have been called several times before its rows come here.
+    """
 
     def __init__(self, operator: Operator, join: Join) -> None:
         self._operator = operator
-        self._join = join
+        self._starts = join.note_starts()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         chunks, reached = self._operator.process(chunk, watermark, port)
-        return Progress([self._placed(chunk) for chunk in chunks], reached)
+        placed = [self._placed(chunk) for chunk in chunks]
+        while self._starts and self._starts[0][0][-1] <= watermark:
+            self._starts.popleft()
+        return Progress(placed, reached)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         """Up to the last boundary of the join, where its relation may be empty."""
         chunks: list[Chunk] = []
-        if self._join.starts:
-            ends, _ = self._join.starts[-1]
+        if self._starts:
+            ends, _ = self._starts[-1]
             chunks = self._operator.process(NO_EVENTS, int(ends[-1])).chunks
         return [self._placed(chunk) for chunk in chunks + self._operator.finish(last_time)]
 
@@ -82,10 +90,10 @@ class OverJoin(Operator):
         return self._operator.end(last_time)
 
     def _placed(self, chunk: Chunk) -> Chunk:
-        if chunk.rows == 0 or not self._join.starts:
+        if chunk.rows == 0:
             return chunk
-        ends = np.concatenate([ends for ends, _ in self._join.starts])
-        starts = np.concatenate([starts for _, starts in self._join.starts])
+        ends = np.concatenate([ends for ends, _ in self._starts])
+        starts = np.concatenate([starts for _, starts in self._starts])
         at = np.searchsorted(ends, chunk.times + 1)
         known = np.minimum(at, len(ends) - 1)
         assert (ends[known] == chunk.times + 1).all(), "a boundary that the join has not seen"
