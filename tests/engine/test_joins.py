@@ -215,3 +215,15 @@ def test_windows_of_aggregates_are_known_however_often_the_join_is_called(emit: 
                 found[source, at_once] = app.results("q2")
     assert all(table.equals(found["came", 1]) for table in found.values())
     assert found["came", 1].num_rows > 5
+
+
+def test_a_band_beyond_all_times_is_a_condition() -> None:
+    far = " + INTERVAL '30000000' DAYS" * 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        app = App(STREAMS + f"SELECT v FROM a [RANGE 9 SECONDS] x JOIN b [RANGE 9 SECONDS] y ON x.t < y.t{far};")
+    with app:
+        app.push("a", {"t": 1_000_000, "id": 1, "v": 1.0})
+        app.push("b", {"t": 1_000_000, "id": 1, "w": "w"})
+        app.finish()
+        assert [app.results("q1").num_rows, len(app.rejects)] == [0, 1]

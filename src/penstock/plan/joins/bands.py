@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.expressions.tree import Call, Column, Expression, Literal
+from penstock.lang.durations import LONGEST
 from penstock.lang.query import Join
 from penstock.plan.nodes import Band
 from penstock.types import SqlType
@@ -38,6 +39,8 @@ def bands(parts: Sequence[Expression], step: int, join: Join) -> list[Band]:
             function, limit = _MIRRORED[function], -limit
         if left != step:
             continue  # both sides were joined before
+        if abs(limit) > LONGEST:
+            continue  # no search needs so much, and times would not bear it
         key = (left, name.partition(".")[2], right, other_name.partition(".")[2])
         low, high = found.get(key, (None, None))
         if function in ("ge", "gt", "eq"):
