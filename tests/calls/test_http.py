@@ -6,6 +6,8 @@ import json
 import math
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -110,6 +112,58 @@ def test_an_answer_that_does_not_come() -> None:
 
     with Server(sleep) as server, pytest.raises(CallFailed, match="imed out"):
         HttpFunction(FunctionDef("f", server.url, timeout=0.1, retries=0)).call({}, "r:0", never)
+
+
+def answered(answer: list[bytes], timeout: float = 0.3) -> None:
+    """A call to a server that answers with these bytes, some time after each other, and then says no more."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(1 << 16)
+                for piece in answer:
+                    connection.sendall(piece)
+                    time.sleep(0.1)
+                connection.recv(1)
+
+        pool.submit(serve)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/a?secret=1"
+        function = HttpFunction(FunctionDef("f", url, timeout=timeout, retries=0))
+        try:
+            function.call({}, "r:0", never)
+        finally:
+            function.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b"x"] * 20],
+        [b"HTTP/1.1 200 OK\r\n\r\nhello"],
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"],
+    ],
+    ids=["slow", "endless", "broken"],
+)
+def test_the_body_of_an_answer_means_nothing(answer: list[bytes]) -> None:
+    begin = time.monotonic()
+    answered(answer)
+    assert time.monotonic() - begin < 2
+
+
+def test_an_answer_that_comes_byte_by_byte_has_no_more_time_than_others() -> None:
+    begin = time.monotonic()
+    with pytest.raises(CallFailed, match=r"/a: ReadTimeoutError.*tried 1 times"):
+        answered([b"%c" % byte for byte in b"HTTP/1.1 200 OK\r\nX-Patience: none"])
+    assert time.monotonic() - begin < 2
+
+
+def test_the_other_side_may_ask_for_nonsense() -> None:
+    answers = iter([(503, {"Retry-After": "Fri, 31 Dec 999999 23:59:59 GMT"}), (200, {})])
+    with Server(lambda request: next(answers)) as server:
+        pauses = Pauses()
+        HttpFunction(FunctionDef("f", server.url)).call({}, "r:0", pauses)
+    assert len(pauses.lengths) == 1
 
 
 def test_a_header_that_is_not_in_the_environment() -> None:

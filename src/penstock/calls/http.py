@@ -1,9 +1,9 @@
 """Functions outside, called by HTTP POST: the arguments as a JSON object, the key in the header Idempotency-Key.
 
 Data goes into the body and nowhere else; addresses and headers are those of the declaration. An answer 2xx takes the
-call in. No connection, no answer in time, 408, 425, 429 and 5xx are tried again, after twice the time before and some
-more at random, or after what Retry-After says; anything else gives the call up. Redirections are not followed: the data
-was meant for the address that was declared.
+call in, whatever becomes of its body. No connection, no answer in time, 408, 425, 429 and 5xx are tried again, after
+twice the time before and some more at random, or after what Retry-After says; anything else gives the call up.
+Redirections are not followed: the data was meant for the address that was declared.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import urllib3
 
+from penstock.calls.deadline import POOLS
 from penstock.calls.function import CallFailed, Pause
 from penstock.errors import QueryError
 from penstock.lang.bind_function import ENVIRONMENT
@@ -41,7 +42,9 @@ class HttpFunction:
         self._url = definition.url
         self._retries = definition.retries
         self._timeout = urllib3.Timeout(total=definition.timeout)
+        self._shown = urlsplit(definition.url)._replace(query="").geturl()
         self._pool = urllib3.PoolManager(num_pools=1)
+        self._pool.pool_classes_by_scheme = POOLS
 
     def check(self) -> None:
         """What stands in headers is there. Plans can be made without it."""
@@ -60,10 +63,10 @@ class HttpFunction:
             if reason is None:
                 return
             if after is None:
-                raise CallFailed(f"{self._url}: {reason}")
+                raise CallFailed(f"{self._shown}: {reason}")
             wait = after or min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE) * (0.5 + random.random())
             if attempt == self._retries or not pause(min(wait, LONGEST_PAUSE * 1.5)):
-                raise CallFailed(f"{self._url}: {reason}; tried {attempt + 1} times")
+                raise CallFailed(f"{self._shown}: {reason}; tried {attempt + 1} times")
 
     def _try(self, body: bytes, key: str) -> tuple[str | None, float | None]:
         """Why it did not work, and how long the other side wants to be left alone: 0 if it does not say, None if there
@@ -80,9 +83,9 @@ class HttpFunction:
                 redirect=False,
                 preload_content=False,
             )
-            _finish(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             return f"{type(error).__name__}: {error}", 0.0
+        _finish(answer)
         if 200 <= answer.status < 300:
             return None, None
         reason = f"answered {answer.status} {answer.reason or ''}".rstrip()
@@ -95,19 +98,21 @@ class HttpFunction:
 
 
 def _finish(answer: urllib3.BaseHTTPResponse) -> None:
-    """Gives the connection back if the answer has been read to its end, and drops it otherwise."""
-    answer.read(_MOST_READ, decode_content=False)
-    if answer.length_remaining == 0:
-        answer.release_conn()
-    else:
-        answer.close()
+    """Gives the connection back if the answer can be read to its end, and drops it otherwise."""
+    try:
+        answer.read(_MOST_READ, decode_content=False)
+        if answer.length_remaining == 0:
+            return answer.release_conn()
+    except (urllib3.exceptions.HTTPError, OSError):
+        pass
+    answer.close()
 
 
 def _retry_after(answer: urllib3.BaseHTTPResponse) -> float:
     try:
         return max(urllib3.Retry().get_retry_after(answer) or 0.0, 0.0)
-    except urllib3.exceptions.HTTPError:
-        return 0.0
+    except (urllib3.exceptions.HTTPError, ValueError, OverflowError):
+        return 0.0  # no date, or none that there is
 
 
 def _value(definition: FunctionDef, value: str, environment: Mapping[str, str]) -> str:

@@ -32,6 +32,12 @@ def bind_function(source: QueryText, statement: CreateFunction) -> FunctionDef:
         raise source.refusal(
             f"'{url[:80]}' is no address to call", span, "write 'https://host/path' or 'http://host:port/path'"
         )
+    if parts.username is not None or parts.password is not None:
+        raise source.refusal(
+            "an address has no user and no password",
+            span,
+            "write WITH ('header.Authorization' = 'env:TOKEN'), which takes it from the environment",
+        )
     timeout, retries = FunctionDef.timeout, FunctionDef.retries
     headers: list[tuple[str, str]] = []
     for key, value in statement.options:

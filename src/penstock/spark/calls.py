@@ -57,8 +57,9 @@ class Delivery:
                 key = arguments.pop(KEY)
                 try:
                     self.functions[name].call(arguments, key, _pause)
-                except CallFailed as error:
-                    failed.append(reject_row(str(error), row, f"CALL of {name}"))
+                except Exception as error:
+                    reason = str(error) if isinstance(error, CallFailed) else f"{type(error).__name__}: {error}"
+                    failed.append(reject_row(reason, row, f"CALL of {name}"))
         return failed
 
 
