@@ -169,6 +169,17 @@ def test_an_event_that_meets_itself_is_rejected_once(kind: str) -> None:
         assert len(app.rejects) == 1 + 3
 
 
+@pytest.mark.parametrize("emit", ["", "ISTREAM", "DSTREAM"])
+def test_what_was_rejected_when_it_came_is_not_when_it_goes(emit: str) -> None:
+    text = f"SELECT {emit} x.v AS v FROM a [ROWS 2] x JOIN b [ROWS 9] y ON x.id = y.id AND 1 DIV x.id > x.v;"
+    with App(STREAMS + text) as app:
+        app.push("b", {"t": 0, "id": 0, "w": "w"})
+        for second in (1, 2, 3, 4):
+            app.push("a", {"t": second * 1_000_000, "id": 0 if second == 1 else 5, "v": 1.0})
+        app.finish()
+        assert len(app.rejects) == 1
+
+
 @pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
 @pytest.mark.parametrize("key", ["x.id = y.id AND ", ""])
 def test_what_is_compared_is_not_held_at_once(kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,8 @@ class Search:
         """How many rows were compared with others so far."""
         self.before: list[tuple[int, Int64s]] = []
         """Rows of the join with these rows of sides, one for each evaluation, were looked at before."""
+        self.all_before = False
+        """All rows were looked at before. Such rows are not rejected again."""
         self._steps = [inner_steps(node, first) for first in range(self.count)] if node.is_inner else []
         self._kinds = {field.name: field.type for field in node.columns}
         self._conditions = {
@@ -200,7 +202,7 @@ class Search:
 
     def fresh(self, found: Found) -> Bools:
         """Which rows were not looked at before."""
-        fresh = np.ones(len(found), np.bool_)
+        fresh = np.full(len(found), not self.all_before)
         for side, own in self.before:
             if len(found.at[side]) == len(found):
                 of_evaluation = own[found.evaluation]

@@ -144,7 +144,9 @@ class JoinView:
         self, changes: JoinChanges, piece: Piece, windows: Windows, before: Sequence[int], starts: Int64s
     ) -> tuple[list[Chunk], int]:
         come, matches = self._arriving(piece, windows)
+        self._search.all_before = True
         gone = self._in_order(self._where(changes.gone(piece, windows, before)))
+        self._search.all_before = False
         one, other = (come, gone) if self._node.emission.emit is Emit.ISTREAM else (gone, come)
         found = one.take(changes.less(one, other))
         rows = self._search.batch(found, self._shown)
