@@ -94,7 +94,7 @@ def check(tmp_path: Path, rows: int, most_kills: int, rounds: int) -> None:
 
 
 def test_kill_and_resume(tmp_path: Path) -> None:
-    check(tmp_path, rows=40_000, most_kills=4, rounds=1)
+    check(tmp_path, rows=40_000, most_kills=2, rounds=1)
 
 
 @pytest.mark.slow
