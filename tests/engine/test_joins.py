@@ -238,3 +238,19 @@ def test_a_band_beyond_all_times_is_a_condition() -> None:
         app.push("b", {"t": 1_000_000, "id": 1, "w": "w"})
         app.finish()
         assert [app.results("q1").num_rows, len(app.rejects)] == [0, 1]
+
+
+def test_a_window_over_a_join_as_long_as_its_slide_is_a_window_of_its_own() -> None:
+    join = "SELECT x.id FROM a [RANGE 1 MINUTE SLIDE 10 SECONDS] AS x, b [RANGE 1 MINUTE SLIDE 10 SECONDS] AS y"
+    program = f"""
+        CREATE STREAM a (t BIGINT, id INT, EVENT TIME t UNIT SECONDS);
+        CREATE STREAM b (t BIGINT, id INT, EVENT TIME t UNIT SECONDS);
+        CREATE QUERY own AS SELECT COUNT(*) AS n FROM ({join} WHERE x.id = y.id) [RANGE 10 SECONDS SLIDE 10 SECONDS];
+        CREATE QUERY whole AS {join.replace("x.id", "COUNT(*) AS n", 1)} WHERE x.id = y.id;
+    """
+    with App(program) as app:
+        for stream in "ab":
+            app.push(stream, {"t": 1_005, "id": 1})
+        app.finish()
+        starts = {name: app.results(name).column("window_start").cast("int64").to_pylist() for name in app.queries}
+    assert starts == {"own": [1_000_000_000], "whole": [950_000_000]}

@@ -117,8 +117,10 @@ class Pipeline:
             slide = node.window.slide
             if isinstance(slide, TimeSlide) and slide.wall_clock:
                 operator = WallClock(name, operator, slide, resources)
-        if isinstance(node, AggregateNode) and isinstance(below := inputs[0].operator, Join):
-            operator = OverJoin(operator, below)
+        if isinstance(node, AggregateNode) and isinstance(node.input, JoinNode) and node.input.is_aggregated:
+            join = inputs[0].operator
+            assert isinstance(join, Join)
+            operator = OverJoin(operator, join)
         self._operators.append(operator)
         stage = _Stage(operator, None, inputs)
         if shared is not None:

@@ -197,7 +197,8 @@ class Condition:
 class JoinNode:
     """Windows joined from left to right. Inputs that several sides read are there once. `where` is checked after all
     outer joins; what could be is pushed into sides and conditions. `columns` are those of all sides, as
-    `alias.column`, for the expressions here and in `emission`."""
+    `alias.column`, for the expressions here and in `emission`. `is_aggregated`: the SELECT of the join has aggregates,
+    which are the node above, and the rows here are R(k) for them."""
 
     inputs: tuple[Node, ...]
     sides: tuple[JoinSide, ...]
@@ -208,6 +209,7 @@ class JoinNode:
     columns: Schema
     emission: Emission
     schema: Schema
+    is_aggregated: bool
 
     @property
     def is_inner(self) -> bool:

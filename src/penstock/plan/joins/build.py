@@ -63,6 +63,7 @@ def build_join(select: Select, join: Join, build: Callable[[Source], Node]) -> N
         join.schema,
         given,
         given_schema,
+        select.aggregating,
     )
     if not select.aggregating:
         return node
