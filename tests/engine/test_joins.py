@@ -254,3 +254,19 @@ def test_a_window_over_a_join_as_long_as_its_slide_is_a_window_of_its_own() -> N
         app.finish()
         starts = {name: app.results(name).column("window_start").cast("int64").to_pylist() for name in app.queries}
     assert starts == {"own": [1_000_000_000], "whole": [950_000_000]}
+
+
+def test_a_relation_that_does_not_fit_is_refused_and_not_built() -> None:
+    program = """
+        CREATE STREAM a (t BIGINT, EVENT TIME t UNIT SECONDS);
+        CREATE STREAM b (t BIGINT, EVENT TIME t UNIT SECONDS);
+        SELECT COUNT(*) AS n FROM a [RANGE 1 DAY SLIDE 1 DAY] AS x, b [RANGE 1 DAY SLIDE 1 DAY] AS y;
+    """
+    times = {"t": np.zeros(4_000, np.int64)}
+    with pytest.warns(UserWarning, match="compared with all rows"):
+        app = App(program, memory="32MB")
+    with app:
+        app.push("a", times)
+        app.push("b", times)
+        with pytest.raises(BudgetError, match="matches of one evaluation"):
+            app.finish()

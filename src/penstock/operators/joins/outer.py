@@ -19,11 +19,12 @@ from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
 from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of, stretches
 from penstock.plan.joins.steps import Lookup, Step, step_of
 from penstock.plan.nodes import JoinNode
+from penstock.store.budget import Account
 
 
 class OuterSearch(Search):
-    def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject) -> None:
-        super().__init__(node, sides, reject)
+    def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject, account: Account) -> None:
+        super().__init__(node, sides, reject, account)
         self._forwards = [step_of(node, side, set(range(side)), set()) for side in range(self.count)]
 
     def containing(self, side: int, found: Found, windows: Windows) -> Found:

@@ -5,7 +5,8 @@ window; what is found are positions, and values are read only for conditions and
 
 Invariants:
 1. What is found is in the order of the evaluations, at every step.
-2. Rows that may match are looked at some at a time: what is held at once are those that do.
+2. Rows that may match are looked at some at a time: what is held at once are those that do. If these are many they are
+   on the account, so that a relation that does not fit into the memory is refused and not built.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
 from penstock.plan.joins.steps import Step, inner_steps
 from penstock.plan.nodes import Band, JoinNode
+from penstock.store.budget import Account
 
 NO_ROW = -1
 """Where a side has no row in a result of an outer join."""
@@ -118,11 +120,14 @@ def _spread(low: Int64s, high: Int64s, rows: JoinRows) -> Iterator[tuple[Int64s,
 class Search:
     """The search of one query over the rows of the sides."""
 
-    def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject) -> None:
+    def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject, account: Account) -> None:
         self.node = node
         self.sides = sides
+        self.account = account
         self._reject = reject
         self.count = len(sides)
+        # Positions, as parts and as a whole; then the columns of a result, two at the least.
+        self._bytes_of_match = 8 * (2 * (self.count + 2) + 2)
         self.looked_at = 0
         """How many rows were compared with others so far."""
         self.before: list[tuple[int, Int64s]] = []
@@ -159,10 +164,13 @@ class Search:
 
     def extend(self, step: Step, found: Found, windows: Windows) -> Found:
         """One more side, INNER."""
-        parts = [
-            self.checked(step, found.take(origins).bind(step.side, positions))
-            for origins, positions in self.candidates(step, found, windows)
-        ]
+        parts: list[Found] = []
+        held = 0
+        for origins, positions in self.candidates(step, found, windows):
+            parts.append(self.checked(step, found.take(origins).bind(step.side, positions)))
+            held += len(parts[-1])
+            if held > ANSWERS_AT_ONCE:
+                self.account.resize(max(self.account.nbytes, held * self._bytes_of_match))
         return one_after_the_other(parts, self.count)
 
     def candidates(self, step: Step, found: Found, windows: Windows) -> Iterator[tuple[Int64s, Int64s]]:

@@ -42,7 +42,8 @@ class JoinView:
         self._core = core
         self._sides = core.sides
         self._windows = [side_window(side.window) for side in node.sides]
-        self._search = (Search if node.is_inner else OuterSearch)(node, core.sides, reject)
+        matches = resources.account(f"{name}: matches of one evaluation")
+        self._search = (Search if node.is_inner else OuterSearch)(node, core.sides, reject, matches)
         told = can_tell_changes(node)
         emission = replace(node.emission, emit=Emit.RSTREAM) if told else node.emission
         self._emitter = Emitter(emission, node.schema, reject)
@@ -74,6 +75,11 @@ class JoinView:
         return None if self._policy is None else self._policy.last_boundary(self._node.emission.drain, last_time)
 
     def see(self, piece: Piece) -> tuple[list[Chunk], int]:
+        seen = self._see(piece)
+        self._search.account.resize(0)
+        return seen
+
+    def _see(self, piece: Piece) -> tuple[list[Chunk], int]:
         if self._policy is not None:
             return self._see_boundaries(self._policy, piece)
         if len(piece.times) == 0:
@@ -106,6 +112,7 @@ class JoinView:
     def search_for(self, views: Sequence[JoinView], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
         """What the events of a piece find in windows that hold those of all views, with the columns that these show."""
         found, matches = self._arriving(piece, windows)
+        self._search.account.resize(0)
         return found, self._search.batch(found, sorted({name for view in views for name in view._shown})), matches
 
     def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
