@@ -5,6 +5,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 SOAK_SECONDS ?= 3600
+# Half as many again as there are cores, since some tests wait for processes that they kill.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 2) // 2)' 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-slow soak lint docs-check bench clean
@@ -34,7 +36,7 @@ run: $(STAMP) ## a call centre on Spark's local mode: 144 KPIs over 24 hours, ev
 
 test: $(STAMP) ## the quick tests, in a few minutes
 	@echo "test: everything but the soak and fault rounds; first what needs no Spark session, on all cores"
-	@$(PYTEST) -m "not slow and not spark" -n auto --dist worksteal
+	@$(PYTEST) -m "not slow and not spark" -n $(WORKERS) --dist worksteal
 	@echo "test: the tests on Spark, in one session"
 	@$(PYTEST) -m "spark and not slow"
 
