@@ -44,7 +44,7 @@ class _Plan:
     rounds: int
 
 
-_PLANS = {Size.TINY: _Plan(15, 1), Size.QUICK: _Plan(120, 1), Size.FULL: _Plan(180, 5)}
+_PLANS = {Size.TINY: _Plan(24, 1), Size.QUICK: _Plan(120, 1), Size.FULL: _Plan(180, 5)}
 
 
 @dataclass(frozen=True)
