@@ -7,6 +7,7 @@ import pytest
 from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.placement import Spread, order_matters, place_alone
+from penstock.plan.tables.explain import describe_writes
 from penstock.plan.tables.nodes import LookupNode
 
 DECLARED = """
@@ -62,3 +63,17 @@ def test_placed(text: str, writes: str, spread: Spread) -> None:
     node = plan(text, writes)
     assert place_alone(node).spread is spread
     assert order_matters(node) == bool(writes)
+
+
+def test_explain_says_how_events_find_the_rows_that_they_change() -> None:
+    program = parse("""
+        CREATE STREAM s (t TIMESTAMP, k INT, v INT, EVENT TIME t);
+        CREATE TABLE r (k INT PRIMARY KEY, v INT);
+        ON s WHERE v > 1 UPSERT INTO r (k, v) VALUES (s.k, s.v);
+        ON s DELETE FROM r WHERE r.v < s.v;
+    """)
+    assert describe_writes(program.writes) == [
+        "\ntables are changed",
+        "├─ every event of s that passes s.v > 1: UPSERT r by its key s.k",
+        "└─ every event of s: DELETE r by comparing every row r.v < s.v: name its key in an equality",
+    ]

@@ -570,6 +570,7 @@ class App:
             groups=aggregations(running),
             memory=self._stores.budget.total,
             changes=self._flow.changes(),
+            writes=self.program.writes,
         )
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:

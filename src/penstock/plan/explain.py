@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.lang.query import Emit, Query, Rule
 from penstock.lang.render import render, render_duration, render_window
+from penstock.lang.table_defs import TableWrite
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
 from penstock.plan.joins.explain import describe_join
@@ -34,7 +35,7 @@ from penstock.plan.shared_io import SharedStore, shared_stores
 from penstock.plan.sharing import shareable, sharers
 from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.plan.tables.explain import describe_lookup
+from penstock.plan.tables.explain import describe_lookup, describe_writes
 from penstock.windows.spec import Range
 
 DEFAULT_BLOCK = 65536
@@ -60,13 +61,14 @@ def explain(
     memory: int = DEFAULT_MEMORY,
     groups: Aggregations | None = None,
     changes: Mapping[str, str] | None = None,
+    writes: Iterable[TableWrite] = (),
 ) -> str:
     """The plans, and under each window its estimates for the workload given (or a stated default); at the end those of
     stores that several windows share, for so much memory.
 
     `sharing` names for each query those that share its stored rows, `groups` has the queries of each aggregation and
     `families` the windows that are made of panes; by default as if all were started together. `changes` says what
-    becomes of queries whose windows are about to change.
+    becomes of queries whose windows are about to change, `writes` what changes tables.
     """
     queries = tuple(queries)
     sharing = sharers(nodes) if sharing is None else sharing
@@ -93,7 +95,7 @@ def explain(
     together = {name: node for name, node in nodes.items() if sharing.get(name)}
     for store in shared_stores(together, families, assumed, block_size=block_size, memory=memory):
         lines += _shared(store, memory)
-    return "\n".join(lines)
+    return "\n".join(lines + describe_writes(writes))
 
 
 def _families(queries: Iterable[Query], nodes: Mapping[str, Node], workload: cost.Workload) -> Families:

@@ -1,9 +1,12 @@
-"""EXPLAIN of look-ups in tables."""
+"""EXPLAIN of look-ups in tables and of what changes them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.render import render
+from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.plan.tables.nodes import Lookup, LookupNode
 
@@ -37,6 +40,24 @@ def _lookup(lookup: Lookup) -> list[str]:
     if lookup.by:
         return [f"{kind:8s} {shown} by an index on {', '.join(lookup.by)}: {by}", *also]
     return [f"{kind:8s} {shown} by comparing every event with every row: name its key in an equality", *also]
+
+
+def describe_writes(writes: Iterable[TableWrite]) -> list[str]:
+    """What events change, a line for each statement; nothing where there is none."""
+    lines = [f"├─ {_write(write)}" for write in writes]
+    return ["\ntables are changed", *lines[:-1], lines[-1].replace("├", "└", 1)] if lines else []
+
+
+def _write(write: TableWrite) -> str:
+    where = "" if write.where is None else f" that passes {_text(write.where)}"
+    what = f"every event of {write.stream}{where}: {write.kind.value} {write.table}"
+    if write.keys:
+        key = ", ".join(map(_text, write.keys))
+        also = "" if write.match is None else f", if {_text(write.match)}"
+        return f"{what} by its key {key}{also}"
+    found = "" if write.match is None else f" {_text(write.match)}"
+    assert write.kind in (ChangeKind.UPDATE, ChangeKind.DELETE), "new rows have a key"
+    return f"{what} by comparing every row{found}: name its key in an equality"
 
 
 def _text(expression: Expression) -> str:
