@@ -22,7 +22,7 @@ from properties.generate import WINDOWS, Scenario, scenarios
 ROOM = st.sampled_from((("64MB", 65536), ("1MB", 65536), ("64MB", 256), ("32KB", 256), ("32KB", 256)))
 """Budget and block size: in 32 KB with blocks of 256 bytes, windows of a few dozen events are paged."""
 
-SEARCH = settings.get_profile("ci-long" if settings().max_examples >= 1_000 else "quick")
+SEARCH = settings.get_profile("ci-long" if settings().max_examples >= 500 else "quick")
 """The profile of the command line if it is a long one; otherwise the quick one."""
 
 drives = st.builds(
