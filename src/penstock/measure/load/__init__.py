@@ -1,0 +1,1 @@
+"""Drivers: when events are due, what they hold, and how they are sent on time."""

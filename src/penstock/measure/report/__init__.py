@@ -1,0 +1,1 @@
+"""Reports of runs and series for people: HTML, Markdown, figures as SVG."""

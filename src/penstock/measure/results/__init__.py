@@ -1,0 +1,1 @@
+"""What a run has logged, and what follows from it: throughput, latency, resources, adaptivity."""

@@ -1,0 +1,1 @@
+"""The processes of a run and who leads them: host, drivers, sinks, controller; series of runs."""

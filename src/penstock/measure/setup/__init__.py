@@ -1,0 +1,1 @@
+"""What a run is, written as TOML: the model, how it is read, and how its parameters are varied."""

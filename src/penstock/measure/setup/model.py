@@ -1,0 +1,204 @@
+"""The model of a setup. `docs/setup-files.md` describes every field; the descriptions are those given here.
+
+All times are microseconds. A driver stamps every event with its scheduled time (the stream's `time` column), in
+microseconds since the epoch; driver copy k of all n copies in a setup uses times that are k modulo n, so that a
+time tells which copy sent the event: this is how a result's cause is found without a field of ours in the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from penstock.measure.setup.durations import Duration
+from penstock.measure.setup.generators import Generator, Scalar
+from penstock.measure.setup.strict import Strict
+from penstock.types import Field as Column
+from penstock.types import Schema, SqlType
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_\- ]*$")]
+
+
+def _sql_type(value: object) -> object:
+    if isinstance(value, str):
+        known = [kind for kind in SqlType if kind not in (SqlType.NULL, SqlType.INTERVAL)]
+        found = next((kind for kind in known if kind.value == value.upper()), None)
+        if found is None:
+            raise ValueError(f"'{value}' is no type; there are {', '.join(kind.value for kind in known)}")
+        return found
+    return value
+
+
+ColumnType = Annotated[SqlType, BeforeValidator(_sql_type)]
+
+
+class Stream(Strict):
+    """A stream of events; `time` is the column that drivers fill with the scheduled time."""
+
+    columns: Mapping[str, ColumnType] = Field(min_length=1)
+    time: str = Field("ts", description="the TIMESTAMP column that holds the event's (scheduled) time")
+    lateness: Duration = Field(0, description="how far out of order events may come; needed with several drivers")
+
+    @model_validator(mode="after")
+    def _has_time(self) -> Stream:
+        if self.columns.get(self.time) is not SqlType.TIMESTAMP:
+            raise ValueError(f"time = '{self.time}' must name a TIMESTAMP column")
+        return self
+
+    @property
+    def schema_(self) -> Schema:
+        return Schema(tuple(Column(name, kind, name != self.time) for name, kind in self.columns.items()))
+
+
+class Table(Strict):
+    """A table that is filled before the run with made rows; its columns are made like fields of events."""
+
+    columns: Mapping[str, ColumnType] = Field(min_length=1)
+    key: str
+    rows: int = Field(ge=0)
+    fields: Mapping[str, Generator]
+    where: Literal["memory", "postgresql"] = Field("memory", description="in the system, or in a database beside it")
+
+
+class Arrivals(StrEnum):
+    DETERMINISTIC = "deterministic"
+    POISSON = "poisson"
+
+
+class Phase(Strict):
+    """A part of a driver's work: for `duration`, or until `events` are sent.
+
+    The rate goes evenly from `rate` to `end_rate`. `rate = "max"` sends as fast as the system accepts (a closed
+    loop, to find what it can take); the events' times then run at `event_rate` events a second of event time.
+    """
+
+    name: str = "load"
+    duration: Duration | None = None
+    events: int | None = Field(None, ge=0)
+    rate: Annotated[float, Field(ge=0)] | Literal["max"]
+    end_rate: float | None = Field(None, ge=0, description="by default the rate stays")
+    event_rate: float | None = Field(None, gt=0, description="with rate = 'max': events in a second of event time")
+    arrivals: Arrivals = Arrivals.DETERMINISTIC
+    seed: int = 0
+    mix: Mapping[str, Annotated[float, Field(ge=0)]] | None = Field(
+        None, description="the streams and their shares of the events; by default all streams of `fields`, equally"
+    )
+    measured: bool = Field(True, description="a warm-up says false: its events and results are not measured")
+
+
+class Pace(StrEnum):
+    RECORDED = "recorded"
+    FIXED = "fixed"
+    MAX = "max"
+
+
+class Replay(Strict):
+    """Events from a file instead of made ones."""
+
+    file: Path
+    format: Literal["csv", "parquet", "jsonl"] | None = Field(None, description="by default by the file's name")
+    stream: str | None = Field(None, description="the stream of all records; or give type_column")
+    type_column: str | None = Field(None, description="the column that names each record's stream")
+    time_column: str | None = Field(None, description="the column with the record's time, if there is one")
+    time_unit: Literal["s", "ms", "us", "ns"] = Field("us", description="of a time column that is a number")
+    delimiter: str = Field(",", min_length=1, max_length=1)
+    pace: Pace = Field(Pace.RECORDED, description="at the records' own times, at a fixed rate, or as fast as can be")
+    speed: float = Field(1.0, gt=0, description="with pace = 'recorded': 10 is ten times as fast")
+    rate: float | None = Field(None, gt=0, description="with pace = 'fixed': events a second")
+    keep_times: bool = Field(False, description="send the recorded times instead of the scheduled ones")
+    repeat: int = Field(1, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Replay:
+        if (self.stream is None) == (self.type_column is None):
+            raise ValueError("give either stream = '…' for all records or type_column = '…', the one that names it")
+        if self.pace is Pace.RECORDED and self.time_column is None:
+            raise ValueError("pace = 'recorded' needs time_column; or give pace = 'fixed' and a rate")
+        if (self.pace is Pace.FIXED) != (self.rate is not None):
+            raise ValueError("pace = 'fixed' and rate belong together")
+        if self.keep_times and self.time_column is None:
+            raise ValueError("keep_times needs time_column")
+        return self
+
+
+class Driver(Strict):
+    """A source of events: phases of made events, or a replay. `copies` share its rates evenly, each a process."""
+
+    name: Name
+    copies: int = Field(1, ge=1)
+    fields: Mapping[str, Mapping[str, Generator]] = Field(
+        default_factory=dict, description="for each stream, how each column but its time is made"
+    )
+    phases: tuple[Phase, ...] = ()
+    replay: Replay | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Driver:
+        if bool(self.phases) == (self.replay is not None):
+            raise ValueError("a driver has phases or a replay, one of them")
+        return self
+
+
+class Sink(Strict):
+    """Takes results; `copies` share them, each a process."""
+
+    name: Name
+    copies: int = Field(1, ge=1)
+    queries: tuple[str, ...] = Field((), description="by default all")
+
+
+class Query(Strict):
+    """One question, in the words of each system: `penstock`, `spark`, `flink`, `esper`, …"""
+
+    text: Mapping[str, str] = Field(min_length=1, description="the query in each dialect")
+    cause: str | None = Field(
+        None,
+        description="the result's column with the time of the event that caused it; by default window_end,"
+        " or the time column of a stream",
+    )
+
+
+class System(Strict):
+    """The system under test: the adapter and what it is told (its page lists its options)."""
+
+    adapter: str = "embedded"
+    options: Mapping[str, Scalar] = Field(default_factory=dict)
+
+
+class LatencyMode(StrEnum):
+    END_TO_END = "end-to-end"
+    ADAPTER = "adapter"
+    SCHEDULED = "scheduled"
+
+
+class Measuring(Strict):
+    """What is measured, how finely, and what is kept."""
+
+    latency: LatencyMode = Field(
+        LatencyMode.SCHEDULED, description="from the driver's send, inside the adapter, or from the scheduled time"
+    )
+    resolution: Literal["ms", "ns"] = "ns"
+    sample: float = Field(1.0, ge=0, le=1, description="the share of results whose latency is taken")
+    log: bool = Field(True, description="keep every sample as Parquet; without it there are only histograms")
+    answers: bool = Field(False, description="keep the results themselves, for validation")
+    resources: Duration = Field(500_000, description="time between looks at CPU, memory and disk")
+    linger: Duration = Field(1_000, description="a driver sends what is due at most this often")
+
+
+class Setup(Strict):
+    """A whole run."""
+
+    name: Name
+    description: str = ""
+    parameters: Mapping[str, Scalar] = Field(default_factory=dict)
+    streams: Mapping[str, Stream] = Field(min_length=1)
+    tables: Mapping[str, Table] = Field(default_factory=dict)
+    drivers: tuple[Driver, ...] = Field(min_length=1)
+    sinks: tuple[Sink, ...] = (Sink(name="sink"),)
+    queries: Mapping[str, Query] = Field(min_length=1)
+    system: System = System()
+    measuring: Measuring = Measuring()
