@@ -69,6 +69,15 @@ class Arrivals(StrEnum):
     POISSON = "poisson"
 
 
+def _rate(value: object) -> object:
+    if (isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0) or value == "max":
+        return value
+    raise ValueError(f"{value!r} is no rate; write events a second, 0 or more, or 'max'")
+
+
+Rate = Annotated[float | Literal["max"], BeforeValidator(_rate)]
+
+
 class Phase(Strict):
     """A part of a driver's work: for `duration`, or until `events` are sent.
 
@@ -79,7 +88,7 @@ class Phase(Strict):
     name: str = "load"
     duration: Duration | None = None
     events: int | None = Field(None, ge=0)
-    rate: Annotated[float, Field(ge=0)] | Literal["max"]
+    rate: Rate
     end_rate: float | None = Field(None, ge=0, description="by default the rate stays")
     event_rate: float | None = Field(None, gt=0, description="with rate = 'max': events in a second of event time")
     arrivals: Arrivals = Arrivals.DETERMINISTIC
@@ -197,7 +206,7 @@ class Setup(Strict):
     parameters: Mapping[str, Scalar] = Field(default_factory=dict)
     streams: Mapping[str, Stream] = Field(min_length=1)
     tables: Mapping[str, Table] = Field(default_factory=dict)
-    drivers: tuple[Driver, ...] = Field(min_length=1)
+    drivers: tuple[Driver, ...]
     sinks: tuple[Sink, ...] = (Sink(name="sink"),)
     queries: Mapping[str, Query] = Field(min_length=1)
     system: System = System()
