@@ -11,7 +11,7 @@ from penstock.types import SqlType
 
 def mistakes(setup: Setup) -> list[str]:
     """Everything that is wrong, each with its place and what to write instead; empty if the setup can be run."""
-    return [*_names(setup), *_tables(setup), *_drivers(setup), *_fed(setup), *_sinks(setup)]
+    return [*_names(setup), *_parameters(setup), *_tables(setup), *_drivers(setup), *_fed(setup), *_sinks(setup)]
 
 
 def _names(setup: Setup) -> Iterator[str]:
@@ -20,6 +20,16 @@ def _names(setup: Setup) -> Iterator[str]:
             yield f"{kind}: two have the name '{name}'"
     for name in sorted(set(setup.streams) & set(setup.tables)):
         yield f"tables.{name}: a stream has that name"
+
+
+def _parameters(setup: Setup) -> Iterator[str]:
+    used: list[tuple[str, Iterable[str]]] = [("quick", setup.quick)]
+    for place, series in enumerate(setup.series):
+        used += [(f"series[{place}].vary", series.vary), (f"series[{place}].fixed", series.fixed)]
+    for path, names in used:
+        for name in names:
+            if name not in setup.parameters and name != "adapter":
+                yield f"{path}.{name}: there is no such parameter; there are {_listed(setup.parameters)}"
 
 
 def _tables(setup: Setup) -> Iterator[str]:

@@ -39,7 +39,7 @@ ColumnType = Annotated[SqlType, BeforeValidator(_sql_type)]
 class Stream(Strict):
     """A stream of events; `time` is the column that drivers fill with the scheduled time."""
 
-    columns: Mapping[str, ColumnType] = Field(min_length=1)
+    columns: Mapping[str, ColumnType] = Field(min_length=1, description="names and SQL types, in order")
     time: str = Field("ts", description="the TIMESTAMP column that holds the event's (scheduled) time")
     lateness: Duration = Field(0, description="how far out of order events may come; needed with several drivers")
 
@@ -57,10 +57,10 @@ class Stream(Strict):
 class Table(Strict):
     """A table that is filled before the run with made rows; its columns are made like fields of events."""
 
-    columns: Mapping[str, ColumnType] = Field(min_length=1)
-    key: str
-    rows: int = Field(ge=0)
-    fields: Mapping[str, Generator]
+    columns: Mapping[str, ColumnType] = Field(min_length=1, description="names and SQL types, in order")
+    key: str = Field(description="the column that rows are found by")
+    rows: int = Field(ge=0, description="how many")
+    fields: Mapping[str, Generator] = Field(description="how each column is made")
     where: Literal["memory", "postgresql"] = Field("memory", description="in the system, or in a database beside it")
 
 
@@ -85,14 +85,14 @@ class Phase(Strict):
     loop, to find what it can take); the events' times then run at `event_rate` events a second of event time.
     """
 
-    name: str = "load"
-    duration: Duration | None = None
-    events: int | None = Field(None, ge=0)
-    rate: Rate
+    name: str = Field("load", description="steady, peak and recovery have a meaning for adaptivity")
+    duration: Duration | None = Field(None, description="how long; or give events")
+    events: int | None = Field(None, ge=0, description="how many; or give duration")
+    rate: Rate = Field(description="events a second at its beginning, or 'max'")
     end_rate: float | None = Field(None, ge=0, description="by default the rate stays")
     event_rate: float | None = Field(None, gt=0, description="with rate = 'max': events in a second of event time")
-    arrivals: Arrivals = Arrivals.DETERMINISTIC
-    seed: int = 0
+    arrivals: Arrivals = Field(Arrivals.DETERMINISTIC, description="evenly spaced, or a Poisson process")
+    seed: int = Field(0, description="equal seeds give equal events and times")
     mix: Mapping[str, Annotated[float, Field(ge=0)]] | None = Field(
         None, description="the streams and their shares of the events; by default all streams of `fields`, equally"
     )
@@ -108,18 +108,18 @@ class Pace(StrEnum):
 class Replay(Strict):
     """Events from a file instead of made ones."""
 
-    file: Path
+    file: Path = Field(description="beside the setup, if the path is relative")
     format: Literal["csv", "parquet", "jsonl"] | None = Field(None, description="by default by the file's name")
     stream: str | None = Field(None, description="the stream of all records; or give type_column")
     type_column: str | None = Field(None, description="the column that names each record's stream")
     time_column: str | None = Field(None, description="the column with the record's time, if there is one")
     time_unit: Literal["s", "ms", "us", "ns"] = Field("us", description="of a time column that is a number")
-    delimiter: str = Field(",", min_length=1, max_length=1)
+    delimiter: str = Field(",", min_length=1, max_length=1, description="of a CSV file")
     pace: Pace = Field(Pace.RECORDED, description="at the records' own times, at a fixed rate, or as fast as can be")
     speed: float = Field(1.0, gt=0, description="with pace = 'recorded': 10 is ten times as fast")
     rate: float | None = Field(None, gt=0, description="with pace = 'fixed': events a second")
     keep_times: bool = Field(False, description="send the recorded times instead of the scheduled ones")
-    repeat: int = Field(1, ge=1)
+    repeat: int = Field(1, ge=1, description="how often the file is sent")
 
     @model_validator(mode="after")
     def _fits(self) -> Replay:
@@ -137,13 +137,13 @@ class Replay(Strict):
 class Driver(Strict):
     """A source of events: phases of made events, or a replay. `copies` share its rates evenly, each a process."""
 
-    name: Name
-    copies: int = Field(1, ge=1)
+    name: Name = Field(description="in logs and reports")
+    copies: int = Field(1, ge=1, description="processes that share the work")
     fields: Mapping[str, Mapping[str, Generator]] = Field(
         default_factory=dict, description="for each stream, how each column but its time is made"
     )
-    phases: tuple[Phase, ...] = ()
-    replay: Replay | None = None
+    phases: tuple[Phase, ...] = Field((), description="what it does, one after the other; or give a replay")
+    replay: Replay | None = Field(None, description="a file of events instead of phases")
 
     @model_validator(mode="after")
     def _one_way(self) -> Driver:
@@ -155,8 +155,8 @@ class Driver(Strict):
 class Sink(Strict):
     """Takes results; `copies` share them, each a process."""
 
-    name: Name
-    copies: int = Field(1, ge=1)
+    name: Name = Field(description="in logs and reports")
+    copies: int = Field(1, ge=1, description="processes that share the work")
     queries: tuple[str, ...] = Field((), description="by default all")
 
 
@@ -174,8 +174,8 @@ class Query(Strict):
 class System(Strict):
     """The system under test: the adapter and what it is told (its page lists its options)."""
 
-    adapter: str = "embedded"
-    options: Mapping[str, Scalar] = Field(default_factory=dict)
+    adapter: str = Field("embedded", description="see [adapters](adapters.md)")
+    options: Mapping[str, Scalar] = Field(default_factory=dict, description="the adapter's own")
 
 
 class LatencyMode(StrEnum):
@@ -190,7 +190,7 @@ class Measuring(Strict):
     latency: LatencyMode = Field(
         LatencyMode.SCHEDULED, description="from the driver's send, inside the adapter, or from the scheduled time"
     )
-    resolution: Literal["ms", "ns"] = "ns"
+    resolution: Literal["ms", "ns"] = Field("ns", description="drivers and sinks on several machines need ms")
     sample: float = Field(1.0, ge=0, le=1, description="the share of results whose latency is taken")
     log: bool = Field(True, description="keep every sample as Parquet; without it there are only histograms")
     answers: bool = Field(False, description="keep the results themselves, for validation")
@@ -198,16 +198,26 @@ class Measuring(Strict):
     linger: Duration = Field(1_000, description="a driver sends what is due at most this often")
 
 
+class Series(Strict):
+    """Runs that belong together: `penstock bench sweep` makes one for each combination of the values in `vary`."""
+
+    name: Name = Field(description="in the table and the report")
+    vary: Mapping[str, tuple[Scalar, ...]] = Field(min_length=1, description="values of parameters, or of 'adapter'")
+    fixed: Mapping[str, Scalar] = Field(default_factory=dict, description="other parameters that differ in this series")
+
+
 class Setup(Strict):
     """A whole run."""
 
-    name: Name
-    description: str = ""
-    parameters: Mapping[str, Scalar] = Field(default_factory=dict)
-    streams: Mapping[str, Stream] = Field(min_length=1)
-    tables: Mapping[str, Table] = Field(default_factory=dict)
-    drivers: tuple[Driver, ...]
-    sinks: tuple[Sink, ...] = (Sink(name="sink"),)
-    queries: Mapping[str, Query] = Field(min_length=1)
-    system: System = System()
-    measuring: Measuring = Measuring()
+    name: Name = Field(description="in reports")
+    description: str = Field("", description="what it asks")
+    parameters: Mapping[str, Scalar] = Field(default_factory=dict, description="names and values for `${…}`")
+    quick: Mapping[str, Scalar] = Field(default_factory=dict, description="parameters of a short run, with --quick")
+    series: tuple[Series, ...] = Field((), description="what a sweep varies when it is not told")
+    streams: Mapping[str, Stream] = Field(min_length=1, description="what drivers send")
+    tables: Mapping[str, Table] = Field(default_factory=dict, description="what queries look up")
+    drivers: tuple[Driver, ...] = Field(description="who sends")
+    sinks: tuple[Sink, ...] = Field((Sink(name="sink"),), description="who takes results; by default one takes all")
+    queries: Mapping[str, Query] = Field(min_length=1, description="what is asked")
+    system: System = Field(System(), description="of whom it is asked")
+    measuring: Measuring = Field(Measuring(), description="what is measured and kept")

@@ -111,6 +111,8 @@ def _told(error: Any) -> str:
         return f"{path}: {error['msg'].removeprefix('Value error, ')}"
     if kind == "string_pattern_mismatch":
         return f"{path}: '{error['input']}' is no name: letters, digits, spaces, _ and -, beginning with a letter"
+    if kind == "too_short":
+        return f"{path}: there must be at least one"
     shown = error["input"] if isinstance(error["input"], (bool, int, float, str)) else type(error["input"]).__name__
     message = error["msg"][0].lower() + error["msg"][1:]
     return f"{path}: {message.replace('input should', 'should')}, not {shown!r}"
