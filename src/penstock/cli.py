@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from penstock.cli_bench import bench
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
@@ -266,22 +267,7 @@ def state(
     show_state(directory, as_json=as_json)
 
 
-@app.command()
-def bench(
-    name: Annotated[str | None, typer.Argument(help="Which measurement; without it they are listed.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds.")] = False,
-) -> None:
-    """Measure. The last line is one JSON object with the figures."""
-    from penstock import bench as benches
-
-    if name is None:
-        width = max(map(len, benches.NAMES))
-        for known, measures in benches.NAMES.items():
-            typer.echo(f"{known:<{width}}  {measures}")
-    elif name in benches.NAMES:
-        benches.run(name, quick)
-    else:
-        raise InputError(f"unknown bench '{name}'; there are {', '.join(benches.NAMES)}")
+app.add_typer(bench, name="bench")
 
 
 def _read(file: Path) -> str:

@@ -1,7 +1,8 @@
 """The interface of all adapters, and where they are found.
 
 A package offers an adapter by an entry point of the group `penstock.adapters`: a class derived from `Adapter`, or from
-`Hosted` (see `hosted`) when the framework shall run the system in a process of its own.
+`Hosted` (see `hosted`) when the framework shall run the system in a process of its own. A setup may also name the class
+itself: `adapter = "package.module:Class"`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import ClassVar
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -55,7 +57,11 @@ class Receiver(ABC):
 
 class Adapter(ABC):
     """One for each kind of system. It is made anew in every process that needs it, from the setup and the `place` of
-    the run: what the processes must agree on (a port, a topic), chosen once by `begin`."""
+    the run: what the processes must agree on (a port, a topic), chosen once by `begin`.
+
+    In the process of the system under test (the host) `begin`, `finish` and `end` are called, in this order, by one
+    thread; in a driver `sender`, in a sink `receiver`.
+    """
 
     dialect: ClassVar[str]
     """Which text of each query it runs: `penstock`, `spark`, `flink`, `esper`…"""
@@ -80,6 +86,24 @@ class Adapter(ABC):
         """Raises InputError that says what to install, or what is wrong, if a run cannot begin."""
 
     @abstractmethod
+    def begin(self, run: Path) -> Mapping[str, Scalar]:
+        """Starts what the run needs and returns its place. `run` is the directory of the run."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """All drivers have closed: returns when the system has made its last result. Sinks are told then; one whose
+        receiver does not end by itself ends when nothing comes any more."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Stops what `begin` has started, whatever state it is in; also called when `begin` failed."""
+
+    def progress(self) -> dict[str, Any]:
+        """What the host tells every 0.25 s between `begin` and `end`: `accepted` (events per stream), `status` (for
+        people). It raises what has gone wrong since; while `finish` is at work it is called by another thread."""
+        return {}
+
+    @abstractmethod
     def sender(self, place: Mapping[str, Scalar], driver: str) -> Sender: ...
 
     @abstractmethod
@@ -95,6 +119,20 @@ def adapter_class(name: str) -> type[Adapter]:
     """The adapter of that name; it is not yet known whether what it needs is there (see `Adapter.check`)."""
     for point in entry_points(group="penstock.adapters"):
         if point.name == name:
-            found: type[Adapter] = point.load()
-            return found
-    raise InputError(f"system.adapter = '{name}': unknown; there are {', '.join(adapters())}")
+            return _adapter(name, point)
+    if ":" in name:
+        return _adapter(name, EntryPoint(name, name, "penstock.adapters"))
+    raise InputError(
+        f"system.adapter = '{name}': unknown; there are {', '.join(adapters())}, or name a class:"
+        " 'package.module:Class'"
+    )
+
+
+def _adapter(name: str, point: EntryPoint) -> type[Adapter]:
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"system.adapter = '{name}': {point.value} cannot be loaded: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Adapter)):
+        raise InputError(f"system.adapter = '{name}': {point.value} is not derived from Adapter")
+    return found

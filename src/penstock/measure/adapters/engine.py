@@ -29,7 +29,8 @@ class Engine(Protocol):
         """The input has ended: returns when every result has been emitted."""
 
     def status(self) -> dict[str, Any]:
-        """What a person would like to see of the system while it runs; may be empty."""
+        """What a person would like to see of the system while it runs, as JSON; may be empty. Called by the thread that
+        pushes."""
 
     def close(self) -> None:
         """Stops the system, whatever state it is in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 _UNITS = {
     "us": 1, "microsecond": 1, "ms": 1_000, "millisecond": 1_000, "s": 1_000_000, "sec": 1_000_000,
@@ -30,5 +30,7 @@ def microseconds(value: object) -> int:
     return round(float(found[1]) * scale)
 
 
-Duration = Annotated[int, BeforeValidator(microseconds), Field(ge=0)]
-"""Microseconds."""
+Duration = Annotated[
+    int, BeforeValidator(microseconds), Field(ge=0), PlainSerializer(lambda length: f"{length} us", return_type=str)
+]
+"""Microseconds; written out with its unit, so that a setup that is written can be read again."""

@@ -1,0 +1,60 @@
+"""`penstock bench`: the engine's own benches, each a command, and the framework that measures any system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock import bench as benches
+from penstock.errors import InputError
+
+
+class _Benches(TyperGroup):
+    """A name that is no command is told with those that are."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            commands = [name for name in self.commands if name not in benches.NAMES]
+            raise InputError(
+                f"unknown bench '{cmd_name}'; there are {', '.join(benches.NAMES)};"
+                f" and the commands {', '.join(commands)}"
+            )
+        return found
+
+
+bench = typer.Typer(
+    cls=_Benches,
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@bench.callback()
+def listed(ctx: typer.Context) -> None:
+    """Measure Penstock, or any event processing system. The last line is one JSON object with the figures."""
+    if ctx.invoked_subcommand is None:
+        width = max(map(len, benches.NAMES))
+        for known, measures in benches.NAMES.items():
+            typer.echo(f"{known:<{width}}  {measures}")
+        typer.echo("and commands that measure any system by a setup: penstock bench --help", err=True)
+
+
+_OWN = "Penstock's own benches"
+
+
+def _own(name: str) -> Callable[..., Any]:
+    def measure(
+        quick: Annotated[bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds.")] = False,
+    ) -> None:
+        benches.run(name, quick)
+
+    return measure
+
+
+for _name, _measures in benches.NAMES.items():
+    bench.command(_name, help=_measures, rich_help_panel=_OWN)(_own(_name))

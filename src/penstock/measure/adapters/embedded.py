@@ -1,0 +1,98 @@
+"""Penstock itself, as a library in the host process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.engine.app import App
+from penstock.engine.builder import quoted
+from penstock.errors import InputError
+from penstock.measure.adapters.engine import Emit, Engine
+from penstock.measure.adapters.hosted import Hosted
+from penstock.measure.setup.model import Setup
+
+
+class Embedded(Hosted):
+    dialect = "penstock"
+    options: ClassVar[Mapping[str, str]] = {
+        "memory": "the budget for all state, as '64MB' (the default)",
+        "block_size": "of the blocks that windows are paged in, as '64KiB' (the default)",
+        "compression": "of blocks: 'lz4' or 'zstd'; by default none",
+        "strategy": "how windows are kept: 'auto' (the default), 'window' or 'panes'",
+        "dispatch": "how events are taken: 'fcfs' or 'ejf'; by default as they come",
+    }
+
+    def engine(self) -> Engine:
+        return EmbeddedEngine()
+
+
+class EmbeddedEngine:
+    def __init__(self) -> None:
+        self._app: App | None = None
+
+    def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
+        options = dict(setup.system.options)
+        text = program(setup, tables)
+        app = App(text, **{name: value if name == "strategy" else str(value) for name, value in options.items()})  # type: ignore[arg-type]
+        self._app = app
+        known = {name.lower(): name for name in app.queries}
+        for query in setup.queries:
+            if query.lower() not in known:
+                raise InputError(
+                    f"queries.{query}.text.penstock: makes no query of the name '{query}'; write one SELECT,"
+                    f" or CREATE QUERY {quoted(query)} AS SELECT … among its statements"
+                )
+            app.subscribe(known[query.lower()], partial(emit, query))
+
+    def push(self, stream: str, batch: pa.RecordBatch) -> None:
+        assert self._app is not None
+        self._app.push(stream, batch)
+
+    def finish(self) -> None:
+        assert self._app is not None
+        self._app.finish()
+
+    def status(self) -> dict[str, Any]:
+        if self._app is None:
+            return {}
+        metrics = self._app.metrics
+        names = ("late", "rejected", "memory_bytes", "memory_peak", "stored_bytes", "blocks_written", "blocks_read")
+        return {"watermark_us": metrics.watermark, **{name: getattr(metrics, name) for name in names}}
+
+    def close(self) -> None:
+        if self._app is not None:
+            self._app.close()
+
+
+def program(setup: Setup, tables: Mapping[str, Path]) -> str:
+    """The setup's streams, tables and queries as an application."""
+    statements = []
+    for name, stream in setup.streams.items():
+        columns = _columns(stream.columns)
+        late = f" LATENESS {stream.lateness} MICROSECONDS" if stream.lateness else ""
+        statements.append(f"CREATE STREAM {quoted(name)} ({columns}, EVENT TIME {quoted(stream.time)}{late})")
+    for name, table in setup.tables.items():
+        if table.where != "memory":
+            raise InputError(f"tables.{name}.where = '{table.where}': the adapter 'embedded' holds tables in memory")
+        file = str(tables[name]).replace("'", "''")
+        key = quoted(table.key)
+        statements.append(f"CREATE TABLE {quoted(name)} ({_columns(table.columns)}, PRIMARY KEY ({key})) FROM '{file}'")
+    for name, query in setup.queries.items():
+        text = query.text.get(Embedded.dialect)
+        if text is None:
+            raise InputError(
+                f"queries.{name}.text.{Embedded.dialect}: is missing; the adapter 'embedded' runs this one"
+            )
+        text = text.strip().rstrip(";")
+        first = text.split(None, 1)[0].upper() if text else ""
+        statements.append(f"CREATE QUERY {quoted(name)} AS\n{text}" if first in ("SELECT", "WITH", "") else text)
+    return ";\n".join(statements) + ";\n"
+
+
+def _columns(columns: Mapping[str, Any]) -> str:
+    return ", ".join(f"{quoted(name)} {kind.value}" for name, kind in columns.items())
