@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.bench import NAMES, column_kernels, document, heap_tuples, measure
+from penstock.bench import NAMES, SERIES, column_kernels, document, heap_tuples, measure, run
 from penstock.bench.belady import fewest_requests, references
 from penstock.bench.feed import evenly, number_ring
 from penstock.bench.report import Report
@@ -142,6 +142,25 @@ def test_the_command_prints_the_figures_last(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(done.stdout.splitlines()[-1])["bench"] == "flat-window"
     assert "window_rows" in done.stderr
+
+
+def test_a_bench_keeps_its_figures_with_their_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = {"rate": 1.5, SERIES: {"curve": [[0, 1]]}}
+    monkeypatch.setattr("penstock.bench.measure", lambda *_: figures)
+    run("vwap", quick=True, output=tmp_path / "new" / "results")
+    assert json.loads((tmp_path / "new" / "results" / "vwap.json").read_text()) == figures
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"rate": 1.5}
+    with pytest.raises(InputError, match="results"):
+        run("vwap", quick=True, output=tmp_path / "new" / "results" / "vwap.json" / "results")
+
+
+def test_curves_are_drawn_from_the_right_stretch() -> None:
+    """The paper's figures show the middle third of a run; the tiny run is 24 s long."""
+    waits = tiny("rate-sizing")[SERIES]["q3-async"]["waits"]
+    assert waits
+    assert all(8 <= time < 16 and 0 <= wait <= 10 for time, wait in waits)
 
 
 def test_figures_go_between_the_marks() -> None:

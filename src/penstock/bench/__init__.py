@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
+from penstock.errors import InputError
 from penstock.measure.machine import describe
 
 NAMES = {
@@ -42,6 +44,9 @@ NAMES = {
 }
 """The benches, with what each measures."""
 
+SERIES = "series"
+"""Where a bench has the points of curves: kept with its figures, but for no one to read."""
+
 
 def measure(name: str, size: Size, report: Report) -> dict[str, Any]:
     """The figures of one bench, with the machine's description."""
@@ -50,9 +55,28 @@ def measure(name: str, size: Size, report: Report) -> dict[str, Any]:
     return {"bench": name, "size": size.value, **figures, "machine": describe()}
 
 
-def run(name: str, quick: bool) -> dict[str, Any]:
-    """Measures, and prints the figures as one line of JSON."""
+def run(name: str, quick: bool, output: Path | None = None) -> dict[str, Any]:
+    """Measures, and prints the figures as one line of JSON; keeps them, with their curves, as `output`/NAME.json."""
+    if output is not None:
+        _usable(output)
     report = Report(f"penstock bench {name}")
     figures = measure(name, Size.QUICK if quick else Size.FULL, report)
-    print(json.dumps(figures), flush=True)
+    if output is not None:
+        keep(output / f"{name}.json", json.dumps(figures) + "\n")
+    print(json.dumps({key: value for key, value in figures.items() if key != SERIES}), flush=True)
     return figures
+
+
+def keep(file: Path, text: str) -> None:
+    """Whole or not at all, so that a file that is there is a result."""
+    part = file.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(file)
+
+
+def _usable(directory: Path) -> None:
+    """Before anything is measured, for nobody wants to hear it afterwards."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be made a directory for results: {error.strerror}") from None

@@ -15,11 +15,12 @@ def main() -> None:
     parser.add_argument("name", nargs="?", choices=list(NAMES))
     parser.add_argument("--quick", action="store_true", help="a smaller run that ends within 40 seconds")
     parser.add_argument("--document", type=Path, metavar="FILE", help="run all and write the figures between the marks")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="keep the JSON as DIR/NAME.json")
     given = parser.parse_args()
     if given.document is not None:
         write(given.document, quick=given.quick)
     elif given.name is not None:
-        run(given.name, given.quick)
+        run(given.name, given.quick, given.output)
     else:
         for name, what in NAMES.items():
             print(f"{name:12} {what}")

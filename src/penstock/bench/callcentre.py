@@ -43,6 +43,7 @@ _PER_SECOND = 1000
 _SLIDE = 10 * _SECOND
 _RING_ROWS = LEGS * LEG_EVENTS
 _BATCH_ROWS = 32_768
+_DRAWN = 100
 _VALUES = (*GROUP_KEYS, *FIELDS)
 _GROUPS = {
     "instance": callcentre.INSTANCES,
@@ -143,14 +144,22 @@ class _CallCentre:
         for (field, key), relation in self.relations.items():
             self.app.subscribe(f"{field}_by_{key}", relation.put)
         self.pushed = 0
+        self.course: list[list[float]] = []
+        """While the window fills: hours, the memory taken and the rows stored, in MB, and microseconds per event."""
 
     @property
     def results(self) -> int:
         return sum(relation.rows for relation in self.relations.values())
 
     def fill(self) -> None:
+        every = max(1, self._plan.fill_rows // _BATCH_ROWS // _DRAWN)
         while self.pushed < self._plan.fill_rows:
-            self.push()
+            taken = self.push()
+            if self.pushed // _BATCH_ROWS % every == 0:
+                hours = int(self._plan.times(self.pushed, 1)[0]) / (3600 * _SECOND)
+                metrics = self.app.metrics
+                stretch = (metrics.memory_bytes / 1e6, metrics.stored_bytes / 1e6, 1e6 / taken.rate)
+                self.course.append([hours, *stretch])
 
     def push(self) -> Timing:
         """One batch; the time is that of the push alone."""
@@ -204,15 +213,15 @@ def _recomputed(key: str) -> str:
 def measure(size: Size, report: Report) -> dict[str, Any]:
     report.step("compiling in another process")
     subprocess.run([sys.executable, "-m", "penstock.bench.callcentre"], check=True, stdout=subprocess.DEVNULL)
-    figures, groups = _one_window(_PLANS[size], report)
-    panes = _panes(_PANE_PLANS[size], report)
+    figures, groups, course = _one_window(_PLANS[size], report)
+    panes, panes_course = _panes(_PANE_PLANS[size], report)
     report.table(("figure", "value"), list((figures | panes).items()))
     report.table(("key", "groups"), list(groups.items()))
-    return {**figures, **panes, "keys": groups}
+    return {**figures, **panes, "keys": groups, "series": {"window": course, "panes": panes_course}}
 
 
-def _one_window(plan: _Plan, report: Report) -> tuple[dict[str, Any], dict[str, int]]:
-    """The figures of windows kept as rows, and how many groups each key has."""
+def _one_window(plan: _Plan, report: Report) -> tuple[dict[str, Any], dict[str, int], list[list[float]]]:
+    """The figures of windows kept as rows, how many groups each key has, and the course of filling them."""
     centre = _CallCentre(plan)
     with centre.app as app:
         report.step(f"filling {plan.window:,} s: {plan.fill_rows:,} events")
@@ -247,17 +256,17 @@ def _one_window(plan: _Plan, report: Report) -> tuple[dict[str, Any], dict[str, 
         "blocks_written": metrics.blocks_written,
         "blocks_read": metrics.blocks_read,
     }
-    return figures, groups
+    return figures, groups, centre.course
 
 
-def _panes(plan: _Plan, report: Report) -> dict[str, Any]:
+def _panes(plan: _Plan, report: Report) -> tuple[dict[str, Any], list[list[float]]]:
     """The same KPIs over a shorter window made of panes, whose rows for each group and pane outgrow those of events."""
     report.step(f"the same with panes, over {plan.window:,} s")
     centre = _CallCentre(plan)
     with centre.app as app:
         centre.fill()
         taken = [centre.push() for _ in range(plan.batches)]
-        return {
+        figures = {
             "panes_events_per_second": rate(taken),
             "panes_events_per_cpu_second": cpu_rate(taken),
             "panes_state_mb": app.metrics.memory_peak / 1e6,
@@ -265,6 +274,7 @@ def _panes(plan: _Plan, report: Report) -> dict[str, Any]:
             "panes_answers_equal": centre.is_right(),
             "panes_window_seconds": plan.window,
         }
+    return figures, centre.course
 
 
 def compile_all() -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
@@ -31,6 +32,8 @@ SECOND = 1_000_000
 PAPER = {"fcfs": 3.13, "ejf": 2.31}
 _FUNCTION = SECOND // 10
 _DELAY = 2 * SECOND
+_MINUTE = range(60 * SECOND, 120 * SECOND)
+"""What is kept in detail: the paper draws a minute of its five."""
 
 PROGRAM = "".join(
     f"CREATE STREAM {name} (id INT NOT NULL, t TIMESTAMP NOT NULL, came TIMESTAMP, ARRIVAL ORDER t ARRIVED came);"
@@ -72,6 +75,9 @@ class Outcome(NamedTuple):
     service: float
     waiting: dict[str, float]
     matches: int
+    minute: dict[str, list[list[float]]]
+    """Of the second minute: when a match was recognised and the seconds it took (`service`), and by stream how many
+    events waited from then on."""
 
 
 def arrivals(seconds: int, m_rate: float, seed: int) -> list[Arrival]:
@@ -110,6 +116,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "m_rate": _M_RATE,
         "load": (1 + _M_RATE) * _FUNCTION / SECOND,
         "matches": chosen["ejf"].matches,
+        "waiting": {policy: outcome.waiting for policy, outcome in chosen.items()},
+        "series": {policy: outcome.minute for policy, outcome in chosen.items()},
         "seconds": plan.seconds,
         "runs": plan.seeds,
         "compression": plan.compression,
@@ -118,7 +126,9 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
 
 def _average(outcomes: list[Outcome]) -> Outcome:
     waiting = {stream: float(np.mean([o.waiting[stream] for o in outcomes])) for stream in "drm"}
-    return Outcome(float(np.mean([o.service for o in outcomes])), waiting, sum(o.matches for o in outcomes))
+    return Outcome(
+        float(np.mean([o.service for o in outcomes])), waiting, sum(o.matches for o in outcomes), outcomes[0].minute
+    )
 
 
 def on_virtual_clock(policy: str, seconds: int, m_rate: float, seed: int) -> Outcome:
@@ -126,15 +136,26 @@ def on_virtual_clock(policy: str, seconds: int, m_rate: float, seed: int) -> Out
     clock, coming = TestClock(0), arrivals(seconds, m_rate, seed)
     coming.reverse()
     held = np.zeros(3)
+    minute: dict[str, list[list[float]]] = {"service": [], **{stream: [] for stream in "drm"}}
+
+    def recognised(matches: pa.RecordBatch) -> None:
+        if _MINUTE.start <= clock.now() < _MINUTE.stop:
+            for came in matches.column("d_came").cast(pa.int64()).to_pylist():
+                minute["service"].append([clock.now() / SECOND, (clock.now() - came) / SECOND])
 
     def work(id: int, idempotency_key: str) -> None:
         pass_until(clock.now() + _FUNCTION)
 
     with App(PROGRAM, dispatch=policy, clock=clock, functions={"work": work}, synchronous_calls=True) as app:
+        app.subscribe("q1", recognised)
 
         def advance_to(at: int) -> None:
             nonlocal held
             waiting = app.waiting
+            if _MINUTE.start <= clock.now() < _MINUTE.stop:
+                for stream in "drm":
+                    if not minute[stream] or minute[stream][-1][1] != waiting.get(stream, 0):
+                        minute[stream].append([clock.now() / SECOND, waiting.get(stream, 0)])
             held += [(at - clock.now()) * waiting.get(stream, 0) for stream in "drm"]
             clock.advance(micros=at - clock.now())
 
@@ -153,7 +174,7 @@ def on_virtual_clock(policy: str, seconds: int, m_rate: float, seed: int) -> Out
         matches = found.matches["q1"]
         assert not app.rejects, "calls that failed"
     means = (held / clock.now()).tolist()
-    return Outcome(matches.mean, dict(zip("drm", means, strict=True)), matches.count)
+    return Outcome(matches.mean, dict(zip("drm", means, strict=True)), matches.count, minute)
 
 
 def in_real_time(policy: str, seconds: int, compression: int) -> float:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.bench import NAMES
+from penstock.bench import NAMES, SERIES
 from penstock.errors import InputError
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
@@ -50,7 +50,7 @@ def markdown(benches: list[dict[str, Any]]) -> str:
     parts = ["Machine: " + "; ".join(f"{name} {_shown(value)}" for name, value in machine.items()) + "."]
     for bench in benches:
         parts.append(f"### {bench['bench']} ({bench['size']})")
-        rest = {name: value for name, value in bench.items() if name not in ("bench", "size", "machine")}
+        rest = {name: value for name, value in bench.items() if name not in ("bench", "size", "machine", SERIES)}
         single = {name: value for name, value in rest.items() if not _is_table(value)}
         parts.append(_table(["figure", "value"], [[f"`{name}`", value] for name, value in single.items()]))
         for name, rows in rest.items():

@@ -4,7 +4,7 @@
 
     J1-1    S and the number of ids from 500 to 500,000: every event finds one match, however large the windows are
     J1-2    windows of 50,000 rows, ids from 5,000 to 5 million: 10 to 0.01 matches for each event
-    many    1 to 64 queries at once: the same one, and with windows of different sizes
+    many    1 to 64 queries at once: the same one, and with windows of different sizes; what they hold, too
 
 `flat` is the rate with the largest windows to that with the smallest, each event finding one match.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -49,21 +49,29 @@ _PLANS = {
 }
 
 
+class _Running(NamedTuple):
+    """An app whose windows are full, and what pushes a round of batches to both its streams."""
+
+    app: App
+    push: Callable[[], Timing]
+
+
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
     report.step("J1-1: windows grow, one match for each event")
     with ExitStack() as opened:
-        sizes = in_turns({str(n): _run(opened, plan, [n], n, cycling=True) for n in plan.windows}, plan.rounds)
+        sizes = in_turns({str(n): _run(opened, plan, [n], n, cycling=True).push for n in plan.windows}, plan.rounds)
     report.table(("rows in a window", "events/s"), [(n, rate(sizes[str(n)])) for n in plan.windows])
     report.step("J1-2: more ids, fewer matches")
     with ExitStack() as opened:
-        matches = in_turns({str(n): _run(opened, plan, [plan.window], n) for n in plan.ids}, plan.rounds)
+        matches = in_turns({str(n): _run(opened, plan, [plan.window], n).push for n in plan.ids}, plan.rounds)
     per_event = {n: plan.window / n for n in plan.ids}
     report.table(
         ("matches for an event", "events/s", "matches/s"),
         [(per_event[n], rate(matches[str(n)]), rate(matches[str(n)]) * per_event[n]) for n in plan.ids],
     )
     many: dict[str, dict[str, float]] = {"identical": {}, "similar": {}}
+    memory: dict[str, dict[str, float]] = {"identical": {}, "similar": {}}
     for count in plan.counts:
         report.step(f"{count} queries")
         with ExitStack() as opened:
@@ -73,12 +81,13 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
                     opened, plan, [plan.window * (i + 1) // count for i in range(count)], plan.window, cycling=True
                 ),
             }
-            taken = in_turns(variants, max(2, plan.rounds // 4))
-        for name in variants:
-            many[name][str(count)] = rate(taken[name])
+            taken = in_turns({name: running.push for name, running in variants.items()}, max(2, plan.rounds // 4))
+            for name, running in variants.items():
+                many[name][str(count)] = rate(taken[name])
+                memory[name][str(count)] = running.app.metrics.memory_bytes / 1e6
     report.table(
-        ("queries", "identical, events/s", "similar, events/s"),
-        [(count, many["identical"][str(count)], many["similar"][str(count)]) for count in plan.counts],
+        ("queries", *(f"{name}, {unit}" for unit in ("events/s", "MB") for name in many)),
+        [(count, *(of[name][str(count)] for of in (many, memory) for name in many)) for count in plan.counts],
     )
     return {
         "flat": ratio(sizes[str(plan.windows[-1])], sizes[str(plan.windows[0])]),
@@ -87,6 +96,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "events_per_second": {name: rate(taken) for name, taken in sizes.items()},
         "events_per_second_by_matches": {f"{per_event[n]:g}": rate(matches[str(n)]) for n in plan.ids},
         "queries": many,
+        "queries_memory_mb": memory,
+        "queries_window_rows": plan.window,
         "batch_rows": plan.batch_rows,
         "rounds": plan.rounds,
     }
@@ -102,10 +113,7 @@ def _application(windows: list[int]) -> str:
     return "\n".join(streams + asked)
 
 
-def _run(
-    opened: ExitStack, plan: _Plan, windows: list[int], ids: int, *, cycling: bool = False
-) -> Callable[[], Timing]:
-    """An app with full windows; a call pushes a round of batches to both streams."""
+def _run(opened: ExitStack, plan: _Plan, windows: list[int], ids: int, *, cycling: bool = False) -> _Running:
     app = opened.enter_context(App(_application(windows), memory="2GB"))
     for query in app.queries:
         app.subscribe(query, lambda results: None)
@@ -122,7 +130,7 @@ def _run(
 
         return timed(2 * plan.batch_rows * plan.round_batches, push_all)
 
-    return push
+    return _Running(app, push)
 
 
 def _push(app: App, batch: tuple[pa.RecordBatch, pa.RecordBatch]) -> None:

@@ -11,6 +11,8 @@ of D carry a payload of 1,000 characters for the paper's 50 KB; what is counted 
 
 `overhead` is the paper's: the first three as a part of the service time, the largest of the cases. Most of a service
 time is waiting for the other event; `overhead_of_work` is the part of the engine's work alone.
+
+`series` has what the paper draws, of the middle third of a run: how long each match waited, and the windows' sizes.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ QUERIES = {"q3": q3, "q4": q4}
 _PARTS = ("sampling", "algorithm", "resizing")
 _STEP = SECOND // 10
 _PAYLOAD = 1000
+_DRAWN = 240
 _SIZED = "[RATE SIZED 10 SECONDS]"
 _SHORT = "[RATE SIZED 10 SECONDS SAMPLE 3 SECONDS EVERY 100 MILLISECONDS]"
 
@@ -57,6 +60,8 @@ class Run:
     held: dict[str, float]
     sides: list[SideSizing]
     wait: float
+    sizes: dict[str, list[list[float]]]
+    """By the query and the side: seconds, and the size of the window then."""
 
     def part(self, name: str) -> float:
         """Seconds per event, on all sides together, for a part of sizing."""
@@ -74,6 +79,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     savings: dict[str, float] = {}
     lost: dict[str, float] = {}
     figures: dict[str, dict[str, float]] = {}
+    middle: dict[str, Any] = {}
     for case, label in CASES.items():
         workload = Workload(case, plan.seconds, payload=_PAYLOAD)
         configured = configured_size(case)
@@ -101,6 +107,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
                 "matches_lost": lost[key],
                 **{f"held_{side}": held for side, held in sized.held.items()},
             }
+            middle[key] = {"waits": _waits(sized, plan.seconds), "sizes": sized.sizes}
             savings[key] = 1 - sized.held["r"] / configured
             held = ", ".join(f"{side} {count:,.1f}" for side, count in sized.held.items())
             rows.append(
@@ -136,6 +143,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "rounds": plan.rounds,
         "payload": _PAYLOAD,
         "runs": figures,
+        "series": middle,
     }
 
 
@@ -157,11 +165,12 @@ def run(query: str, name: str, workload: Workload) -> Run:
         sides = [side for sized in found.values() for join in sized for side in join.sides.values()]
         last = found.get(name)
         held = _held(app, found)
+        sizes = _sizes(app, found, workload)
     times = [c for c in matches[0].schema.names if c.endswith("_time")] if matches else []
     shown = {
         row for b in matches for row in zip(*(b.column(c).cast(pa.int64()).to_pylist() for c in times), strict=True)
     }
-    return Run(shown, events, work / events, held, sides, last[0].wait if last else 0.0)
+    return Run(shown, events, work / events, held, sides, last[0].wait if last else 0.0, sizes)
 
 
 def _cut(events: pa.RecordBatch, workload: Workload) -> list[pa.RecordBatch]:
@@ -181,3 +190,35 @@ def _held(app: App, found: Any) -> dict[str, float]:
             own = (sizes.column("side").to_numpy() == side) & (times >= times.min() + 2 * WINDOW)
             held.setdefault(side, float(sizes.column("held").to_numpy()[own].mean()))
     return held
+
+
+def _sizes(app: App, found: Any, workload: Workload) -> dict[str, list[list[float]]]:
+    drawn: dict[str, list[list[float]]] = {}
+    for query in found:
+        sizes = app.sizes(query)
+        seconds = (sizes.column("time").cast(pa.int64()).to_numpy() - workload.start) / SECOND
+        for side in dict.fromkeys(sizes.column("side").to_pylist()):
+            own = (sizes.column("side").to_numpy() == side) & _in_the_middle(seconds, workload.seconds)
+            drawn[f"{query}.{side}"] = _thinned(seconds[own], sizes.column("size").to_numpy()[own])
+    return drawn
+
+
+def _waits(sized: Run, seconds: int) -> list[list[float]]:
+    """Of each match of two events, when it came about and the seconds between the two."""
+    pairs = np.array(sorted(sized.matches, key=max), np.int64).reshape(-1, 2) / SECOND
+    came = pairs.max(axis=1)
+    own = _in_the_middle(came, seconds)
+    return _thinned(came[own], np.abs(pairs[:, 0] - pairs[:, 1])[own])
+
+
+def _in_the_middle(times: np.ndarray[Any, Any], seconds: int) -> np.ndarray[Any, Any]:
+    """The paper's runs are three minutes long, and it draws the second one."""
+    inside: np.ndarray[Any, Any] = (times >= seconds / 3) & (times < 2 * seconds / 3)
+    return inside
+
+
+def _thinned(times: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> list[list[float]]:
+    """As many as a figure can show."""
+    step = max(1, -(-len(times) // _DRAWN))
+    pairs = zip(times[::step].tolist(), values[::step].tolist(), strict=True)
+    return [[round(time, 3), round(value, 6)] for time, value in pairs]

@@ -28,51 +28,66 @@ _RAW = 8 + 8
 """Of an event the aggregation reads A1 and, since every result says where its window begins, the event time."""
 
 
+_TENS = tuple(10**power for power in range(9))
+
+
 @dataclass(frozen=True)
 class _Plan:
-    heap_window: int
+    """Sizes of windows and tables go up; the single figures are those of the largest."""
+
+    heap_windows: tuple[int, ...]
     heap_events: int
-    column_window: int
+    column_windows: tuple[int, ...]
     column_events: int
-    table_rows: int
+    tables: tuple[int, ...]
     lookups: int
     batch_rows: int
     rounds: int
 
 
 _PLANS = {
-    Size.TINY: _Plan(1000, 2000, 4096, 4096, 500, 1000, 1024, 2),
-    Size.QUICK: _Plan(100_000, 200_000, 10_000_000, 2_000_000, 100_000, 200_000, BATCH_ROWS, 5),
-    Size.FULL: _Plan(1_000_000, 2_000_000, 100_000_000, 20_000_000, 1_000_000, 2_000_000, BATCH_ROWS, 9),
+    Size.TINY: _Plan((100, 1000), 2000, (1000, 4096), 4096, (100, 500), 1000, 1024, 2),
+    Size.QUICK: _Plan(_TENS[3:6], 200_000, _TENS[3:8], 2_000_000, _TENS[2:6], 200_000, BATCH_ROWS, 5),
+    Size.FULL: _Plan(_TENS[3:7], 2_000_000, _TENS[3:9], 20_000_000, _TENS[2:7], 2_000_000, BATCH_ROWS, 9),
 }
 
 
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
     report.step("the aggregation: dicts, lists, objects")
-    aggregation = [_heap_window(form, plan) for form in heap_tuples.FORMS]
+    windows = [_heap_window(form, window, plan) for window in plan.heap_windows for form in heap_tuples.FORMS]
     report.step("the aggregation: columns, in turns")
-    columns, buffered_to_plain = _columns(plan)
+    for window in plan.column_windows:
+        columns, buffered_to_plain = _columns(window, plan)
+        windows += columns
     report.step("the aggregation: our store")
-    store = _store(plan)
+    windows += [_store(window, plan) for window in plan.column_windows]
     report.step("the join")
-    join = [_heap_table(form, plan) for form in heap_tuples.FORMS] + _column_tables(plan)
-    aggregation += [*columns, store]
+    tables = [_heap_table(form, rows, plan) for rows in plan.tables for form in heap_tuples.FORMS]
+    tables += [row for rows in plan.tables for row in _column_tables(rows, plan)]
+    aggregation, join = _largest(windows), _largest(tables)
     headings = ("form", "bytes", "events_per_second")
     report.table(
         ("AVG over a window", "bytes per event", "events/s"), [[row[h] for h in headings] for row in aggregation]
     )
     report.table(("join with a table", "bytes per row", "events/s"), [[row[h] for h in headings] for row in join])
     return {
-        "bytes_to_raw": store["bytes"] / _RAW,
+        "bytes_to_raw": aggregation[-1]["bytes"] / _RAW,
         "buffered_to_plain": buffered_to_plain,
         "raw_bytes": _RAW,
-        "heap_window": plan.heap_window,
-        "column_window": plan.column_window,
-        "table_rows": plan.table_rows,
+        "heap_window": plan.heap_windows[-1],
+        "column_window": plan.column_windows[-1],
+        "table_rows": plan.tables[-1],
         "aggregation": aggregation,
         "join": join,
+        "series": {"aggregation": windows, "join": tables},
     }
+
+
+def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each form the row of its largest size, which is its last."""
+    last = {row["form"]: row for row in rows}
+    return [{name: value for name, value in row.items() if name != "size"} for row in last.values()]
 
 
 def _allocated(make: Callable[[], object]) -> tuple[object, int]:
@@ -85,27 +100,28 @@ def _allocated(make: Callable[[], object]) -> tuple[object, int]:
         tracemalloc.stop()
 
 
-def _row(form: str, size: float, per_second: float) -> dict[str, Any]:
-    return {"form": form, "bytes": size, "events_per_second": per_second}
+def _row(form: str, size: int, each: float, per_second: float) -> dict[str, Any]:
+    """`size` events of the window or rows of the table, of so many bytes each."""
+    return {"form": form, "size": size, "bytes": each, "events_per_second": per_second}
 
 
-def _heap_window(form: heap_tuples.Form, plan: _Plan) -> dict[str, Any]:
-    _, size = _allocated(lambda: [form.event(i) for i in range(plan.heap_window)])
+def _heap_window(form: heap_tuples.Form, size: int, plan: _Plan) -> dict[str, Any]:
+    _, taken_up = _allocated(lambda: [form.event(i) for i in range(size)])
     events = [form.event(i) for i in range(plan.heap_events)]
-    taken = timed(plan.heap_events, lambda: form.average(events, plan.heap_window))
-    return _row(form.name, size / plan.heap_window, taken.rate)
+    taken = timed(plan.heap_events, lambda: form.average(events, size))
+    return _row(form.name, size, taken_up / size, taken.rate)
 
 
-def _heap_table(form: heap_tuples.Form, plan: _Plan) -> dict[str, Any]:
-    table, size = _allocated(lambda: {i: form.table_row(i) for i in range(plan.table_rows)})
-    ids = np.random.default_rng(1).integers(0, plan.table_rows, plan.lookups).tolist()
+def _heap_table(form: heap_tuples.Form, size: int, plan: _Plan) -> dict[str, Any]:
+    table, taken_up = _allocated(lambda: {i: form.table_row(i) for i in range(size)})
+    ids = np.random.default_rng(1).integers(0, size, plan.lookups).tolist()
     events = [form.event(i) for i in ids]
     taken = timed(plan.lookups, lambda: form.join(events, table))
-    return _row(form.name, size / plan.table_rows, taken.rate)
+    return _row(form.name, size, taken_up / size, taken.rate)
 
 
-def _columns(plan: _Plan) -> tuple[list[dict[str, Any]], float]:
-    window, events = plan.column_window, plan.column_events
+def _columns(window: int, plan: _Plan) -> tuple[list[dict[str, Any]], float]:
+    events = plan.column_events
     events_in = np.zeros(events, column_kernels.EVENT)
     events_in["a1"] = np.random.default_rng(1).random(events)
     answers, state = np.empty(events), np.zeros(3)
@@ -126,11 +142,11 @@ def _columns(plan: _Plan) -> tuple[list[dict[str, Any]], float]:
     taken = in_turns(variants, plan.rounds)
     all_columns = float(sum(column.itemsize for column in kept))
     sizes = {"columns": all_columns, "projected columns": 8.0, "buffered columns": all_columns}
-    rows = [_row(form, sizes[form], rate(taken[form])) for form in variants]
+    rows = [_row(form, window, sizes[form], rate(taken[form])) for form in variants]
     return rows, ratio(taken["buffered columns"], taken["columns"])
 
 
-def _store(plan: _Plan) -> dict[str, Any]:
+def _store(window: int, plan: _Plan) -> dict[str, Any]:
     random = np.random.default_rng(1)
     rows = plan.batch_rows
     batches = [
@@ -139,17 +155,17 @@ def _store(plan: _Plan) -> dict[str, Any]:
     ]
     text = f"""
         CREATE STREAM S (TS TIMESTAMP NOT NULL, ID INT NOT NULL, A1 DOUBLE NOT NULL, A2 DOUBLE NOT NULL, EVENT TIME TS);
-        SELECT AVG(A1) AS mean FROM S [ROWS {plan.column_window}];
+        SELECT AVG(A1) AS mean FROM S [ROWS {window}];
     """
     with App(text) as app:
         feed = Feed(app, "S", Ring(("TS", "ID", "A1", "A2"), batches), evenly(1))
-        feed.fill(plan.column_window + rows)
+        feed.fill(window + rows)
         taken = in_turns({"store": lambda: feed.push(-(-plan.column_events // plan.rounds // rows))}, plan.rounds)
-        return _row("our store", app.metrics.stored_bytes / plan.column_window, rate(taken["store"]))
+        return _row("our store", window, app.metrics.stored_bytes / window, rate(taken["store"]))
 
 
-def _column_tables(plan: _Plan) -> list[dict[str, Any]]:
-    rows, lookups = plan.table_rows, plan.lookups
+def _column_tables(rows: int, plan: _Plan) -> list[dict[str, Any]]:
+    lookups = plan.lookups
     random = np.random.default_rng(1)
     ids = random.permutation(rows).astype(np.int64)
     table = tuple(random.integers(0, 1000, rows).astype(np.int32) for _ in range(4))
@@ -166,6 +182,6 @@ def _column_tables(plan: _Plan) -> list[dict[str, Any]]:
     per_second = look_up().rate
     own = ids.nbytes + index.nbytes
     return [
-        _row("columns", (own + sum(column.nbytes for column in table)) / rows, per_second),
-        _row("projected columns", (own + table[0].nbytes) / rows, per_second),
+        _row("columns", rows, (own + sum(column.nbytes for column in table)) / rows, per_second),
+        _row("projected columns", rows, (own + table[0].nbytes) / rows, per_second),
     ]

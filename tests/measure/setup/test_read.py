@@ -92,8 +92,8 @@ def test_a_value_given_as_text_takes_the_type_of_the_declared_one() -> None:
         ('name = "x"', 'name = "x', "x.toml: is no TOML"),
         (
             "[[drivers.phases]]",
-            '[drivers.replay]\nfile = "f"\nstream = "S"',
-            "replay: pace = 'recorded' needs time_column",
+            '[drivers.replay]\nfile = "f"\nstream = "S"\n[[drivers.phases]]',
+            "drivers[0].replay: pace = 'recorded' needs time_column",
         ),
         (
             'name = "x"',
