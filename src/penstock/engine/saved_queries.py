@@ -1,0 +1,59 @@
+"""What a checkpoint has of queries, until those that are started take it up; and the names that are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.lang.fingerprint import fingerprint
+from penstock.lang.query import Query
+from penstock.plan.nodes import Node
+
+
+class SavedQueries:
+    """Empty, unless a snapshot of a flow is expected to be restored."""
+
+    def __init__(self, snapshot: dict[str, Any] | None = None) -> None:
+        found = snapshot or {}
+        self.queries: dict[str, Any] = found.get("queries", {})
+        self.aggregations: dict[str, Any] = found.get("aggregations", {})
+        self.joins: dict[str, Any] = found.get("joins", {})
+        self.windows: dict[str, Any] = found.get("windows", {})
+        self.tables: dict[str, Any] = found.get("tables", {})
+
+    def of(self, query: Query, node: Node) -> dict[str, Any] | None:
+        """What the checkpoint has of the query, if that is still the same."""
+        saved: dict[str, Any] | None = self.queries.get(query.name)
+        return saved if saved is not None and saved["fingerprint"] == fingerprint(node) else None
+
+    @property
+    def names(self) -> set[str]:
+        """Of pipelines, windows, aggregations and joins."""
+        pipelines = {saved["pipeline"] for saved in self.queries.values()}
+        return pipelines | set(self.windows) | set(self.aggregations) | set(self.joins)
+
+
+class Names:
+    """Names of state, unique among those at work and those of the last checkpoint."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def use_only(self, names: Iterable[str]) -> None:
+        self._used = set(names)
+
+    def free(self, base: str) -> str:
+        """The name, with a number if it is taken; it stays free until it is used."""
+        name, number = base, 1
+        while name in self._used:
+            number += 1
+            name = f"{base}-{number}"
+        return name
+
+    def use(self, name: str) -> None:
+        self._used.add(name)
+
+    def take(self, base: str) -> str:
+        name = self.free(base)
+        self.use(name)
+        return name
