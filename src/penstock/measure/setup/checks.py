@@ -25,7 +25,11 @@ def _names(setup: Setup) -> Iterator[str]:
 def _parameters(setup: Setup) -> Iterator[str]:
     used: list[tuple[str, Iterable[str]]] = [("quick", setup.quick)]
     for place, series in enumerate(setup.series):
-        used += [(f"series[{place}].vary", series.vary), (f"series[{place}].fixed", series.fixed)]
+        path = f"series[{place}]"
+        used += [(f"{path}.vary", series.vary), (f"{path}.fixed", series.fixed)]
+        for name in series.quick:
+            if name not in series.vary:
+                yield f"{path}.quick.{name}: is not varied; there are {_listed(series.vary)}"
     for path, names in used:
         for name in names:
             if name not in setup.parameters and name != "adapter":

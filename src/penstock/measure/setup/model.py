@@ -204,6 +204,9 @@ class Series(Strict):
     name: Name = Field(description="in the table and the report")
     vary: Mapping[str, tuple[Scalar, ...]] = Field(min_length=1, description="values of parameters, or of 'adapter'")
     fixed: Mapping[str, Scalar] = Field(default_factory=dict, description="other parameters that differ in this series")
+    quick: Mapping[str, tuple[Scalar, ...]] = Field(
+        default_factory=dict, description="fewer values for --quick; what is not here has all of them"
+    )
 
 
 class Setup(Strict):
