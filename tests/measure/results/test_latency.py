@@ -1,0 +1,159 @@
+"""Latencies of logs that are written by hand: every figure is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.measure.results.measures import Measures
+from penstock.measure.setup.model import LatencyMode
+
+from .handmade import MS, T0, Handmade, setup
+
+
+def _at(ms: int) -> int:
+    return T0 + ms * MS
+
+
+def latencies(run: Handmade, mode: str, query: str = "q") -> list[float]:
+    """In milliseconds, sorted, of measured phases."""
+    samples = Measures(run.path, LatencyMode(mode)).samples[query]
+    return sorted((samples.latency_ns[samples.measured] / MS).tolist())
+
+
+def test_three_modes(tmp_path: Path) -> None:
+    # Two batches; the second is sent 20 ms late because the system took the first one only then.
+    run = Handmade(tmp_path / "run", setup())
+    run.sent([("s", 0, 0, 9000, 10, 9, 10, 11), ("s", 0, 10_000, 19_000, 10, 19, 40, 41)])
+    run.pushed([("s", 0, 9000, 10, 10.5, 12), ("s", 10_000, 19_000, 10, 41.5, 43)])
+    run.taken([("q", 0, 13, 12), ("q", 9000, 13, 12), ("q", 10_000, 45, 42.5)])
+    assert latencies(run, "scheduled") == [4, 13, 35]
+    assert latencies(run, "end-to-end") == [3, 3, 5]
+    assert latencies(run, "adapter") == [1, 1.5, 1.5]
+    figures = Measures(run.path).latency["q"]
+    assert (figures.count, figures.min, figures.max) == (3, 4 * MS, 35 * MS)
+    assert (figures.p50, figures.p90, figures.p999) == (13 * MS, 35 * MS, 35 * MS)
+    assert figures.mean == pytest.approx(52 / 3 * MS)
+    assert figures.stdev == pytest.approx(((13.333**2 + 4.333**2 + 17.667**2) / 2) ** 0.5 * MS, rel=1e-3)
+
+
+def test_the_time_tells_the_driver(tmp_path: Path) -> None:
+    # Three copies: times that are 0, 1 and 2 modulo 3, in batches that overlap, sent at different moments.
+    run = Handmade(tmp_path / "run", setup(copies=3))
+    for copy in range(3):
+        own = [
+            ("s", 0, copy, 3000 + copy, 1001, 3 + copy / 1000, 10 * (copy + 1), 50),
+            ("s", 0, 3003 + copy, 6000 + copy, 1000, 6 + copy / 1000, 100, 101),
+        ]
+        run.sent(own, copy)
+    run.pushed([("s", copy, 3000 + copy, 1001, 60 + copy, 65) for copy in range(3)])
+    run.taken([("q", 300, 90, 80), ("q", 301, 90, 80), ("q", 302, 90, 80), ("q", 3004, 200, 200)])
+    assert latencies(run, "end-to-end") == [60, 70, 80, 100]
+    assert latencies(run, "adapter") == [18, 19, 20]
+    assert latencies(run, "scheduled") == pytest.approx([89.698, 89.699, 89.7, 196.996])
+
+
+def test_the_end_of_a_window_counts_from_the_batch_that_passed_it(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup())
+    run.sent([("s", 0, 0, 900, 10, 1, 1, 1), ("s", 0, 1500, 2000, 10, 2, 3, 3)])
+    # 1000 lies between the batches, 5000 after the last: the end of the input has closed that window.
+    run.taken([("q", 1000, 7, 6), ("q", 5000, 8, 8)])
+    measures = Measures(run.path, LatencyMode.END_TO_END)
+    assert (measures.samples["q"].latency_ns / MS).tolist() == [4]
+    assert "1 results were caused by no event" in measures.notes[0]
+
+
+def test_a_pause_moves_the_schedule(tmp_path: Path) -> None:
+    # Paused for a second after 10 ms: the times of later events are those of the moved schedule.
+    run = Handmade(tmp_path / "run", setup())
+    run.sent([("s", 0, 0, 9000, 10, 9, 10, 11), ("s", 0, 1_010_000, 1_019_000, 10, 1019, 1020, 1021)])
+    run.taken([("q", 9000, 12, 12), ("q", 1_019_000, 1022, 1022)])
+    run.happened(
+        {"at_ns": _at(10), "what": "state", "state": "paused"},
+        {"at_ns": _at(1010), "what": "state", "state": "running"},
+        {"at_ns": _at(1030), "what": "state", "state": "done"},
+    )
+    assert latencies(run, "scheduled") == [3, 3]
+    throughput = Measures(run.path).throughput
+    assert throughput.seconds == pytest.approx(0.011)
+    assert throughput.events_per_second == pytest.approx(20 / 0.011)
+
+
+def test_only_measured_phases_count(tmp_path: Path) -> None:
+    warm_up = {"name": "warm-up", "duration": 1, "rate": 10, "measured": False}
+    run = Handmade(tmp_path / "run", setup([warm_up, {"duration": 1, "rate": 10}]))
+    run.sent([("s", 0, 0, 9000, 10, 9, 10, 11), ("s", 1, 10_000, 19_000, 10, 19, 20, 21)])
+    # The warm-up's last result comes while the load is measured; it belongs to the warm-up nevertheless.
+    run.taken([("q", 9000, 30, 30), ("q", 19_000, 31, 31)])
+    assert latencies(run, "scheduled") == [12]
+    measures = Measures(run.path)
+    assert measures.throughput.streams["s"].count == 10
+    assert measures.throughput.queries["q"].count == 1
+    by_phase = measures.latency_by_phase
+    assert by_phase["warm-up"]["q"].max == 21 * MS
+    assert by_phase["load"]["q"].max == 12 * MS
+
+
+def test_a_closed_loop_counts_from_the_send(tmp_path: Path) -> None:
+    # The times of its events run at another pace than the clock: they are due at no time.
+    closed = {"name": "fill", "events": 20, "rate": "max", "event_rate": 1}
+    run = Handmade(tmp_path / "run", setup([closed, {"duration": 1, "rate": 10}]))
+    run.sent(
+        [
+            ("s", 0, 0, 9_000_000, 10, 1, 1, 2),
+            # After it, times stay ahead of the schedule: here by 10 s.
+            ("s", 1, 10_005_000, 10_009_000, 5, 9, 10, 11),
+        ]
+    )
+    run.taken([("q", 3_000_000, 5, 5), ("q", 10_006_000, 12, 12)])
+    assert latencies(run, "scheduled") == [4, 6]
+    assert any("closed loop" in note for note in Measures(run.path).notes)
+    assert Measures(run.path).latency_mode is LatencyMode.SCHEDULED
+
+
+def test_a_run_of_closed_loops_says_what_it_shows(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup([{"events": 10, "rate": "max", "event_rate": 1}]))
+    run.sent([("s", 0, 0, 9000, 10, 0, 0, 1)]).pushed([("s", 0, 9000, 10, 1, 2)]).taken([("q", 9000, 5, 4)])
+    measures = Measures(run.path)
+    assert measures.latency_mode is LatencyMode.END_TO_END
+    assert measures.latency["q"].max == 5 * MS
+    # The system has taken all events after 2 ms, and is done with them after 5.
+    assert measures.throughput.seconds == pytest.approx(0.004)
+    run.happened({"at_ns": _at(9), "what": "done", "who": "system under test", "finished_ns": _at(9)})
+    assert Measures(run.path).throughput.seconds == pytest.approx(0.008)
+
+
+def test_a_replay_that_keeps_its_times(tmp_path: Path) -> None:
+    replay = {"file": "x.csv", "stream": "s", "time_column": "t", "keep_times": True}
+    run = Handmade(tmp_path / "run", setup(copies=2, replay=replay))
+    # Recorded times say nothing of the copy, nor of the clock: the batch says when it was due and sent.
+    run.sent([("s", 0, -90_000_001, -80_000_000, 10, 1, 2, 3)], 0).sent(
+        [("s", 0, -70_000_001, -60_000_000, 10, 3, 5, 6)], 1
+    )
+    run.taken([("q", -85_000_000, 10, 10), ("q", -65_000_000, 10, 10)])
+    assert latencies(run, "scheduled") == [7, 9]
+    assert latencies(run, "end-to-end") == [5, 8]
+
+
+def test_streams_of_one_driver_overlap(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup(streams=("s", "t")))
+    run.sent([("s", 0, 0, 9000, 5, 9, 10, 12), ("t", 0, 1000, 8000, 5, 9, 12, 13)])
+    run.taken([("q", 5000, 20, 20)])
+    # It may be an event of either stream: the first send is taken, so that the latency is not too small.
+    assert latencies(run, "end-to-end") == [10]
+
+
+def test_resolution_of_milliseconds(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup(resolution="ms"))
+    run.sent([("s", 0, 0, 9000, 10, 9, 10, 11)])
+    run.taken([("q", 0, 1.4, 1), ("q", 0, 1.5, 1), ("q", 0, 0.1, 0)])
+    assert latencies(run, "scheduled") == [0, 1, 2]
+
+
+def test_no_host_no_adapter_latency(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup(latency="adapter"))
+    run.sent([("s", 0, 0, 9000, 10, 9, 10, 11)]).taken([("q", 0, 1.4, 1)])
+    measures = Measures(run.path)
+    assert measures.latency["q"].count == 0
+    assert any("no host" in note for note in measures.notes)
