@@ -168,7 +168,7 @@ def test_without_java_one_line_says_what_to_install(  # type: ignore[no-untyped-
     penstock, app_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import_module("penstock.spark")
-    from penstock.spark.java import NOT_FOUND
+    from penstock.java import NOT_FOUND
 
     def no_java() -> Path:
         raise PenstockError(NOT_FOUND)

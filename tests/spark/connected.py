@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import penstock.spark
 from penstock.errors import InputError
-from penstock.spark.java import java_home
+from penstock.java import java_home
 from penstock.spark.session import REQUIRED
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from penstock.spark.java import java_home
+from penstock.java import java_home
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

@@ -28,7 +28,7 @@ import psutil
 import pyspark
 
 from penstock.errors import PenstockError
-from penstock.spark.java import java_home
+from penstock.java import java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.errors import InputError, PenstockError
+from penstock.java import java_home
 from penstock.measure.adapters.maven import class_path
-from penstock.spark.java import java_home
 
 VERSION = "4.3.1"
 JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")

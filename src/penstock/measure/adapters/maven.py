@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.errors import InputError, PenstockError
-from penstock.spark.java import java_home
+from penstock.java import java_home
 
 _TIMEOUT_SECONDS = 900
 _TAIL_LINES = 8

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock import java
 from penstock.errors import PenstockError
-from penstock.spark import java
 
 
 def fake_java(directory: Path, version: str) -> Path:

