@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -50,8 +51,9 @@ _OWN = "Penstock's own benches"
 def _own(name: str) -> Callable[..., Any]:
     def measure(
         quick: Annotated[bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds.")] = False,
+        output: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the figures as DIR/NAME.json.")] = None,
     ) -> None:
-        benches.run(name, quick)
+        benches.run(name, quick, output)
 
     return measure
 

@@ -55,6 +55,9 @@ _STYLE: Any = {
     "axes.facecolor": "none",
 }
 _FONTS = re.compile(r"'?DejaVu Sans'?(?=[;\"'])")
+_TAG, _LONG = re.compile(r"<[^>]*>"), re.compile(r"(\.\d\d)\d+")
+"""Coordinates need no millionths of a point; what is between tags is text."""
+
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Numbers = Sequence[float] | np.ndarray[Any, Any]
@@ -90,7 +93,8 @@ class Span:
 
 
 class Chart(Protocol):
-    title: str
+    @property
+    def title(self) -> str: ...
 
     def labels(self) -> Iterable[str]: ...
     def draw(self, axes: Any, styles: Mapping[str, _Look]) -> None: ...
@@ -159,9 +163,12 @@ class Lines(_Plotted):
 
 @dataclass(frozen=True)
 class Scatter(_Plotted):
-    """Points."""
+    """Points; a dashed series is a line among them."""
 
     def _plot(self, axes: Any, series: Series, look: _Look) -> None:
+        if series.dashed:
+            axes.plot(series.x, series.y, color=look.colour, linestyle="dashed", linewidth=1.8)
+            return
         size = 4 if len(series.x) > 200 else 24
         axes.scatter(series.x, series.y, s=size, color=look.colour, marker=look.marker, alpha=0.7, linewidths=0)
 
@@ -241,7 +248,8 @@ def svg(*charts: Chart, columns: int = 2, width: float = 7.2, height: float = 3.
         _legend(figure, charts, styles)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return _FONTS.sub("system-ui, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif", text.getvalue())
+    rounded = _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), text.getvalue())
+    return _FONTS.sub("system-ui, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif", rounded)
 
 
 def _styles(labels: Sequence[str]) -> dict[str, _Look]:

@@ -1,0 +1,137 @@
+"""The page "The papers, reproduced" and its figures, made from a directory of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import InputError
+from penstock.measure.report.charts import svg
+from penstock.measure.reproduction.item import Item, Paper, Shown, Table, number
+from penstock.measure.reproduction.papers import PAPERS
+from penstock.measure.reproduction.results import MICRO, Results
+
+PAGE = "reproduction.md"
+IMAGES = "images/reproduction"
+
+_INTRODUCTION = """\
+# The papers, reproduced
+
+Every table and figure of the papers that Penstock's features cover: what the paper says, what we measured, and why the
+two differ. This page and its figures are made by one command from results, and never by hand:
+
+```
+penstock bench all --output out/bench
+penstock bench report out/bench --papers docs
+```
+
+`bench all` takes a short version of everything, `bench all --full` the long one; both go on where they were stopped.
+A figure of a paper that has no numbers in its text is compared by its shape: nothing was read off a drawing. Points and
+lines of a paper are dashed. A dash (–) is a number that the paper does not give or that was not measured."""
+
+
+def write(results: Path, docs: Path) -> Path:
+    """Writes the page and its figures into a directory of documents, and removes figures that it no longer has."""
+    found = Results(results)
+    images = docs / IMAGES
+    try:
+        images.mkdir(parents=True, exist_ok=True)
+        page, figures = render(found)
+        for old in images.glob("*.svg"):
+            if old.name not in figures:
+                old.unlink()
+        for name, drawn in figures.items():
+            (images / name).write_text(drawn, encoding="utf-8")
+        (docs / PAGE).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{error.filename or docs}: cannot be written: {error.strerror}") from None
+    return docs / PAGE
+
+
+def render(results: Results) -> tuple[str, dict[str, str]]:
+    """The text of the page and its figures by the names of their files."""
+    figures: dict[str, str] = {}
+    parts = [_INTRODUCTION, _machine(results.machine), _summary(results)]
+    for paper in PAPERS:
+        parts.append(f"## {paper.title}\n\n{paper.source}; measured {paper.setting}.")
+        for item in paper.items:
+            shown = item.shown(results)
+            image = f"{paper.key}-{item.slug}.svg"
+            if shown.charts:
+                figures[image] = svg(*shown.charts, columns=shown.columns)
+            parts.append(_section(paper, item, shown, image, results))
+    return "\n\n".join(parts) + "\n", figures
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    if not machine:
+        return "Machine: nothing of our own benches has been measured yet."
+    # What else the machine did is of one moment, and would change the page with nothing new to say.
+    known = {name: value for name, value in machine.items() if name != "load"}
+    return "Machine: " + "; ".join(f"{name} {_value(value)}" for name, value in known.items()) + "."
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items() if each)
+    return str(value)
+
+
+def _summary(results: Results) -> str:
+    """What there is, paper by paper."""
+    rows: list[tuple[str, int, int, str]] = []
+    for paper in PAPERS:
+        measured = [item for item in paper.items if item.sources]
+        there = [item for item in measured if all(map(results.has, item.sources))]
+        missing = sorted({s for item in measured for s in item.sources if not results.has(s)})
+        link = f"[{paper.key}](#{_anchor(paper.title)})"
+        rows.append((link, len(paper.items), len(there), ", ".join(f"`{source}`" for source in missing) or "none"))
+    return _markdown(Table(("paper", "tables and figures", "measured in full", "results that are missing"), rows))
+
+
+def _anchor(title: str) -> str:
+    """As GitHub makes them.
+
+    >>> _anchor("RS-Algo: an Algorithm – (x)")
+    'rs-algo-an-algorithm--x'
+    """
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def _section(paper: Paper, item: Item, shown: Shown, image: str, results: Results) -> str:
+    parts = [f"### {item.name}: {item.title}"]
+    if shown.charts:
+        parts.append(f"![{item.name} of {paper.key}, ours]({IMAGES}/{image})")
+    if shown.text:
+        parts.append(shown.text)
+    if shown.table is not None and shown.table.rows:
+        parts.append(_markdown(shown.table))
+    parts.append("\n".join(f"- {line}" for line in _remarks(item, results)))
+    return "\n\n".join(parts)
+
+
+def _remarks(item: Item, results: Results) -> list[str]:
+    remarks = [f"**In the paper**: {item.place}. {item.stated}".rstrip()]
+    there = [source for source in item.sources if results.has(source)]
+    missing = [source for source in item.sources if source not in there]
+    if there:
+        remarks.append(f"**Made by** {', '.join(f'`{_command(source, results)}`' for source in there)}")
+    if missing:
+        remarks.append(f"**Not measured yet**: {', '.join(f'`{_command(source, results)}`' for source in missing)}")
+    cut = " ".join(filter(None, (item.cut, item.quick_cut if any(map(results.is_quick, there)) else "")))
+    if cut:
+        remarks.append(f"**Cut down**: {cut}")
+    remarks.append(f"**Differences**: {item.differs}")
+    return remarks
+
+
+def _command(source: str, results: Results) -> str:
+    if source.startswith(MICRO):
+        return f"penstock bench sweep {source.removeprefix(MICRO)}"
+    return f"penstock bench {source}" + (" --quick" if results.is_quick(source) else "")
+
+
+def _markdown(table: Table) -> str:
+    lines = ["| " + " | ".join(table.headings) + " |", "|" + "---|" * len(table.headings)]
+    return "\n".join(lines + ["| " + " | ".join(number(cell) for cell in row) + " |" for row in table.rows])
