@@ -1,0 +1,41 @@
+"""Penstock on Spark: the same operators as embedded, in the workers of a Spark session that runs in the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import ClassVar
+
+from penstock.errors import InputError
+from penstock.java import java_home
+from penstock.measure.adapters.engine import Engine
+from penstock.measure.adapters.hosted import Hosted
+
+COMMON: Mapping[str, str] = {
+    "master": "where Spark runs, 'local[*]' by default: all cores of this machine",
+    "waiting": "how many events may wait for the next micro-batch before drivers are held up; 1,000,000 by default",
+}
+
+
+class PenstockOnSpark(Hosted):
+    dialect = "penstock"
+    options: ClassVar[Mapping[str, str]] = {
+        **COMMON,
+        "memory": "the budget for all state, of all buckets together, as '64MB' (the default)",
+        "buckets": "into how many parts streams are spread; as many as there are cores by default",
+        "spread": "'keys' (the default) or 'partials', for keys of which a few have most of the events",
+    }
+
+    def check(self) -> None:
+        check_spark(self.setup.system.adapter)
+
+    def engine(self) -> Engine:
+        from penstock.measure.adapters.spark_engines import PenstockEngine
+
+        return PenstockEngine()
+
+
+def check_spark(adapter: str) -> None:
+    if find_spec("pyspark") is None:
+        raise InputError(f"the adapter '{adapter}' needs Spark: `pip install 'penstock[spark]'` brings it, with a Java")
+    java_home()

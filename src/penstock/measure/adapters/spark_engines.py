@@ -1,0 +1,181 @@
+"""The two engines on Spark: Penstock's operators inside a streaming query, and Spark's own streaming SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import InputError
+from penstock.measure.adapters.embedded import program
+from penstock.measure.adapters.engine import Emit
+from penstock.measure.adapters.spark_feeding import Feeding, told
+from penstock.measure.setup.model import Setup
+from penstock.spark.end_mark import mark_end
+from penstock.spark.packing import decode
+from penstock.spark.query import query
+from penstock.spark.write import names
+
+DIALECT = "spark"
+
+MASTER = "local[*]"
+MOST_WAITING = 1_000_000
+MEMORY = "64MB"
+
+_FAR = timedelta(days=366)
+"""No window is open any more when so much time has passed."""
+
+
+class _OnSpark:
+    """What both have in common. The session runs in the host; its processes are the host's children."""
+
+    def __init__(self) -> None:
+        self._feeding: Feeding | None = None
+
+    @property
+    def feeding(self) -> Feeding:
+        assert self._feeding is not None
+        return self._feeding
+
+    def push(self, stream: str, batch: pa.RecordBatch) -> None:
+        self.feeding.push(stream, batch)
+
+    def status(self) -> dict[str, Any]:
+        return {} if self._feeding is None else self._feeding.status()
+
+    def close(self) -> None:
+        if self._feeding is not None:
+            self._feeding.close()
+
+    def _feed(self, setup: Setup, conf: Mapping[str, str] | None = None) -> Feeding:
+        options = setup.system.options
+        most = int(options.get("waiting", MOST_WAITING))
+        self._feeding = Feeding(setup, str(options.get("master", MASTER)), most, conf)
+        return self._feeding
+
+
+class PenstockEngine(_OnSpark):
+    """All queries of a setup in one streaming query, as an application has it."""
+
+    def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
+        feeding = self._feed(setup)
+        options = setup.system.options
+        self._checkpoint = str(feeding.place / "checkpoint")
+        buckets = options.get("buckets")
+        tagged = query(
+            feeding.spark,
+            feeding.frames,
+            program(setup, tables),
+            memory=str(options.get("memory", MEMORY)),
+            buckets=None if buckets is None else int(buckets),
+            spread=str(options.get("spread", "keys")),  # type: ignore[arg-type]
+            checkpoint=self._checkpoint,
+            bounded=True,
+            tagged=True,
+        )
+        known = {name.lower(): schema.arrow for name, schema in names(tagged).items()}
+        wanted = {name.lower(): name for name in setup.queries}
+        for name, given in wanted.items():
+            if name not in known:
+                raise InputError(f"queries.{given}.text.penstock: makes no query of the name '{given}'")
+
+        def take(batch: DataFrame, number: int) -> None:
+            # One job brings the results of all queries.
+            rows = batch.select("name", "packed").toArrow()
+            for name, packed in zip(rows.column("name").to_pylist(), rows.column("packed"), strict=True):
+                if name.lower() in wanted:
+                    emit(wanted[name.lower()], decode(packed.as_py(), known[name.lower()]))
+
+        feeding.begin([_start(tagged, take, self._checkpoint)])
+
+    def finish(self) -> None:
+        self.feeding.finish()
+        mark_end(self._checkpoint)
+        self.feeding.settle()
+
+
+class StreamingEngine(_OnSpark):
+    """A streaming query of Spark's own for each query of a setup, over the streams as views."""
+
+    def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
+        options = setup.system.options
+        feeding = self._feed(setup)
+        mode = str(options.get("output_mode", "append"))
+        for name, stream in setup.streams.items():
+            events = feeding.frames[name].withWatermark(stream.time, f"{stream.lateness} microseconds")
+            events.createOrReplaceTempView(name)
+        for name, file in tables.items():
+            feeding.spark.read.parquet(str(file)).createOrReplaceTempView(name)
+        self._times = {name: stream.time for name, stream in setup.streams.items()}
+        self._schemas = {name: stream.schema_.arrow for name, stream in setup.streams.items()}
+        self._last = datetime.fromtimestamp(0, UTC)
+        running = []
+        for number, (name, asked) in enumerate(setup.queries.items()):
+            results = _sql(feeding, name, asked.text)
+            checkpoint = str(feeding.place / f"checkpoint-{number}")
+            running.append(_start(results, self._taking(name, emit), checkpoint, mode))
+        feeding.begin(running)
+
+    def push(self, stream: str, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._last = max(self._last, pc.max(batch.column(self._times[stream])).as_py())
+        super().push(stream, batch)
+
+    def finish(self) -> None:
+        """Spark has no end of a stream: a last event, far in the future and otherwise NULL, closes the windows."""
+        self.feeding.finish()
+        self._end = self._last + _FAR
+        marks = {}
+        for name, schema in self._schemas.items():
+            columns = [
+                pa.array([self._end if field.name == self._times[name] else None], field.type) for field in schema
+            ]
+            marks[name] = [pa.RecordBatch.from_arrays(columns, schema=schema)]
+        self.feeding.hand_over(marks)
+        self.feeding.settle()
+
+    _end: datetime | None = None
+
+    def _taking(self, name: str, emit: Emit) -> Callable[[DataFrame, int], None]:
+        def take(batch: DataFrame, number: int) -> None:
+            for rows in batch.toArrow().to_batches():
+                emit(name, rows if self._end is None else _without(rows, self._end))
+
+        return take
+
+
+def _sql(feeding: Feeding, name: str, texts: Mapping[str, str]) -> DataFrame:
+    text = texts.get(DIALECT)
+    if text is None:
+        raise InputError(f"queries.{name}.text.{DIALECT}: is missing; the adapter 'spark-streaming' runs this one")
+    try:
+        return feeding.spark.sql(text)
+    except PySparkException as error:
+        raise InputError(f"queries.{name}.text.{DIALECT}: {str(told(error)).removeprefix('Spark: ')}") from None
+
+
+def _start(
+    results: DataFrame, take: Callable[[DataFrame, int], None], checkpoint: str, mode: str = "append"
+) -> StreamingQuery:
+    writer = results.writeStream.foreachBatch(take).outputMode(mode).option("checkpointLocation", checkpoint)
+    try:
+        return writer.start()
+    except (PySparkException, Py4JError) as error:
+        raise told(error) from None
+
+
+def _without(rows: pa.RecordBatch, moment: datetime) -> pa.RecordBatch:
+    """What the event that marks the end has made itself, in queries that show every event."""
+    keep = pa.array([True] * rows.num_rows)
+    for column in rows.columns:
+        if pa.types.is_timestamp(column.type):
+            keep = pc.and_(keep, pc.fill_null(pc.not_equal(column, pa.scalar(moment, column.type)), True))
+    return rows.filter(keep)

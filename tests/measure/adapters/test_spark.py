@@ -1,0 +1,104 @@
+"""Both engines on Spark, in the session of all tests: the answers of the embedded engine, pushed as drivers push."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from measure.adapters.small import SETUP, embedded_answers, events, rows, setup, wait_until
+from penstock.errors import InputError, PenstockError
+from penstock.measure.setup.model import Setup
+from penstock.measure.setup.read import parse_setup
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BATCHES = [events(100, first) for first in range(0, 2000, 100)]
+
+
+def _answers(engine: Any, given: Setup, batches: list[pa.RecordBatch]) -> dict[str, Any]:
+    found: dict[str, list[pa.RecordBatch]] = {query: [] for query in given.queries}
+    try:
+        engine.start(given, {}, lambda query, batch: found[query].append(batch))
+        for batch in batches:
+            engine.push("trades", batch)
+        engine.finish()
+        assert engine.status()["waiting_events"] == 0
+    finally:
+        engine.close()
+    return {query: rows(parts) for query, parts in found.items()}
+
+
+def test_penstock_on_spark_answers_as_embedded(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_engines import PenstockEngine
+
+    # So few may wait that pushes do.
+    given = setup("spark", waiting=700, memory="32MB")
+    assert _answers(PenstockEngine(), given, _BATCHES) == embedded_answers(given, _BATCHES)
+
+
+def _own(text: str, **options: Any) -> Setup:
+    system = {"adapter": "spark-streaming", "options": options}
+    return parse_setup({**SETUP, "queries": {"asked": {"text": {"spark": text}}}, "system": system})
+
+
+def test_sparks_own_streaming_emits_every_window_and_no_end_mark(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_engines import StreamingEngine
+
+    tumbling = (
+        "SELECT window.end AS window_end, symbol, COUNT(*) AS n, SUM(size) AS total FROM trades"
+        " GROUP BY window(ts, '100 milliseconds'), symbol"
+    )
+    given = parse_setup(
+        {
+            **SETUP,
+            "queries": {
+                "sums": {"text": {"spark": tumbling}},
+                "all": {"text": {"spark": "SELECT ts, size FROM trades"}},
+            },
+            "system": {"adapter": "spark-streaming"},
+        }
+    )
+    found = _answers(StreamingEngine(), given, _BATCHES)
+    everything = pa.Table.from_batches(_BATCHES)
+    assert found["all"] == rows(everything.select(["ts", "size"]).to_batches())
+    expected: dict[tuple[Any, str], list[int]] = {}
+    for row in everything.to_pylist():
+        end = row["ts"] - timedelta(microseconds=row["ts"].microsecond % 100_000) + timedelta(milliseconds=100)
+        sums = expected.setdefault((end, row["symbol"]), [0, 0])
+        sums[0] += 1
+        sums[1] += row["size"]
+    assert {(row["window_end"], row["symbol"]): [row["n"], row["total"]] for row in found["sums"]} == expected
+
+
+def test_a_query_that_spark_does_not_know(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_engines import StreamingEngine
+
+    engine = StreamingEngine()
+    with pytest.raises(InputError, match=r"queries.asked.text.spark: .*nothing"):
+        engine.start(_own("SELECT nothing FROM trades"), {}, lambda query, batch: None)
+    engine.close()
+
+
+def test_a_text_that_is_missing(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_engines import StreamingEngine
+
+    engine = StreamingEngine()
+    with pytest.raises(InputError, match=r"queries.totals.text.spark: is missing"):
+        engine.start(setup("spark-streaming"), {}, lambda query, batch: None)
+    engine.close()
+
+
+def test_a_query_that_fails_is_told_by_the_next_push(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_engines import StreamingEngine
+
+    engine = StreamingEngine()
+    try:
+        engine.start(_own("SELECT ts, 1 / (size - size) AS x FROM trades", waiting=1), {}, lambda query, batch: None)
+        with pytest.raises(PenstockError, match=r"^Spark: \[DIVIDE_BY_ZERO\] Division by zero"):
+            wait_until(lambda: engine.push("trades", _BATCHES[0]), 60)
+    finally:
+        engine.close()
