@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from penstock.cli_bench import bench
+from penstock.cli_ui import Pages, ui_command
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
@@ -90,6 +91,8 @@ def run(
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+    ui: Annotated[bool, typer.Option("--ui", help="Show the run on pages in the browser, beside it.")] = False,
+    ui_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="Of the pages; 0 is any.")] = 8080,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="The master; by default local[*].", rich_help_panel=_SPARK)
     ] = None,
@@ -174,6 +177,7 @@ def run(
             follow=follow,
             limit=limit,
             quiet=quiet,
+            pages=Pages(file.name, ui_port) if ui else None,
         )
     else:
         from penstock.cli_spark import SparkOptions, Way, run_on_spark
@@ -195,6 +199,7 @@ def run(
                 conf=_settings(conf or []),
                 buckets=buckets,
                 quiet=quiet,
+                pages=Pages(file.name, ui_port) if ui else None,
             ),
         )
     if not finished:
@@ -268,6 +273,7 @@ def state(
 
 
 app.add_typer(bench, name="bench")
+app.command("ui")(ui_command)
 
 
 def _read(file: Path) -> str:

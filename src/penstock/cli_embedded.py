@@ -8,6 +8,7 @@ from pathlib import Path
 import penstock.workloads  # noqa: F401  makes the generators known
 from penstock.cli_interrupt import Interrupt
 from penstock.cli_progress import ProgressDisplay
+from penstock.cli_ui import Pages
 from penstock.connect import runner
 from penstock.connect.opening import MAX_AHEAD, is_live
 from penstock.connect.wiring import outputs
@@ -29,6 +30,7 @@ def run_embedded(
     follow: bool,
     limit: int | None,
     quiet: bool,
+    pages: Pages | None = None,
 ) -> bool:
     """Runs until the input ends; False if it was stopped before."""
     if checkpoint is not None and (checkpoint / "offsets").is_dir():
@@ -44,6 +46,8 @@ def run_embedded(
         compression=compression,
         max_ahead=MAX_AHEAD if live else None,
     ) as running:
+        if pages is not None:
+            pages.show_app(running)
         crossing = sys.stdout.isatty() and any(output.printed for output in outputs(running.program))
         display = ProgressDisplay(rejects, quiet=quiet, live=not crossing)
         with Interrupt() as interrupt, display:

@@ -29,6 +29,7 @@ import penstock.spark
 import penstock.workloads  # makes the generators known
 from penstock.cli_interrupt import Interrupt
 from penstock.cli_spark_sinks import Reader, sinks_of
+from penstock.cli_ui import Pages
 from penstock.connect.generate import make_generator
 from penstock.connect.opening import MAX_AHEAD
 from penstock.connect.wiring import outputs
@@ -65,6 +66,7 @@ class SparkOptions:
     conf: Mapping[str, str]
     buckets: int | None
     quiet: bool
+    pages: Pages | None = None
 
 
 _CONF = {"spark.sql.streaming.pollingDelay": "100ms"}
@@ -90,7 +92,10 @@ def run_on_spark(text: str, options: SparkOptions) -> bool:
             with _notes(console):
                 frames = _frames(spark, program, way)
                 run = _Run(spark, frames, text, sinks, options.checkpoint or f"{scratch}/checkpoint", options)
-                return _watched(run, way, _display(program, console), reader, interrupt, options.rejects)
+                display = _display(program, console)
+                if options.pages is not None:
+                    options.pages.show_spark(display.figures, program, options.buckets)
+                return _watched(run, way, display, reader, interrupt, options.rejects)
         finally:
             with contextlib.suppress(Py4JError, ConnectionError):
                 spark.stop()

@@ -32,6 +32,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import Round
 from penstock.engine.inputs import BUFFERS_SHARE, Inputs
+from penstock.engine.looking import Look, memory_of, patiently, program_of, queries_of, streams_of
 from penstock.engine.metrics import Metrics
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
@@ -56,6 +57,7 @@ from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
 
 REJECTS_KEPT = 10_000
+REJECTS_SEEN = 20
 
 
 class App:
@@ -526,6 +528,25 @@ class App:
     @property
     def metrics(self) -> Metrics:
         self.flush()
+        return self._metrics()
+
+    def look(self) -> Look:
+        """What there is to see, for any thread and at any time, also in the middle of a push: nothing is worked off,
+        and nobody waits (see `engine.looking`)."""
+        return patiently(
+            lambda: Look(
+                "finished" if self._finished and self._guard.state == "running" else self._guard.state,
+                program_of(self.program, self._inputs, self._flow),
+                self._metrics(),
+                streams_of(self._inputs),
+                queries_of(self._flow),
+                memory_of(self._stores),
+                self._stores.uses,
+                tuple(self._rejects[-REJECTS_SEEN:]),
+            )
+        )
+
+    def _metrics(self) -> Metrics:
         stores, budget = self._stores.metrics, self._stores.budget
         written, compressed = self._stores.bytes_written
         running = self._flow.running

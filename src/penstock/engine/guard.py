@@ -29,6 +29,11 @@ class Guard:
         """Whether a call is at work: a subscriber that looks in now must not start another."""
         return self._inside
 
+    @property
+    def state(self) -> str:
+        """running, closed or failed."""
+        return "failed" if self._failure is not None else "closed" if self._closed else "running"
+
     def own(self, thread: int | None) -> None:
         """From now on only this thread gets in; None is for any, one at a time."""
         self._owner = thread

@@ -144,7 +144,7 @@ class Sheet:
     def _reach(self, right: float, bottom: float) -> None:
         self.right, self.bottom = max(self.right, right), max(self.bottom, bottom)
 
-    def render(self) -> str:
+    def render(self, *, styled: bool = True) -> str:
         width, height = self.right + 2 * MARGIN, self.bottom + 2 * MARGIN
         root = ElementTree.Element(
             "svg",
@@ -157,7 +157,8 @@ class Sheet:
             },
         )
         ElementTree.SubElement(root, "title").text = self._title
-        ElementTree.SubElement(root, "style").text = _STYLE
+        if styled:
+            ElementTree.SubElement(root, "style").text = _STYLE
         corner = {"x": str(-MARGIN), "y": str(-MARGIN)}
         ElementTree.SubElement(root, "rect", {"class": "sheet", **corner, "width": _n(width), "height": _n(height)})
         root.extend(self._lines)

@@ -19,6 +19,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +39,15 @@ from penstock.store.runs import RunStore
 from penstock.store.sms.properties import Properties, ReadPattern, UpdatePattern
 
 _SUFFIX = ".blocks"
+
+
+@dataclass(frozen=True)
+class StoreUse:
+    """What a store has, in memory and on disk, and what it has done."""
+
+    name: str
+    nbytes: int
+    metrics: StoreMetrics
 
 
 class StoreManager:
@@ -138,6 +148,13 @@ class StoreManager:
         for store in self._stores.values():
             total.add(store.metrics)
         return total
+
+    @property
+    def uses(self) -> tuple[StoreUse, ...]:
+        """Of each store there is now."""
+        return tuple(
+            StoreUse(name, store.nbytes_total, replace(store.metrics)) for name, store in list(self._stores.items())
+        )
 
     @property
     def bytes_written(self) -> tuple[int, int]:

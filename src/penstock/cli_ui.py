@@ -1,0 +1,102 @@
+"""`penstock ui`, and `--ui` of `penstock run`: pages in the browser, or a word about what they need."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+import webbrowser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.engine.app import App
+    from penstock.lang.query import Program
+    from penstock.spark.progress import Figures
+    from penstock.web.seen import Seen
+
+
+def ui_command(
+    setups: Annotated[
+        list[Path] | None, typer.Argument(metavar="[DIR]...", help="Directories with setup files; by default this one.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept, and found to look at again.")] = Path(
+        "runs"
+    ),
+    host: Annotated[str, typer.Option(help="The address to serve at; another than the loopback needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to serve at; 0 is any that is free.")] = 8080,
+    token: Annotated[
+        str | None, typer.Option(help="What a browser must know; made and printed where one is needed.")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
+) -> None:
+    """Run and watch benchmarks on pages in the browser, until Ctrl-C."""
+    _serve(setups or [Path()], runs, host=host, port=port, token=token, browser=not no_browser)
+
+
+def _serve(setups: Sequence[Path], runs: Path, *, host: str, port: int, token: str | None, browser: bool) -> None:
+    """Serves the pages until Ctrl-C; a run that is going on then is stopped, and what was measured is kept."""
+    _check_installed("penstock ui")
+    from penstock.web.bench import Bench
+    from penstock.web.server import Serving, take_address
+    from penstock.web.site import Site
+
+    bench = Bench(setups, runs)
+    address = take_address(host, port, token)
+
+    def ready() -> None:
+        _say(f"Penstock is at {address.url_of()}\nCtrl-C ends it.")
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(address.url_of(),), daemon=True).start()
+
+    try:
+        Serving(Site(bench), address).in_front(ready)
+    finally:
+        bench.close()
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Pages beside a run, for this machine alone."""
+
+    name: str
+    port: int
+
+    def show_app(self, app: App) -> None:
+        _check_installed("--ui")
+        from penstock.web.embedded import look_at
+
+        self._serve(look_at(weakref.ref(app)))
+
+    def show_spark(self, figures: Figures, program: Program, buckets: int | None) -> None:
+        _check_installed("--ui")
+        from penstock.web.on_spark import look_at_figures
+
+        self._serve(look_at_figures(figures, program, buckets))
+
+    def _serve(self, look: Callable[[], Seen | None]) -> None:
+        from penstock.web.seen import Watched
+        from penstock.web.server import Serving, take_address
+        from penstock.web.site import Site
+
+        address = take_address("127.0.0.1", self.port, None)
+        Serving(Site(watched={self.name: Watched(self.name, look).start()}), address).beside()
+        _say(f"Watch it at {address.url_of('app')}")
+
+
+def _check_installed(what: str) -> None:
+    if find_spec("nicegui") is None:
+        raise InputError(f"{what} needs the pages: pip install 'penstock[ui]'")
+
+
+def _say(text: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)

@@ -1,0 +1,134 @@
+"""What can be seen of an app from another thread while it works.
+
+Nothing is worked off, changed or locked by a look, so the thread that pushes does not wait for one. It only reads: each
+number is as it was at some moment of the look, and two of them may be a batch apart. Collections may grow while they
+are read; then the look begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.engine.flow import Flow
+from penstock.engine.inputs import Inputs
+from penstock.engine.metrics import Metrics
+from penstock.engine.running import Running
+from penstock.errors import PenstockError
+from penstock.lang.query import Program
+from penstock.operators.panes.family import PaneFamily
+from penstock.operators.reorder import START
+from penstock.plan.nodes import Node
+from penstock.store.manager import StoreManager, StoreUse
+
+_TRIES = 20
+
+
+@dataclass(frozen=True)
+class StreamLook:
+    """`held` rows wait to be put in order and `waiting` ones in the input buffer; the watermark is None before the
+    first event."""
+
+    name: str
+    events: int
+    late: int
+    held: int
+    waiting: int
+    lateness: int
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class QueryLook:
+    """`kept` says how its rows are: in panes, a shared window, one of its own, or not at all; `sharers` is how many
+    other queries use the same. `node` is its plan, `into` where its results go, if not to the program."""
+
+    name: str
+    text: str
+    results: int
+    kept: str
+    sharers: int
+    into: str | None
+    node: Node
+
+
+@dataclass(frozen=True)
+class Look:
+    """`state` is running, finished, closed or failed; `memory` is bytes by holder, the largest first; `rejects` are the
+    last ones. The program has the queries and streams that there are now."""
+
+    state: str
+    program: Program
+    metrics: Metrics
+    streams: tuple[StreamLook, ...]
+    queries: tuple[QueryLook, ...]
+    memory: Mapping[str, int]
+    stores: tuple[StoreUse, ...]
+    rejects: tuple[Mapping[str, Any], ...]
+
+
+def patiently(look: Callable[[], Look]) -> Look:
+    """Once more if a collection has changed its size meanwhile."""
+    for _ in range(_TRIES):
+        try:
+            return look()
+        except RuntimeError:
+            continue
+    raise PenstockError("the app changes faster than it can be looked at; try again")
+
+
+def program_of(program: Program, inputs: Inputs, flow: Flow) -> Program:
+    """What was declared when the app began, with what has been added and dropped since."""
+    streams = tuple(source.definition for source in list(inputs.streams.values()))
+    return replace(program, streams=streams, queries=tuple(query.query for query in list(flow.running.values())))
+
+
+def streams_of(inputs: Inputs) -> tuple[StreamLook, ...]:
+    waiting = inputs.buffered
+    return tuple(
+        StreamLook(
+            name,
+            source.events,
+            source.late.count,
+            source.reorder.rows_held,
+            waiting.get(name, 0),
+            source.definition.lateness,
+            source.reorder.watermark if source.reorder.watermark > START else None,
+        )
+        for name, source in inputs.streams.items()
+    )
+
+
+def queries_of(flow: Flow) -> tuple[QueryLook, ...]:
+    users: dict[object, int] = {}
+    running = list(flow.running.values())
+    for query in running:
+        for shared in {*query.shared, *query.cores, *query.windows}:
+            users[shared] = users.get(shared, 0) + 1
+    return tuple(
+        QueryLook(
+            query.query.name,
+            query.query.text,
+            query.outlet.count,
+            _kept(query),
+            max((users[shared] for shared in (*query.shared, *query.cores, *query.windows)), default=1) - 1,
+            query.query.into,
+            query.node,
+        )
+        for query in running
+    )
+
+
+def memory_of(stores: StoreManager) -> dict[str, int]:
+    return {name: held for name, held in stores.budget.describe().items() if held}
+
+
+def _kept(query: Running) -> str:
+    if any(isinstance(shared, PaneFamily) for shared in query.shared):
+        return "panes"
+    if query.shared:
+        return "stored window"
+    if query.cores:
+        return "stored windows, joined"
+    return "of its own"

@@ -1,0 +1,101 @@
+"""A real browser and real servers. The browser is the Chromium on the PATH; where there is none it is installed, or the
+tests say what to install."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+WAIT = 20_000
+"""Milliseconds that something may take on a machine with other work."""
+
+expect.set_options(timeout=WAIT)
+
+
+def _chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-q", "-y", "chromium"]):
+            subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        if found := shutil.which("chromium"):
+            return found
+    pytest.fail("the tests of the pages need a browser on the PATH: install chromium, as by 'apt-get install chromium'")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser without memory, at the size of a small laptop. At the end nothing may have gone wrong on a page, and
+    nothing have been asked for from elsewhere."""
+    made = browser.new_context(viewport={"width": 1366, "height": 768}, color_scheme="light")
+    made.set_default_timeout(WAIT)
+    wrong: list[str] = []
+    made.on("weberror", lambda error: wrong.append(str(error.error)))
+    made.on("request", lambda request: None if _is_ours(request.url) else wrong.append(request.url))
+    yield made
+    made.close()
+    assert wrong == []
+
+
+def _is_ours(url: str) -> bool:
+    return re.match(r"(https?|wss?)://127\.0\.0\.1[:/]|data:|blob:", url) is not None
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    return context.new_page()
+
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts a process in an empty directory and gives the address that it prints."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: object) -> str:
+        log = tmp_path / f"log-{len(started)}.txt"
+        with log.open("wb") as to:
+            process = subprocess.Popen(
+                [sys.executable, *map(str, arguments)], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=to, stderr=to
+            )
+        started.append(process)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            if found := re.search(r"http://\S+", log.read_text(encoding="utf-8", errors="replace")):
+                return found[0]
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+        pytest.fail(f"no address came:\n{log.read_text()}")
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGINT)
+    for process in started:
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
