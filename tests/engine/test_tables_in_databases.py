@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock import App, QueryError, StorageError
-from penstock.bench.postgres import PostgresServer
+from penstock.measure.postgres import PostgresServer
 from penstock.engine.tables import database as table_database
 from penstock.engine.tables.looked_up import LookedUpTable
 from penstock.testing import TestClock

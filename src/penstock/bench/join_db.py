@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.bench.postgres import PostgresServer
+from penstock.measure.postgres import PostgresServer
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, in_turns, rate, ratio, timed

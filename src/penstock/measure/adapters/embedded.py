@@ -12,8 +12,10 @@ import pyarrow as pa
 from penstock.engine.app import App
 from penstock.engine.builder import quoted
 from penstock.errors import InputError
+from penstock.measure.adapters.database import Database
 from penstock.measure.adapters.engine import Emit, Engine
 from penstock.measure.adapters.hosted import Hosted
+from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
 
 
@@ -25,6 +27,7 @@ class Embedded(Hosted):
         "compression": "of blocks: 'lz4' or 'zstd'; by default none",
         "strategy": "how windows are kept: 'auto' (the default), 'window' or 'panes'",
         "dispatch": "how events are taken: 'fcfs' or 'ejf'; by default as they come",
+        "cache": "rows that are remembered of a table in a database; by default 1, so that every event asks",
     }
 
     def engine(self) -> Engine:
@@ -34,10 +37,13 @@ class Embedded(Hosted):
 class EmbeddedEngine:
     def __init__(self) -> None:
         self._app: App | None = None
+        self._database: Database | None = None
 
     def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
         options = dict(setup.system.options)
-        text = program(setup, tables)
+        cache = options.pop("cache", 1)
+        self._database = Database(setup, tables)
+        text = program(setup, {name: self._origin(setup, name, path, cache) for name, path in tables.items()})
         app = App(text, **{name: value if name == "strategy" else str(value) for name, value in options.items()})  # type: ignore[arg-type]
         self._app = app
         known = {name.lower(): name for name in app.queries}
@@ -48,6 +54,14 @@ class EmbeddedEngine:
                     f" or CREATE QUERY {quoted(query)} AS SELECT … among its statements"
                 )
             app.subscribe(known[query.lower()], partial(emit, query))
+
+    def _origin(self, setup: Setup, name: str, path: Path, cache: Scalar) -> str:
+        """Where a table comes from, as CREATE TABLE says it."""
+        if setup.tables[name].where == "memory":
+            return f"FROM {_text(str(path))}"
+        assert self._database is not None
+        options = f"'table' = {_text(name)}, 'mode' = 'lookup', 'cache' = {_text(str(cache))}"
+        return f"FROM {_text(self._database.uri)} WITH ({options})"
 
     def push(self, stream: str, batch: pa.RecordBatch) -> None:
         assert self._app is not None
@@ -67,9 +81,11 @@ class EmbeddedEngine:
     def close(self) -> None:
         if self._app is not None:
             self._app.close()
+        if self._database is not None:
+            self._database.close()
 
 
-def program(setup: Setup, tables: Mapping[str, Path]) -> str:
+def program(setup: Setup, origins: Mapping[str, str]) -> str:
     """The setup's streams, tables and queries as an application."""
     statements = []
     for name, stream in setup.streams.items():
@@ -77,11 +93,8 @@ def program(setup: Setup, tables: Mapping[str, Path]) -> str:
         late = f" LATENESS {stream.lateness} MICROSECONDS" if stream.lateness else ""
         statements.append(f"CREATE STREAM {quoted(name)} ({columns}, EVENT TIME {quoted(stream.time)}{late})")
     for name, table in setup.tables.items():
-        if table.where != "memory":
-            raise InputError(f"tables.{name}.where = '{table.where}': the adapter 'embedded' holds tables in memory")
-        file = str(tables[name]).replace("'", "''")
-        key = quoted(table.key)
-        statements.append(f"CREATE TABLE {quoted(name)} ({_columns(table.columns)}, PRIMARY KEY ({key})) FROM '{file}'")
+        columns, key = _columns(table.columns), quoted(table.key)
+        statements.append(f"CREATE TABLE {quoted(name)} ({columns}, PRIMARY KEY ({key})) {origins[name]}")
     for name, query in setup.queries.items():
         text = query.text.get(Embedded.dialect)
         if text is None:
@@ -92,6 +105,10 @@ def program(setup: Setup, tables: Mapping[str, Path]) -> str:
         first = text.split(None, 1)[0].upper() if text else ""
         statements.append(f"CREATE QUERY {quoted(name)} AS\n{text}" if first in ("SELECT", "WITH", "") else text)
     return ";\n".join(statements) + ";\n"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _columns(columns: Mapping[str, Any]) -> str:

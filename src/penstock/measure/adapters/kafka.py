@@ -160,7 +160,7 @@ class Kafka(Adapter):
                 name: LooseResults(self._format, [*loose, query.cause or ""])
                 for name, query in self.setup.queries.items()
             }
-        text = program(self.setup, {name: Path(name) for name in self.setup.tables})
+        text = program(self.setup, dict.fromkeys(self.setup.tables, ""))
         planned = {query.name.lower(): build(query.body).schema.arrow for query in parse(text).queries}
         return {name: _PlannedResults(self._format, planned[name.lower()]) for name in self.setup.queries}
 
