@@ -46,6 +46,7 @@ def listed(ctx: typer.Context) -> None:
 
 
 _OWN = "Penstock's own benches"
+_ANY = "Any system"
 
 
 def _own(name: str) -> Callable[..., Any]:
@@ -60,3 +61,17 @@ def _own(name: str) -> Callable[..., Any]:
 
 for _name, _measures in benches.NAMES.items():
     bench.command(_name, help=_measures, rich_help_panel=_OWN)(_own(_name))
+
+
+@bench.command("report", rich_help_panel=_ANY)
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run, a sweep, or a directory that holds some.")],
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the report is written; by default beside the run.")
+    ] = None,
+) -> None:
+    """Write report.html, and report.md with its figures, of what was measured."""
+    from penstock.measure.report.writing import write_report
+
+    for path in write_report(directory, output)[:2]:
+        typer.echo(path)

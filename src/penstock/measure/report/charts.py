@@ -22,12 +22,12 @@ import matplotlib
 import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 INK, PALE = "#24313d", "#d5dbe1"
 """Of text and axes, and of grids: no series has them, so that a page can replace them by its own."""
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#7f7f7f")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#7f7f7f")
 _MARKERS = "os^DvPX*"
 _DASHES = ("solid", "dashed", "dotted", "dashdot")
 _STYLE: Any = {
@@ -305,6 +305,10 @@ def _scale(axes: Any, which: str, axis: Axis) -> None:
             low = 0
         axes.set_ylim(low, high)
     drawn = axes.xaxis if which == "x" else axes.yaxis
+    shown = sorted(drawn.get_view_interval())
+    if axis.log and axis.ticks is None and 0 < shown[1] < 30 * shown[0]:
+        # Powers of ten alone would leave the axis with one number, or none.
+        drawn.set_major_locator(LogLocator(subs=(1, 2, 5)))
     if axis.ticks is not None:
         drawn.set_major_locator(FixedLocator(list(axis.ticks)))
         drawn.set_minor_locator(NullLocator())
