@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from penstock.bench import stock_feed
@@ -25,9 +24,9 @@ from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.vwap import TWO_BLOCKS
 from penstock.engine.app import App
+from penstock.measure.results.statistics import percentiles
 
 _HOUR = 3600 * 1_000_000
-_LONGEST_NS = 600 * 10**9
 _LINGER = 0.000_1
 
 
@@ -78,18 +77,16 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         latencies, elapsed = _at_rate(app, arrivals, events[plan.warm_up_events :], plan)
         gc.unfreeze()
         blocks_read = app.metrics.blocks_read - read_before
-    histogram = HdrHistogram(1, _LONGEST_NS, 3)
-    for latency in latencies.tolist():
-        histogram.record_value(latency)
-    percentiles = {f"p{p:g}": histogram.get_value_at_percentile(p) / 1e3 for p in (50, 90, 99, 99.9, 99.99)}
+    percents = [50, 90, 99, 99.9, 99.99]
+    shown = {f"p{p:g}": ns / 1e3 for p, ns in zip(percents, percentiles(latencies, percents), strict=True)}
     report.table(
         ("latency", "µs"),
-        [*percentiles.items(), ("mean", float(latencies.mean() / 1e3)), ("max", float(latencies.max() / 1e3))],
+        [*shown.items(), ("mean", float(latencies.mean() / 1e3)), ("max", float(latencies.max() / 1e3))],
     )
     return {
-        "p50_us": percentiles["p50"],
-        "p99_us": percentiles["p99"],
-        "p999_ms": percentiles["p99.9"] / 1e3,
+        "p50_us": shown["p50"],
+        "p99_us": shown["p99"],
+        "p999_ms": shown["p99.9"] / 1e3,
         "max_ms": float(latencies.max() / 1e6),
         "mean_us": float(latencies.mean() / 1e3),
         "linger_us": _LINGER * 1e6,

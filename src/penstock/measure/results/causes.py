@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.measure.results.reading import Batches, Int64s
 from penstock.measure.setup.model import Pace, Setup
@@ -79,7 +80,8 @@ class Causes:
         """What must be added to the time of an event in a batch to have the moment it was due. It is not zero only
         after a closed loop, whose times may run ahead of the clock."""
         self.stream = np.concatenate([batches.stream for batches in drivers])
-        self.part = _joined([_numbers(place, batches.phase) for place, batches in zip(places, drivers, strict=True)])
+        numbers = [_numbers(place, batches.phase) for place, batches in zip(places, drivers, strict=True)]
+        self.part: NDArray[np.int16] = np.concatenate(numbers).astype(np.int16)
         """Which of `parts` each batch belongs to."""
         self.finder = self.finder_of(self.last_us, owner)
         self.sent_ns = sent_ns

@@ -31,7 +31,7 @@ class Samples:
 
     latency_ns: Int64s
     received_ns: Int64s
-    part: Int64s
+    part: NDArray[np.int16]
     """The phase of the event that caused each: its number in `Causes.parts`."""
 
     measured: NDArray[np.bool_]
@@ -100,7 +100,7 @@ class LatencyReader:
 def _joined(parts: list[Samples]) -> Samples:
     if not parts:
         empty = np.empty(0, np.int64)
-        return Samples(empty, empty, empty, np.empty(0, np.bool_))
+        return Samples(empty, empty, np.empty(0, np.int16), np.empty(0, np.bool_))
     return Samples(
         np.concatenate([part.latency_ns for part in parts]),
         np.concatenate([part.received_ns for part in parts]),

@@ -155,7 +155,10 @@ class Measures:
         found = {}
         for query, samples in self.samples.items():
             if self.setup.measuring.log or query not in self.logs.totals:
-                found[query] = Statistics.exact(samples.latency_ns[samples.measured])
+                all_measured = samples.measured.all()
+                found[query] = Statistics.exact(
+                    samples.latency_ns if all_measured else samples.latency_ns[samples.measured]
+                )
             else:
                 found[query] = Statistics.near(self.logs.totals[query].latency)
         return found
@@ -163,6 +166,8 @@ class Measures:
     @cached_property
     def latency_overall(self) -> Statistics:
         """Of the results of all queries."""
+        if len(self.latency) == 1:
+            return next(iter(self.latency.values()))
         if self.setup.measuring.log:
             return Statistics.exact(np.concatenate([s.latency_ns[s.measured] for s in self.samples.values()]))
         return Statistics.near(self.histogram(None))
@@ -170,6 +175,8 @@ class Measures:
     @cached_property
     def latency_by_phase(self) -> dict[str, dict[str, Statistics]]:
         """By the phase of the cause, also of phases that are not measured."""
+        if len(self.phases) == 1 and self.phases[0].measured:
+            return {self.phases[0].name: dict(self.latency)}
         found: dict[str, dict[str, Statistics]] = {}
         for phase in self.phases:
             numbers = [n for n, part in enumerate(self.causes.parts) if part.name == phase.name]

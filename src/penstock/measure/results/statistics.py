@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from penstock.measure.results.histogram import Histogram, Int64s
 
+_PART = 1 << 20
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 
 
@@ -40,7 +42,7 @@ class Statistics:
             count=len(samples),
             min=float(samples.min()),
             mean=float(samples.mean()),
-            stdev=float(samples.std(ddof=1)) if len(samples) > 1 else 0.0,
+            stdev=_stdev(samples),
             max=float(samples.max()),
             **dict(zip(PERCENTS, values, strict=True)),
         )
@@ -59,6 +61,15 @@ class Statistics:
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+def _stdev(samples: Int64s) -> float:
+    """A part at a time: numpy would hold all differences from the mean at once."""
+    if len(samples) < 2:
+        return 0.0
+    mean = float(samples.mean())
+    parts = (samples[first : first + _PART] - mean for first in range(0, len(samples), _PART))
+    return math.sqrt(math.fsum(float(part @ part) for part in parts) / (len(samples) - 1))
 
 
 def percentiles(samples: Int64s, percents: list[float]) -> list[float]:
