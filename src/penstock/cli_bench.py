@@ -49,6 +49,30 @@ _OWN = "Penstock's own benches"
 _ANY = "Any system"
 
 
+@bench.command(rich_help_panel=_ANY)
+def run(
+    setup: Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")],
+    adapter: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to; by default runs/NAME-TIME.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The short run that the setup describes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+) -> None:
+    """Load a system as a setup says and measure it. Ctrl-C ends the run and keeps what was measured."""
+    from penstock.cli_bench_run import run_setup
+
+    done = run_setup(setup, adapter=adapter, settings=settings or [], output=output, quick=quick, quiet=quiet)
+    if not done:
+        raise typer.Exit(130)
+
+
 def _own(name: str) -> Callable[..., Any]:
     def measure(
         quick: Annotated[bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds.")] = False,

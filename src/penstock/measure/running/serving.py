@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,8 +33,11 @@ from penstock.measure.running.wire import WELCOME, FrameReader, FrameWriter, Wir
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
 
-QUEUED = 16
+QUEUED = 64
 """Batches that may wait for the engine; those in the sockets come on top."""
+
+PUSHED_ROWS = 65_536
+"""Batches that wait are pushed together until there are so many rows."""
 
 PUSHED = pa.schema(
     [
@@ -48,6 +51,17 @@ PUSHED = pa.schema(
 )
 
 
+class _Waiting(NamedTuple):
+    """A batch in the queue; none is the end."""
+
+    stream: str
+    batch: pa.RecordBatch | None
+
+
+class _Ended(Exception):
+    pass
+
+
 class Serving:
     def __init__(self, setup: Setup, run: Path, engine: Engine) -> None:
         self._setup = setup
@@ -57,7 +71,8 @@ class Serving:
         self._streams = list(setup.streams)
         self._times = {name: list(stream.columns).index(stream.time) for name, stream in setup.streams.items()}
         self._query_numbers = {name: number for number, name in enumerate(setup.queries)}
-        self._queue: queue.Queue[tuple[str, pa.RecordBatch] | None] = queue.Queue(QUEUED)
+        self._queue: queue.Queue[_Waiting] = queue.Queue(QUEUED)
+        self._left: _Waiting | None = None
         self._sinks = _Sinks(setup)
         self._token = secrets.token_hex(16)
         self._accepted = dict.fromkeys(self._streams, 0)
@@ -105,7 +120,8 @@ class Serving:
         try:
             for frame in FrameReader(connected).frames():
                 assert frame is not None
-                self._queue.put((self._streams[frame.number], frame.batch))
+                if frame.batch.num_rows:
+                    self._queue.put(_Waiting(self._streams[frame.number], frame.batch))
         except (WireError, pa.ArrowInvalid):
             pass
         finally:
@@ -137,29 +153,48 @@ class Serving:
         looked = 0.0
         while True:
             try:
-                taken = self._queue.get(timeout=PROGRESS_EVERY)
+                stream, batches = self._next()
             except queue.Empty:
                 log.roll()
+            except _Ended:
+                return
             else:
-                if taken is None:
-                    return
-                stream, batch = taken
-                if batch.num_rows:
-                    self._push(stream, batch, log)
+                self._push(stream, batches, log)
             now = time.monotonic()
             if now - looked >= PROGRESS_EVERY:
                 looked = now
                 self._status = self._engine.status()
 
-    def _push(self, stream: str, batch: pa.RecordBatch, log: RowLog) -> None:
-        times = batch.column(self._times[stream]).cast(pa.int64())
+    def _next(self) -> tuple[str, list[pa.RecordBatch]]:
+        """The batches of one stream that wait, up to so many rows: a system that is behind gets larger batches."""
+        taken = self._left if self._left is not None else self._queue.get(timeout=PROGRESS_EVERY)
+        self._left = None
+        stream = taken.stream
+        batches, rows = [], 0
+        while taken.batch is not None:
+            batches.append(taken.batch)
+            rows += taken.batch.num_rows
+            if rows >= PUSHED_ROWS:
+                return stream, batches
+            try:
+                taken = self._queue.get_nowait()
+            except queue.Empty:
+                return stream, batches
+            if taken.stream != stream:
+                self._left = taken
+                return stream, batches
+        raise _Ended
+
+    def _push(self, stream: str, batches: list[pa.RecordBatch], log: RowLog) -> None:
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         begun = self._clock.ns()
         self._engine.push(stream, batch)
         done = self._clock.ns()
         self._accepted[stream] += batch.num_rows
-        # Within a batch of a driver times grow, but for a replay that keeps recorded ones.
-        bounds = pc.min_max(times)
-        log.append(stream, bounds["min"].as_py(), bounds["max"].as_py(), batch.num_rows, begun, done)
+        for part in batches:
+            # Within a batch of a driver times grow, but for a replay that keeps recorded ones.
+            bounds = pc.min_max(part.column(self._times[stream]).cast(pa.int64()))
+            log.append(stream, bounds["min"].as_py(), bounds["max"].as_py(), part.num_rows, begun, done)
 
     def _discard(self) -> None:
         while True:
@@ -177,7 +212,7 @@ class Serving:
         """The drivers are gone: what they sent is worked off."""
         for reader in self._readers:
             reader.join()
-        self._queue.put(None)
+        self._queue.put(_Waiting("", None))
         self._pusher.join()
         self._raise_failure()
 

@@ -28,6 +28,8 @@ TAKEN = pa.schema(
     [("query", pa.string()), ("cause_us", pa.int64()), ("received_ns", pa.int64()), ("emitted_ns", pa.int64())]
 )
 
+SETTLED_ROWS = 65_536
+
 Int64s = NDArray[np.int64]
 
 
@@ -78,7 +80,11 @@ class Sampling:
 
 
 class Taking:
-    """One query's results in this sink."""
+    """One query's results in this sink.
+
+    What has come is noted as it comes and worked off together, in `settle`: with results that come one by one, that
+    is many times cheaper, and a sink shall take little from the machine that it measures.
+    """
 
     def __init__(self, setup: Setup, query: str, run: RunDirectory, name: str, log: RollingLog | None) -> None:
         self._setup = setup
@@ -89,6 +95,10 @@ class Taking:
         self._sampling = Sampling(setup.measuring.sample)
         self._cause: tuple[pa.Schema, int] | None = None
         self._coarse = setup.measuring.resolution == "ms"
+        self._causes: list[Int64s] = []
+        self._moments: list[tuple[int, int, int]] = []
+        """Of each batch how many samples it gave, when it was received and when emitted."""
+        self._waiting = 0
         self.results = 0
         self.fresh = Histogram()
         """What was recorded since the last progress message."""
@@ -99,35 +109,48 @@ class Taking:
         if self._cause is None or self._cause[0] is not rows.schema:
             self._cause = rows.schema, cause_column(self._setup, self._query, rows.schema.names)
         causes = microseconds(self._sampling.of(rows.column(self._cause[1])))
-        if len(causes):
-            latencies = received_ns - causes * 1_000
-            self.fresh.record(latencies // 1_000_000 * 1_000_000 if self._coarse else latencies)
-            if self._log is not None:
-                self._log.append(_logged(self._query, causes, received_ns, results.emitted_ns))
+        self._causes.append(causes)
+        self._moments.append((len(causes), received_ns, results.emitted_ns))
+        self._waiting += len(causes)
+        if self._waiting >= SETTLED_ROWS:
+            self.settle()
         if self._setup.measuring.answers:
-            if self._answers is None:
-                directory, name = self._answers_of
-                self._answers = RollingLog(directory, rows.schema.remove_metadata(), name=name)
-            self._answers.append(rows.replace_schema_metadata(None))
+            self._keep(rows)
 
-    def roll(self) -> None:
+    def settle(self) -> None:
+        """Works off what has come."""
+        if not self._moments:
+            return
+        causes = np.concatenate(self._causes)
+        moments = np.array(self._moments, np.int64)
+        self._causes, self._moments, self._waiting = [], [], 0
+        received = np.repeat(moments[:, 1], moments[:, 0])
+        latencies = received - causes * 1_000
+        self.fresh.record(latencies // 1_000_000 * 1_000_000 if self._coarse else latencies)
+        if self._log is not None and len(causes):
+            emitted = np.repeat(moments[:, 2], moments[:, 0])
+            columns = [pa.repeat(self._query, len(causes)), pa.array(causes), pa.array(received), pa.array(emitted)]
+            self._log.append(pa.RecordBatch.from_arrays(columns, schema=TAKEN))
+
+    def _keep(self, rows: pa.RecordBatch) -> None:
+        if self._answers is None:
+            directory, name = self._answers_of
+            self._answers = RollingLog(directory, rows.schema.remove_metadata(), name=name)
+        self._answers.append(rows.replace_schema_metadata(None))
+
+    def news(self) -> dict[str, Any]:
+        """How many results there were in all, and the latencies since the last time."""
+        self.settle()
+        told = {"results": self.results, "latency": self.fresh.to_json()}
+        self.fresh = Histogram()
         if self._answers is not None:
             self._answers.roll()
+        return told
 
     def close(self) -> None:
+        self.settle()
         if self._answers is not None:
             self._answers.close()
-
-
-def _logged(query: str, causes: Int64s, received_ns: int, emitted_ns: int) -> pa.RecordBatch:
-    count = len(causes)
-    columns = [
-        pa.repeat(query, count),
-        pa.array(causes),
-        pa.array(np.full(count, received_ns, np.int64)),
-        pa.array(np.full(count, emitted_ns, np.int64)),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=TAKEN)
 
 
 def sink(child: Child, run: RunDirectory, arguments: list[str]) -> dict[str, Any]:
@@ -141,7 +164,7 @@ def sink(child: Child, run: RunDirectory, arguments: list[str]) -> dict[str, Any
     try:
         child.say("ready")
         _take_all(child, run, receiver, taking, log)
-        child.say("progress", queries=_news(taking))
+        child.say("progress", queries={query: one.news() for query, one in taking.items()})
     finally:
         receiver.close()
         for one in taking.values():
@@ -165,22 +188,11 @@ def _take_all(
         now = time.monotonic()
         if now - told >= PROGRESS_EVERY:
             told = now
-            child.say("progress", queries=_news(taking))
-            for one in taking.values():
-                one.roll()
+            child.say("progress", queries={query: one.news() for query, one in taking.items()})
             if log is not None:
                 log.roll()
             command = child.command(0)
             ending = ending or (command is not None and command["do"] == "stop")
-
-
-def _news(taking: dict[str, Taking]) -> dict[str, Any]:
-    """How many results there were in all, and the latencies since the last time."""
-    news = {}
-    for query, one in taking.items():
-        news[query] = {"results": one.results, "latency": one.fresh.to_json()}
-        one.fresh = Histogram()
-    return news
 
 
 def _named(arguments: list[str]) -> tuple[str, int]:

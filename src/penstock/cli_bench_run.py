@@ -1,0 +1,150 @@
+"""`penstock bench run`: a run from its setup to its summary, and what one sees of it on the way."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli_interrupt import Interrupt
+from penstock.measure.running.controller import Controller
+from penstock.measure.running.live import DriverView, Snapshot
+from penstock.measure.setup.find import assignments, find_setup, quick_parameters
+from penstock.measure.setup.model import Driver, Setup
+from penstock.measure.setup.read import read_setup, read_text
+
+LATE_US = 100_000
+"""A driver that is later than this is shown as late."""
+
+
+def run_setup(
+    named: str, *, adapter: str | None, settings: list[str], output: Path | None, quick: bool, quiet: bool
+) -> bool:
+    """Runs it and prints the summary as one line of JSON; False if it was stopped before its end."""
+    path = find_setup(named)
+    parameters = {**(quick_parameters(path) if quick else {}), **assignments(settings)}
+    setup = read_setup(path, parameters, adapter)
+    directory = output or Path("runs") / f"{setup.name.replace(' ', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
+    controller = Controller(setup, directory, read_text(path))
+    console = Console(stderr=True)
+    with Interrupt() as interrupt:
+        controller.start()
+        _watch(controller, console, interrupt, quiet=quiet)
+    summary = controller.result()
+    if not quiet:
+        console.print(summary_table(summary))
+        console.print(Text(f"what was measured is in {directory}", style="dim"))
+    typer.echo(json.dumps(summary))
+    return summary.get("state") != "stopped"
+
+
+def _watch(controller: Controller, console: Console, interrupt: Interrupt, *, quiet: bool) -> None:
+    """Until the run is over. The first Ctrl-C ends the load, the second one does not wait for the system."""
+    asked = shown = 0
+    live = Live(console=console, transient=True, auto_refresh=False) if console.is_terminal and not quiet else None
+    try:
+        if live is not None:
+            live.start()
+        while True:
+            try:
+                over = controller.wait(0.25)
+            except KeyboardInterrupt:
+                over, asked = False, 1
+                controller.stop()
+                controller.stop()
+            if interrupt.asked and not asked:
+                asked = 1
+                controller.stop()
+            seen = controller.snapshot()
+            if not quiet:
+                for note in seen.notes[shown:]:
+                    (live.console if live is not None else console).print(Text(note, style="yellow"))
+            shown = len(seen.notes)
+            if live is not None:
+                live.update(picture(seen, controller.setup), refresh=True)
+            if over:
+                return
+    finally:
+        if live is not None:
+            live.stop()
+
+
+def picture(seen: Snapshot, setup: Setup) -> Group:
+    """A line for each driver and each query."""
+    lines: list[RenderableType] = [Text(f"{setup.name} · {setup.system.adapter} · {seen.state}", style="bold")]
+    drivers = Table.grid(padding=(0, 2))
+    for driver in setup.drivers:
+        for copy in range(driver.copies):
+            name = f"{driver.name}-{copy}"
+            view = seen.drivers[name]
+            drivers.add_row(
+                Text(name, style="cyan"),
+                Text(view.phase_name, no_wrap=True),
+                ProgressBar(total=1.0, completed=_fraction(driver, view, seen), width=20),
+                Text(f"{view.sent:,} sent", no_wrap=True),
+                Text(f"{view.lag_us / 1000:,.0f} ms late", style="yellow") if view.lag_us > LATE_US else Text(""),
+            )
+    lines.append(drivers)
+    accepted = sum(stream.accepted for stream in seen.streams.values())
+    rate = sum(stream.rate for stream in seen.streams.values())
+    lines.append(Text.assemble(f"{accepted:,} accepted  ", (f"{rate:,.0f}/s", "green")))
+    queries = Table.grid(padding=(0, 2))
+    for name, query in list(seen.queries.items())[:12]:
+        recent = query.recent
+        queries.add_row(
+            Text(name, style="cyan"),
+            Text(f"{query.results:,} results", no_wrap=True),
+            Text(f"{query.rate:,.0f}/s", style="green", no_wrap=True),
+            Text(f"p50 {shown_ns(recent.p50)}  p99 {shown_ns(recent.p99)}" if recent.count else "", no_wrap=True),
+        )
+    lines.append(queries)
+    if len(seen.queries) > 12:
+        lines.append(Text(f"and {len(seen.queries) - 12} queries more", style="dim"))
+    return Group(*lines)
+
+
+def _fraction(driver: Driver, view: DriverView, seen: Snapshot) -> float:
+    """How far a driver is: by the clock where its phases have lengths, else by the phase it is in."""
+    if view.finished:
+        return 1.0
+    if driver.phases and all(phase.duration is not None for phase in driver.phases):
+        total = sum(phase.duration or 0 for phase in driver.phases) * 1_000
+        passed = seen.now_ns - seen.began_ns if seen.began_ns else 0
+        return min(max(passed / total, 0.0), 1.0) if total else 1.0
+    if driver.phases and all(phase.events is not None for phase in driver.phases):
+        events = sum(phase.events or 0 for phase in driver.phases)
+        return min(view.sent * driver.copies / events, 1.0) if events else 1.0
+    return view.phase / len(driver.phases) if driver.phases else 0.0
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    table = Table(title=f"[bold]{summary.get('state', '')}[/bold]", box=None, padding=(0, 2), title_justify="left")
+    for column in ("", "a second", "p50", "p90", "p99", "p99.9", "max"):
+        table.add_column(column, justify="left" if not column else "right", style="cyan" if not column else None)
+    throughput = summary.get("throughput") or {}
+    for stream, rate in (throughput.get("by_stream") or {}).items():
+        table.add_row(stream, f"{rate:,.0f} events")
+    rates = throughput.get("by_query") or {}
+    for query, latency in (summary.get("latency") or {}).items():
+        figures = [shown_ns(latency[name]) for name in ("p50", "p90", "p99", "p999", "max")] if latency["count"] else []
+        table.add_row(query, f"{rates.get(query, 0.0):,.0f} results", *figures)
+    return table
+
+
+def shown_ns(duration: float) -> str:
+    """
+    >>> shown_ns(950), shown_ns(1_250_000), shown_ns(3_000_000_000)
+    ('950 ns', '1.2 ms', '3.0 s')
+    """
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if duration >= size:
+            return f"{duration / size:,.1f} {unit}"
+    return f"{duration:.0f} ns"
