@@ -71,6 +71,7 @@ class Feeding:
         self._queries: Sequence[StreamingQuery] = ()
         self._thread: threading.Thread | None = None
         self._number = 0
+        self._handed_over: list[Path] = []
         self._last_seconds = 0.0
 
     def begin(self, queries: Sequence[StreamingQuery]) -> None:
@@ -117,7 +118,9 @@ class Feeding:
                 for part in range(files):
                     piece = rows.slice(cuts[part], cuts[part + 1] - cuts[part])
                     pa.parquet.write_table(piece, draft / f"{part}.parquet", compression="none")
-                draft.rename(self._inbox(stream) / f"{self._number:08d}")
+                final = self._inbox(stream) / f"{self._number:08d}"
+                draft.rename(final)
+                self._handed_over.append(final)
 
     def status(self) -> dict[str, Any]:
         with self._changed:
@@ -156,12 +159,21 @@ class Feeding:
             try:
                 self.hand_over(waiting)
                 self.settle()
+                self._remove()
             except Exception as error:
                 with self._changed:
                     self._failure = error
                     self._changed.notify_all()
                 return
             self._last_seconds = time.perf_counter() - began
+
+    def _remove(self) -> None:
+        """The files that have been read. Their directories stay: one that goes while Spark looks into it is an error,
+        a file that goes is not."""
+        for directory in self._handed_over:
+            for file in directory.iterdir():
+                file.unlink()
+        self._handed_over.clear()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
