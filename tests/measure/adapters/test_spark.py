@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from measure.adapters.small import SETUP, embedded_answers, events, rows, setup, wait_until
@@ -19,10 +22,12 @@ if TYPE_CHECKING:
 _BATCHES = [events(100, first) for first in range(0, 2000, 100)]
 
 
-def _answers(engine: Any, given: Setup, batches: list[pa.RecordBatch]) -> dict[str, Any]:
+def _answers(
+    engine: Any, given: Setup, batches: list[pa.RecordBatch], tables: Mapping[str, Path] | None = None
+) -> dict[str, Any]:
     found: dict[str, list[pa.RecordBatch]] = {query: [] for query in given.queries}
     try:
-        engine.start(given, {}, lambda query, batch: found[query].append(batch))
+        engine.start(given, tables or {}, lambda query, batch: found[query].append(batch))
         for batch in batches:
             engine.push("trades", batch)
         engine.finish()
@@ -102,3 +107,31 @@ def test_a_query_that_fails_is_told_by_the_next_push(spark: SparkSession) -> Non
             wait_until(lambda: engine.push("trades", _BATCHES[0]), 60)
     finally:
         engine.close()
+
+
+@pytest.mark.slow
+def test_tables_are_joined_by_both(spark: SparkSession, tmp_path: Path) -> None:
+    from penstock.measure.adapters.spark_engines import PenstockEngine, StreamingEngine
+
+    known = pa.table({"symbol": ["a", "b"], "lot": pa.array([10, 100], pa.int32())})
+    pa.parquet.write_table(known, tmp_path / "symbols.parquet")
+    text = "SELECT t.ts, t.size * s.lot AS pieces FROM trades AS t, symbols AS s WHERE t.symbol = s.symbol"
+    table = {
+        "columns": {"symbol": "STRING", "lot": "INT"},
+        "key": "symbol",
+        "rows": 2,
+        "fields": {
+            "symbol": {"generator": "list", "values": ["a", "b"]},
+            "lot": {"generator": "constant", "value": 10},
+        },
+    }
+    raw = {**SETUP, "tables": {"symbols": table}, "queries": {"asked": {"text": {"penstock": text, "spark": text}}}}
+    lots = {"a": 10, "b": 100}
+    wanted = [
+        {"ts": row["ts"], "pieces": row["size"] * lots[row["symbol"]]}
+        for row in _BATCHES[0].to_pylist()
+        if row["symbol"] in lots
+    ]
+    for engine in (PenstockEngine(), StreamingEngine()):
+        found = _answers(engine, parse_setup(raw), _BATCHES[:1], {"symbols": tmp_path / "symbols.parquet"})
+        assert [{"ts": row["ts"], "pieces": row["pieces"]} for row in found["asked"]] == wanted

@@ -58,10 +58,10 @@ class EmbeddedEngine:
     def _origin(self, setup: Setup, name: str, path: Path, cache: Scalar) -> str:
         """Where a table comes from, as CREATE TABLE says it."""
         if setup.tables[name].where == "memory":
-            return f"FROM {_text(str(path))}"
+            return f"FROM {literal(str(path))}"
         assert self._database is not None
-        options = f"'table' = {_text(name)}, 'mode' = 'lookup', 'cache' = {_text(str(cache))}"
-        return f"FROM {_text(self._database.uri)} WITH ({options})"
+        options = f"'table' = {literal(name)}, 'mode' = 'lookup', 'cache' = {literal(str(cache))}"
+        return f"FROM {literal(self._database.uri)} WITH ({options})"
 
     def push(self, stream: str, batch: pa.RecordBatch) -> None:
         assert self._app is not None
@@ -107,7 +107,8 @@ def program(setup: Setup, origins: Mapping[str, str]) -> str:
     return ";\n".join(statements) + ";\n"
 
 
-def _text(value: str) -> str:
+def literal(value: str) -> str:
+    """A text as the language writes it."""
     return "'" + value.replace("'", "''") + "'"
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import InputError
-from penstock.measure.adapters.embedded import program
+from penstock.measure.adapters.embedded import literal, program
 from penstock.measure.adapters.engine import Emit
 from penstock.measure.adapters.spark_feeding import Feeding, told
 from penstock.measure.setup.model import Setup
@@ -56,6 +56,9 @@ class _OnSpark:
             self._feeding.close()
 
     def _feed(self, setup: Setup, conf: Mapping[str, str] | None = None) -> Feeding:
+        for name, table in setup.tables.items():
+            if table.where != "memory":
+                raise InputError(f"tables.{name}.where = '{table.where}': on Spark tables are read from files alone")
         options = setup.system.options
         most = int(options.get("waiting", MOST_WAITING))
         self._feeding = Feeding(setup, str(options.get("master", MASTER)), most, conf)
@@ -73,7 +76,7 @@ class PenstockEngine(_OnSpark):
         tagged = query(
             feeding.spark,
             feeding.frames,
-            program(setup, tables),
+            program(setup, {name: f"FROM {literal(str(file))}" for name, file in tables.items()}),
             memory=str(options.get("memory", MEMORY)),
             buckets=None if buckets is None else int(buckets),
             spread=str(options.get("spread", "keys")),  # type: ignore[arg-type]
