@@ -128,8 +128,8 @@ def _compile() -> None:
     """The first call of a strategy compiles its loop."""
     for make in _STRATEGIES.values():
         strategy = make()
-        strategy.register(0, 2)
-        strategy.candidates(10)
+        strategy.register_many(np.arange(2), np.array([2, 3]))
+        _pass(strategy, _BATCH)
 
 
 def _table(cells: dict[tuple[int, int], _Measured], of: str) -> list[dict[str, Any]]:

@@ -13,6 +13,9 @@ import pytest
 from penstock.errors import InputError
 from penstock.measure.reproduction.page import IMAGES, PAGE, write
 from penstock.measure.reproduction.papers import PAPERS
+from penstock.measure.results.summary import summarise
+
+from ..results.handmade import Handmade, setup
 
 WANTED = {
     "slidem": ["Figure 10", "Table 1", "Figure 11"],
@@ -33,12 +36,19 @@ def bench(directory: Path, name: str, size: str = "quick", **figures: Any) -> No
     (directory / f"{name}.json").write_text(json.dumps(found))
 
 
+def micro_run(directory: Path, adapter: str, window: int, rate: float | None) -> None:
+    run = directory / "micro" / "aggregation-sliding" / adapter / "runs" / f"window={window}"
+    run.mkdir(parents=True)
+    parameters = {"window": window, "function": "AVG", "warm_up": 2, "seconds": 3}
+    summary = {"adapter": adapter, "parameters": parameters, "state": "failed" if rate is None else "done"}
+    (run / "summary.json").write_text(json.dumps({**summary, "throughput": {"events_per_second": rate}}))
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Some results: of a bench in full, of others quick, and a sweep on two adapters with a point that failed."""
+    """Some results: of a bench in full, of others quick, and a microbenchmark on two systems with a run that failed."""
     directory = tmp_path / "results"
-    sweep = directory / "micro" / "aggregation-sliding" / "window"
-    sweep.mkdir(parents=True)
+    directory.mkdir()
     row = {"rate": 50_000, "space_gb": 4.3215, "average_ms": 0.5, "max_ms": 6.25, "cpu_percent": 44.9}
     bench(directory, "vwap", "full", table_1=[row, {"rate": 300_000, "skipped": "the disk is too small"}])
     bench(directory, "remote-time", tables_1_and_2=[{"minutes": 3, "way": "algorithm_2", "slide_1": "03:48"}])
@@ -50,12 +60,9 @@ def results(tmp_path: Path) -> Path:
         runs={"q3-async": dict.fromkeys(OWN_PARTS, 1.0)},
         series={"q3-async": {"waits": [[40, 1.5], [41, 2.5]], "sizes": {"q3.r": [[40, 10]]}}},
     )
-    (sweep / "table.csv").write_text(
-        "adapter,window,function,state,throughput.events_per_second\n"
-        "penstock,500,AVG,done,7654321\n"
-        "flink,500,AVG,done,1234\n"
-        "flink,5000,AVG,failed,\n"
-    )
+    micro_run(directory, "embedded", 500, 7_654_321)
+    micro_run(directory, "flink", 500, 1234)
+    micro_run(directory, "flink", 5000, None)
     return directory
 
 
@@ -89,10 +96,11 @@ def test_numbers_of_both_come_through(results: Path, tmp_path: Path) -> None:
     assert "`penstock bench vwap`" in table
     assert "| Algorithm 2, ours | 03:48 | – |" in section(page, "sliding-graphs", "Table I")
     assert "| 97.98 % | 98.00 % |" in section(page, "rs-algo", "Figure 7")
+    assert "| Map | 0.8 | 5.5 | 51.4 | 511.5 | 5,112.9 | – |" in section(page, "thesis", "Table 5.1")
     assert "654,321" in section(page, "thesis", "Figure 4.13")
     counts = section(page, "thesis", "Figure 4.5")
-    assert "| sliding, AVG, penstock | 7,654,321 | – | – | – |" in counts
-    assert "| sliding, AVG, flink | 1,234 | – | – | – |" in counts
+    assert "| sliding, AVG, Penstock | 7,654,321 | – | – | – |" in counts
+    assert "| sliding, AVG, Flink | 1,234 | – | – | – |" in counts
     assert "| thesis, X | Q3 | 187 | 1,553 | out of memory |" in section(page, "thesis", "Table 4.3")
 
 
@@ -100,6 +108,8 @@ def test_what_was_cut_down_is_said_by_the_size_of_the_run(results: Path, tmp_pat
     page = made(results, tmp_path / "docs")
     assert "a minute instead of an hour" not in section(page, "slidem", "Table 1")
     assert "Two minutes of event time instead of three" in section(page, "rs-algo", "Figure 7")
+    assert "Three seconds" in section(page, "thesis", "Figure 4.5")
+    assert "`penstock bench sweep aggregation-sliding --quick`" in section(page, "thesis", "Figure 4.5")
     assert "not 100 million" in section(page, "thesis", "Figure 4.13")
 
 
@@ -149,10 +159,29 @@ def test_figures_are_svg_that_the_page_shows(results: Path, tmp_path: Path) -> N
     assert "paper: average" in (docs / IMAGES / "rs-algo-figure-4.svg").read_text(encoding="utf-8")
 
 
+def test_a_burst_is_drawn_from_the_logs_of_its_run(tmp_path: Path) -> None:
+    """Three phases of a second each; results take 10 ms, in the peak 500."""
+    phases = [{"name": name, "duration": 1, "rate": 1} for name in ("steady", "peak", "recovery")]
+    made_run = Handmade(tmp_path / "results" / "micro" / "adaptivity" / "embedded", setup(phases))
+    ends = [1000, 2000, 3000]
+    made_run.sent([("s", i, end * 1000, end * 1000, 1, end, end, end) for i, end in enumerate(ends)])
+    made_run.taken([("q", end * 1000, end + late, end + late) for end, late in zip(ends, (10, 500, 10), strict=True)])
+    made_run.happened({"state": "done"})
+    summarise(made_run.path)
+    page = made(tmp_path / "results", tmp_path / "docs")
+    table = section(page, "thesis", "Table 4.5")
+    assert "| 4,725.0 | 1,262.0 | 1,483.0 | 500 |" in table
+    assert "| peak latency degradation ratio | 82.8 | 57.4 | 5.9 | 50 |" in table
+    assert "`penstock bench run adaptivity`" in table
+    assert "images/reproduction/thesis-figure-4-17.svg" in section(page, "thesis", "Figure 4.17")
+    drawn = (tmp_path / "docs" / IMAGES / "thesis-figure-4-17.svg").read_text(encoding="utf-8")
+    assert all(name in drawn for name in ("steady", "peak", "recovery", "Penstock"))
+
+
 def test_results_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere.*no such directory"):
         write(tmp_path / "nowhere", tmp_path)
     (tmp_path / "vwap.json").write_text('{"bench": "vw')
-    with pytest.raises(InputError, match=r"vwap\.json: is not the JSON of a bench"):
+    with pytest.raises(InputError, match=r"vwap\.json: is no JSON of results"):
         write(tmp_path, tmp_path)
     assert not (tmp_path / PAGE).exists()

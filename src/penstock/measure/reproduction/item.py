@@ -84,6 +84,15 @@ def number(value: Cell) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
+def exact(value: float | None) -> str | None:
+    """A paper's number with all digits that it has.
+
+    >>> exact(70.89), exact(5112.9), exact(767182), exact(None)
+    ('70.89', '5,112.9', '767,182', None)
+    """
+    return None if value is None else f"{value:,}"
+
+
 def per_cent(value: float | None, digits: int = 1) -> str | None:
     return None if value is None else f"{100 * value:.{digits}f} %"
 

@@ -11,6 +11,7 @@ from penstock.measure.report.charts import svg
 from penstock.measure.reproduction.item import Item, Paper, Shown, Table, number
 from penstock.measure.reproduction.papers import PAPERS
 from penstock.measure.reproduction.results import MICRO, Results
+from penstock.workloads import micro
 
 PAGE = "reproduction.md"
 IMAGES = "images/reproduction"
@@ -119,7 +120,8 @@ def _remarks(item: Item, results: Results) -> list[str]:
         remarks.append(f"**Made by** {', '.join(f'`{_command(source, results)}`' for source in there)}")
     if missing:
         remarks.append(f"**Not measured yet**: {', '.join(f'`{_command(source, results)}`' for source in missing)}")
-    cut = " ".join(filter(None, (item.cut, item.quick_cut if any(map(results.is_quick, there)) else "")))
+    quick = f"In this quick run: {item.quick_cut}" if item.quick_cut and any(map(results.is_quick, there)) else ""
+    cut = " ".join(filter(None, (item.cut, quick)))
     if cut:
         remarks.append(f"**Cut down**: {cut}")
     remarks.append(f"**Differences**: {item.differs}")
@@ -127,9 +129,11 @@ def _remarks(item: Item, results: Results) -> list[str]:
 
 
 def _command(source: str, results: Results) -> str:
+    quick = " --quick" if results.is_quick(source) else ""
     if source.startswith(MICRO):
-        return f"penstock bench sweep {source.removeprefix(MICRO)}"
-    return f"penstock bench {source}" + (" --quick" if results.is_quick(source) else "")
+        name = source.removeprefix(MICRO)
+        return f"penstock bench {'sweep' if micro.is_series(name) else 'run'} {name}{quick}"
+    return f"penstock bench {source}{quick}"
 
 
 def _markdown(table: Table) -> str:

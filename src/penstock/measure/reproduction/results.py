@@ -1,23 +1,60 @@
-"""What was measured: results of our own benches and tables of sweeps, read from a directory."""
+"""What was measured: figures of our own benches and summaries of runs of microbenchmarks, read from a directory.
+
+Summaries are read and not the tables of sweeps, for a table has only the parameters that its own sweep varied.
+"""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import InputError
+from penstock.measure.results.measures import Measures
+from penstock.workloads import micro
 
 MICRO = "micro/"
-"""What the names of sources that are sweeps of microbenchmarks begin with."""
+"""What the names of sources that are microbenchmarks begin with."""
 
-EVENTS_PER_SECOND = "throughput.events_per_second"
-MEMORY_MB = "resources.system.max_rss_mb"
+EVENTS_PER_SECOND = ("throughput", "events_per_second")
+MEMORY_MB = ("resources", "system", "max_rss_mb")
 
-Row = Mapping[str, str]
+_NAMES = {"embedded": "Penstock", "spark": "Penstock on Spark", "spark-streaming": "Spark", "esper": "Esper"}
+_NAMES |= {"flink": "Flink", "kafka": "Kafka"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a microbenchmark that came to its end."""
+
+    path: Path
+    summary: Mapping[str, Any]
+
+    @property
+    def system(self) -> str:
+        """The name of what was measured."""
+        adapter = str(self.summary.get("adapter"))
+        return _NAMES.get(adapter, adapter)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.summary.get("parameters") or {}
+        return found
+
+    @property
+    def measures(self) -> Measures | None:
+        """What its logs have beside the summary; None where only that was kept."""
+        return Measures(self.path) if (self.path / "setup.json").is_file() else None
+
+    def measure(self, path: Sequence[str]) -> float | None:
+        """A number of the summary, if it has one at that place."""
+        found: Any = self.summary
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return float(found) if isinstance(found, (int, float)) else None
 
 
 class Results:
@@ -38,25 +75,31 @@ class Results:
         return self.benches.get(name, {})
 
     @cached_property
-    def _sweeps(self) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
+    def _runs(self) -> dict[str, list[Run]]:
+        found: dict[str, list[Run]] = {}
         root = self._directory / MICRO
-        for table in sorted(root.glob("**/table.csv")):
-            found.setdefault(table.relative_to(root).parts[0], []).extend(_table(table))
+        for file in sorted(root.glob("**/summary.json")):
+            summary = _figures(file)
+            if summary.get("state") == "done":
+                found.setdefault(file.relative_to(root).parts[0], []).append(Run(file.parent, summary))
         return found
 
-    def sweep(self, name: str) -> Sequence[Row]:
-        """The points of all sweeps over a microbenchmark: parameters, adapter and measures."""
-        return self._sweeps.get(name, [])
+    def runs(self, name: str) -> Sequence[Run]:
+        """The runs of a microbenchmark, on all systems."""
+        return self._runs.get(name, [])
 
     def has(self, source: str) -> bool:
-        """Whether there are results of a bench, or of a sweep if its name says so."""
+        """Whether there are results of a bench, or runs of a microbenchmark if its name says so."""
         if source.startswith(MICRO):
-            return bool(self.sweep(source.removeprefix(MICRO)))
+            return bool(self.runs(source.removeprefix(MICRO)))
         return source in self.benches
 
     def is_quick(self, source: str) -> bool:
-        """Whether these are results of a short run, which a sweep does not say: its rows have their parameters."""
+        """Whether these are results of a short run."""
+        if source.startswith(MICRO):
+            name = source.removeprefix(MICRO)
+            short = micro.quick(name)
+            return any(short.items() <= run.parameters.items() for run in self.runs(name)) and bool(short)
         return bool(self.bench(source).get("size", "full") != "full")
 
     @property
@@ -66,39 +109,32 @@ class Results:
 
 
 def curves(
-    rows: Sequence[Row], x: str, y: str = EVENTS_PER_SECOND, where: Mapping[str, object] | None = None
+    runs: Sequence[Run], x: str, y: Sequence[str] = EVENTS_PER_SECOND, where: Mapping[str, object] | None = None
 ) -> dict[str, list[tuple[float, float]]]:
-    """By adapter the points of a series, in order; rows that lack a value, or differ from `where`, are left out.
+    """By system the points of a series over a parameter, in order; runs whose parameters differ from `where`, or that
+    lack the measure, are left out.
 
-    >>> rows = [{"adapter": "a", "window": "10", "f": "MAX", "rate": "7"}, {"adapter": "a", "window": "5", "rate": ""}]
-    >>> curves(rows, "window", "rate", {"f": "MAX"})
-    {'a': [(10.0, 7.0)]}
+    >>> summary = {"adapter": "esper", "parameters": {"window": 10}, "throughput": {"events_per_second": 7}}
+    >>> curves([Run(Path(), summary)], "window", where={"window": 10.0}), curves([Run(Path(), summary)], "rate")
+    ({'Esper': [(10.0, 7.0)]}, {})
     """
     found: dict[str, dict[float, float]] = {}
-    for row in rows:
-        if all(_equal(row.get(name), value) for name, value in (where or {}).items()) and row.get(x) and row.get(y):
-            # Later sweeps of the same point stand for it.
-            found.setdefault(row.get("adapter") or "?", {})[float(row[x])] = float(row[y])
-    return {adapter: sorted(points.items()) for adapter, points in sorted(found.items())}
+    for run in runs:
+        value = run.measure(y)
+        fits = all(run.parameters.get(name) == wanted for name, wanted in (where or {}).items())
+        if value is not None and fits and x in run.parameters:
+            # Points that were repeated are there once, and the last one counts.
+            found.setdefault(run.system, {})[float(run.parameters[x])] = value
+    return {system: sorted(points.items()) for system, points in sorted(found.items(), key=_ours_first)}
 
 
-def _equal(found: str | None, wanted: object) -> bool:
-    if found is None or isinstance(wanted, str):
-        return found == wanted
-    try:
-        return float(found) == float(wanted)  # type: ignore[arg-type]
-    except ValueError:
-        return False
+def _ours_first(item: tuple[str, object]) -> tuple[bool, str]:
+    return not item[0].startswith("Penstock"), item[0]
 
 
 def _figures(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{file}: is not the JSON of a bench: {error}; measure it again or remove it") from None
+        raise InputError(f"{file}: is no JSON of results: {error}; measure it again, or remove it") from None
     return found if isinstance(found, dict) else {}
-
-
-def _table(file: Path) -> list[Row]:
-    with file.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.measure.report.charts import Axis, Chart, Lines, Scatter, Series
-from penstock.measure.reproduction.item import Cell, Item, Paper, Points, Shown, Table, per_cent, series
+from penstock.measure.reproduction.item import Cell, Item, Paper, Points, Shown, Table, exact, per_cent, series
 from penstock.measure.reproduction.results import Results
 
 _TABLE_1 = {
@@ -56,8 +56,8 @@ def _services(case: str) -> Callable[[Results], Shown]:
                 average = Series("paper: average", ends, [paper, paper], dashed=True)
                 charts.append(Scatter([drawn, average], Axis("time (s)"), Axis("ms", log=True), title))
         rows = [
-            ("service (ms)", service, _ms(own.get("service_s"))),
-            ("wait in the join buffer (ms)", wait, _ms(own.get("wait_in_join_s"))),
+            ("service (ms)", exact(service), _ms(own.get("service_s"))),
+            ("wait in the join buffer (ms)", exact(wait), _ms(own.get("wait_in_join_s"))),
         ]
         return Shown(Table(("average", "paper", "ours"), rows), charts)
 
@@ -101,7 +101,7 @@ def _size_charts(found: dict[str, Points], labels: dict[str, str]) -> list[Chart
 def _figure_9(results: Results) -> Shown:
     labels = {
         "q4.d": "JoinOp1 (downstream): D",
-        "q4.mr": "JoinOp1 (downstream): <M, R>",
+        "q4.mr": "JoinOp1 (downstream): M with R",
         "mr.m": "JoinOp2 (upstream): M",
         "mr.r": "JoinOp2 (upstream): R",
     }
@@ -120,7 +120,7 @@ def _table_1(results: Results) -> Shown:
         cells: list[Cell] = [part]
         for case, paper in _TABLE_1.items():
             own = runs.get(f"q3-{case}")
-            cells += [paper[place], own and _own_parts(own)[place]]
+            cells += [exact(paper[place]), own and _own_parts(own)[place]]
         rows.append(cells)
     overhead = results.bench("rate-sizing")
     rows.append(
@@ -171,8 +171,8 @@ def _table_2(results: Results) -> Shown:
     rows: list[tuple[Cell, ...]] = [
         (
             "average service time (s)",
-            *(_TABLE_2["fcfs"][0], bench.get("fcfs_seconds")),
-            *(_TABLE_2["ejf"][0], bench.get("ejf_seconds")),
+            *(exact(_TABLE_2["fcfs"][0]), bench.get("fcfs_seconds")),
+            *(exact(_TABLE_2["ejf"][0]), bench.get("ejf_seconds")),
         )
     ]
     for place, stream in enumerate("drm", 1):
@@ -180,7 +180,7 @@ def _table_2(results: Results) -> Shown:
         for policy, paper in _TABLE_2.items():
             own = waiting.get(policy, {}).get(stream)
             # The paper counts what a window of ten events holds, too; M goes through none.
-            cells += [paper[place], own if own is None or stream == "m" else own + 10]
+            cells += [exact(paper[place]), own if own is None or stream == "m" else own + 10]
         rows.append(tuple(cells))
     saved = 1 - _TABLE_2["ejf"][0] / _TABLE_2["fcfs"][0]
     rows.append(("saving by EJF", None, None, per_cent(saved), per_cent(bench.get("ejf_saving"))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.measure.report.charts import Axis, Bars
-from penstock.measure.reproduction.item import Item, Paper, Shown, Table, times
+from penstock.measure.reproduction.item import Item, Paper, Shown, Table, exact, times
 from penstock.measure.reproduction.results import Results
 
 _TABLE_6 = (
@@ -28,7 +28,7 @@ def _table_6(results: Results) -> Shown:
         rows.append(
             (
                 name,
-                *(average, mean),
+                *(exact(average), mean),
                 *(times(3.17 / average), times(first / mean) if first and mean else None),
                 *(most, greatest),
                 *(f"{late:,} ({part})", over),

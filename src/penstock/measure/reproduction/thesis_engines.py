@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.measure.report.charts import Axis, Chart
+from penstock.measure.report.charts import Axis, Chart, Lines, Series
 from penstock.measure.reproduction.item import Cell, Item, Points, Shown, Table, first, lines
 from penstock.measure.reproduction.results import MEMORY_MB, Results, curves
+from penstock.measure.results.usage import usage_series
 
 RATE = Axis("events/s", log=True)
 HARDWARE = (
@@ -46,8 +47,8 @@ def spread(name: str, found: Mapping[str, Points], places: Sequence[float]) -> l
 
 
 def _figure_4_3(results: Results) -> Shown:
-    selection = curves(results.sweep("selection"), "selectivity")
-    projection = curves(results.sweep("projection"), "attributes")
+    selection = curves(results.runs("selection"), "selectivity")
+    projection = curves(results.runs("projection"), "attributes")
     shares, widths = (1, 5, 25, 50), (5, 10, 25, 50, 125)
     charts: list[Chart] = [
         *lines(selection, Axis("selectivity (%)", ticks=shares), RATE, "Selection"),
@@ -76,12 +77,28 @@ def _figure_4_5(results: Results) -> Shown:
     }
     for kind, paper in stated.items():
         for function in ("AVG", "MAX"):
-            found = curves(results.sweep(f"aggregation-{kind}"), "window", where={"function": function})
+            found = curves(results.runs(f"aggregation-{kind}"), "window", where={"function": function})
             charts += lines(found, x, RATE, f"{kind.capitalize()} windows, {function}", paper=paper)
             rows += spread(f"{kind}, {function}, ", found, _ROWS)
     rows.append(("thesis: engine Z, sliding", None, None, None, 50))
     rows.append(("thesis: engine Z, tumbling", *["around 550,000"] * 4))
     return Shown(Table(("events/s", *(f"{size:,}" for size in _ROWS)), rows), charts)
+
+
+def _figure_4_6(results: Results) -> Shown:
+    runs = [run for run in results.runs("aggregation-tumbling") if run.parameters.get("function") == "AVG"]
+    largest = max((run.parameters["window"] for run in runs), default=0)
+    drawn = []
+    for run in runs:
+        measures = run.measures if run.parameters["window"] == largest else None
+        used = usage_series(measures).get("system") if measures is not None else None
+        if used is not None and len(used.times_s):
+            drawn.append(Series(run.system, used.times_s, used.cores * 100))
+    axes = Axis("time (s)"), Axis("CPU (% of a core)")
+    return Shown(charts=[Lines(drawn, *axes, f"Windows of {largest:,} events")] if drawn else [], columns=1)
+
+
+_DRAWN = ("SUM", "MAX", "MEDIAN")
 
 
 def _figure_4_7(results: Results) -> Shown:
@@ -90,9 +107,9 @@ def _figure_4_7(results: Results) -> Shown:
     rows: list[tuple[Cell, ...]] = []
     for kind in ("sliding", "tumbling"):
         both: dict[str, Points] = {}
-        for function in ("SUM", "MEDIAN"):
-            found = curves(results.sweep(f"aggregation-{kind}"), "window", where={"function": function})
-            both |= {f"{adapter}, {function}": points for adapter, points in found.items()}
+        for function in ("SUM", "AVG", "STDDEV", "MAX", "MEDIAN"):
+            found = curves(results.runs(f"aggregation-{kind}"), "window", where={"function": function})
+            both |= {f"{system}, {function}": points for system, points in found.items() if function in _DRAWN}
             rows += spread(f"{kind}, {function}, ", found, _ROWS)
         charts += lines(both, x, RATE, f"{kind.capitalize()} windows")
     return Shown(Table(("events/s", *(f"{size:,}" for size in _ROWS)), rows) if rows else None, charts)
@@ -107,7 +124,7 @@ def _memory(
 ) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = [(f"thesis, {engine}", query, *cells) for (engine, query), cells in paper.items()]
     for query, setup in _QUERIES.items():
-        found = curves(results.sweep(setup), varied, MEMORY_MB, fixed)
+        found = curves(results.runs(setup), varied, MEMORY_MB, fixed)
         rows += [(row[0], query, *row[1:]) for row in spread("", found, places)]
     return rows
 
@@ -126,7 +143,7 @@ def _figure_4_9(results: Results) -> Shown:
     found = {
         f"{adapter}, {query}": points
         for query, setup in _QUERIES.items()
-        for adapter, points in curves(results.sweep(setup), "minutes", where={"rate": 100_000}).items()
+        for adapter, points in curves(results.runs(setup), "minutes", where={"rate": 100_000}).items()
     }
     charts = lines(found, Axis("window (minutes)", ticks=_MINUTES[:3]), RATE, "Long time windows")
     rows = spread("", found, _MINUTES[:3])
@@ -181,13 +198,15 @@ ITEMS = (
     ),
     Item(
         "Figure 4.6",
-        "CPU of engine X when tumbling windows expire",
+        "CPU over time while tumbling windows expire",
         "Section 4.5.2",
-        (),
-        lambda results: Shown(),
-        "Not reproduced: it shows a fault of one product, whose processor is busy whenever a tumbling window"
-        " ends; what a"
-        " run took of the processor over time is in its own report.",
+        ("micro/aggregation-tumbling",),
+        _figure_4_6,
+        "The thesis shows engine X, whose processor is busiest whenever a window ends; the same is drawn here of each"
+        " system, with the largest window that there is.",
+        stated="No values are given.",
+        cut=MICRO_CUT,
+        quick_cut=MICRO_QUICK,
     ),
     Item(
         "Figure 4.7",

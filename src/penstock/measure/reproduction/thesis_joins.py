@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.measure.report.charts import Axis, Chart, Lines, Series, Span
-from penstock.measure.reproduction.item import Cell, Item, Points, Shown, Table, by_number, lines
-from penstock.measure.reproduction.results import MEMORY_MB, Results, Row, curves
+import numpy as np
+
+from penstock.measure.report.charts import Axis, Chart, Lines, Scatter, Series, Span
+from penstock.measure.reproduction.item import Cell, Item, Points, Shown, Table, by_number, exact, lines
+from penstock.measure.reproduction.results import MEMORY_MB, Results, Run, curves
 from penstock.measure.reproduction.thesis_engines import HARDWARE, MICRO_CUT, MICRO_QUICK, RATE, query, spread
 
-OWN = "penstock, called directly"
+OWN = "Penstock, called directly"
 _STREAM = "CREATE STREAM {} (id INT, a1 DOUBLE, ts TIMESTAMP NOT NULL, EVENT TIME ts);"
+_DRAWN = 120
+"""Points of a scatter plot."""
+
 _TABLE_4_5 = {
     # name: what a sweep calls it, in which part of the unit; X, Y, Z
     "maximum peak latency (ms)": ("max_peak_latency_ns", 1e-6, 4725.0, 1262.0, 1483.0),
@@ -41,10 +46,10 @@ def _table(parts: Mapping[str, tuple[Mapping[str, Points], tuple[float, ...]]]) 
 
 
 def _figure_4_11(results: Results) -> Shown:
-    bench, sweep = results.bench("join-window"), results.sweep("join-windows")
-    sizes = _with_own(by_number(bench.get("events_per_second", {})), curves(sweep, "window", where={"matches": 1}))
+    bench, runs = results.bench("join-window"), results.runs("join-windows")
+    sizes = _with_own(by_number(bench.get("events_per_second", {})), curves(runs, "window", where={"matches": 1}))
     matches = _with_own(
-        by_number(bench.get("events_per_second_by_matches", {})), curves(sweep, "matches", where={"window": 50_000})
+        by_number(bench.get("events_per_second_by_matches", {})), curves(runs, "matches", where={"window": 50_000})
     )
     at, per_event = (500, 5_000, 50_000, 500_000), (0.01, 0.1, 1, 10)
     charts: list[Chart] = [
@@ -58,10 +63,10 @@ def _figure_4_13(results: Results) -> Shown:
     memory = results.bench("join-table").get("by_rows", {})
     database = results.bench("join-db").get("by_rows", {})
     chosen = {rows: at["grace" if at["by_grace"] else "hash"] for rows, at in memory.items()}
-    in_memory = _with_own(by_number(chosen), curves(results.sweep("join-table"), "rows"))
+    in_memory = _with_own(by_number(chosen), curves(results.runs("join-table"), "rows"))
     asked = {rows: at["batched"] for rows, at in database.items()}
     single = {rows: at["single"] for rows, at in database.items()}
-    in_database: dict[str, Points] = _with_own(by_number(asked), curves(results.sweep("join-database"), "rows"))
+    in_database: dict[str, Points] = _with_own(by_number(asked), curves(results.runs("join-database"), "rows"))
     if single:
         in_database["one question for each event"] = by_number(single)
     at = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -93,7 +98,7 @@ def _figure_4_15(results: Results) -> Shown:
             for row in own
             if all(abs(row[name] - value) < 1e-9 for name, value in fixed.items())
         )
-        found = _with_own(points, curves(results.sweep("pattern"), varied, where=fixed))
+        found = _with_own(points, curves(results.runs("pattern"), varied, where=fixed))
         charts += lines(found, Axis(label, log=True, ticks=at[varied]), RATE, f"Varying {label}")
         parts[label.partition(" ")[0] + " {}"] = (found, at[varied])
     return Shown(_table(parts), charts)
@@ -107,22 +112,36 @@ def _figure_4_16(results: Results) -> Shown:
 
 
 def _table_4_5(results: Results) -> Shown:
-    own = {row.get("adapter", "?"): row for row in results.sweep("adaptivity")}
+    own = {run.system: run for run in results.runs("adaptivity")}
     rows = []
     for name, (key, scale, *thesis) in _TABLE_4_5.items():
-        cells: list[Cell] = [_adaptivity(row, key, scale) for row in own.values()]
-        rows.append((name, *thesis, *cells))
-    return Shown(Table(("", "thesis, X", "Y", "Z", *own), rows))
+        cells: list[Cell] = [_adaptivity(run, key, scale) for run in own.values()]
+        rows.append((name, *map(exact, thesis), *cells))
+    rates = [run.parameters.get("rate") for run in own.values()]
+    return Shown(Table(("", "thesis, X", "Y", "Z", *own), [*rows, ("rate (events/s)", *[None] * 3, *rates)]))
 
 
-def _adaptivity(row: Row, key: str, scale: float) -> float | None:
+def _adaptivity(run: Run, key: str, scale: float) -> float | None:
     """Of the only query that there is."""
-    text = next((text for name, text in row.items() if name.startswith("adaptivity.") and name.endswith(key)), "")
-    return float(text) * scale if text else None
+    query = next(iter(run.summary.get("adaptivity") or {}), "")
+    found = run.measure(("adaptivity", query, key))
+    return None if found is None else found * scale
 
 
 def _figure_4_17(results: Results) -> Shown:
-    return Shown()
+    """One chart for each system, as in the thesis."""
+    charts: list[Chart] = []
+    for run, measures in [(run, run.measures) for run in results.runs("adaptivity")]:
+        if measures is None:
+            continue
+        for samples in measures.samples.values():
+            step = max(1, -(-len(samples) // _DRAWN))
+            order = np.argsort(samples.received_ns)[::step]
+            times = (samples.received_ns[order] - measures.began_ns) / 1e9
+            latency = Series("latency", times, samples.latency_ns[order] / 1e6)
+            spans = [Span(phase.name, phase.begin_s, phase.end_s) for phase in measures.phases]
+            charts.append(Scatter([latency], Axis("time (s)"), Axis("ms", log=True), run.system, spans))
+    return Shown(charts=charts, columns=1)
 
 
 def _figure_4_18(results: Results) -> Shown:
@@ -130,11 +149,11 @@ def _figure_4_18(results: Results) -> Shown:
     at = (1, 4, 16, 64)
     x = Axis("queries", log=True, ticks=at)
     rates = _with_own(
-        by_number(bench.get("queries", {}).get("identical", {})), curves(results.sweep("queries-identical"), "queries")
+        by_number(bench.get("queries", {}).get("identical", {})), curves(results.runs("queries-identical"), "queries")
     )
     memory: dict[str, Points] = _with_own(
         by_number(bench.get("queries_memory_mb", {}).get("similar", {})),
-        curves(results.sweep("queries-similar"), "queries", MEMORY_MB),
+        curves(results.runs("queries-similar"), "queries", MEMORY_MB),
     )
     charts: list[Chart] = [
         *lines(rates, x, RATE, "Test 1: identical queries"),

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.measure.report.charts import Axis, Chart
-from penstock.measure.reproduction.item import Cell, Item, Points, Shown, Table, by_number, lines, per_cent, times
+from penstock.measure.reproduction.item import (
+    Cell,
+    Item,
+    Points,
+    Shown,
+    Table,
+    by_number,
+    exact,
+    lines,
+    per_cent,
+    times,
+)
 from penstock.measure.reproduction.results import Results
 
 _FORMS = {
@@ -82,7 +93,7 @@ def _memory(results: Results, what: str, sizes: Sequence[int], thesis: Mapping[s
     ours = {(row["form"], row["size"]): row["bytes"] * row["size"] / 1e6 for row in _measured(results, what)}
     rows: list[tuple[Cell, ...]] = []
     for name, cells in thesis.items():
-        rows.append((name, *cells))
+        rows.append((name, *map(exact, cells)))
         rows.append((f"ours: {_FORMS[name]}", *(ours.get((_FORMS[name], size)) for size in sizes)))
     if what == "aggregation":
         rows.append(("ours: the engine's store", *(ours.get(("our store", size)) for size in sizes)))

@@ -6,8 +6,11 @@ Each says in its description what it asks, names the paper's factors as paramete
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 DIRECTORY = Path(str(files(__package__)))
 
@@ -19,6 +22,22 @@ def names() -> list[str]:
 
 def setup_file(name: str) -> Path:
     return DIRECTORY / f"{name}.toml"
+
+
+def quick(name: str) -> dict[str, Any]:
+    """The parameters of a short run."""
+    found: dict[str, Any] = _read(name).get("quick", {})
+    return found
+
+
+def is_series(name: str) -> bool:
+    """Whether it is run for several values of its parameters (`penstock bench sweep`), or once (`run`)."""
+    return "series" in _read(name)
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(setup_file(name).read_text(encoding="utf-8"))
 
 
 _ORDER = (
