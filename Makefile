@@ -9,7 +9,7 @@ SOAK_SECONDS ?= 3600
 WORKERS := $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 2) // 2)' 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow soak lint docs-check bench clean
+.PHONY: help setup run test test-slow soak lint docs-check bench bench-full clean
 
 help: ## this list
 	@echo "Welcome to Penstock: continuous SQL over sliding windows far larger than memory, exact and fast."
@@ -59,8 +59,13 @@ docs-check: $(STAMP) ## run the examples in README.md, docs/ and the docstrings
 	@echo "docs-check: every example in the documents and docstrings"
 	@$(PYTEST) tests/docs
 
-bench: $(STAMP) ## the quick measurements; each ends with a line of JSON
-	@for name in $$($(BIN)/penstock bench | cut -d' ' -f1); do echo "bench: $$name"; $(BIN)/penstock bench $$name --quick || exit 1; done
+bench: $(STAMP) ## a short version of every measurement, the report and the papers' page, into out/bench
+	@echo "bench: own benches and microbenchmarks, quick; what is done already is not done again (about 20 minutes)"
+	@$(BIN)/penstock bench all --output out/bench
+
+bench-full: $(STAMP) ## the long version, into out/bench-full: many hours
+	@echo "bench-full: everything as the papers have it, as far as this machine can; it goes on where it was stopped"
+	@$(BIN)/penstock bench all --full --output out/bench-full
 
 clean: ## remove the environment and everything that running makes, compiled kernels included
 	@echo "clean: removing .venv, caches and out/"

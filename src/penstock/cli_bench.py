@@ -93,9 +93,39 @@ def report(
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the report is written; by default beside the run.")
     ] = None,
+    papers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DOCS", help="Write reproduction.md and its figures there instead, from results of 'bench all'."
+        ),
+    ] = None,
 ) -> None:
     """Write report.html, and report.md with its figures, of what was measured."""
     from penstock.measure.report.writing import write_report
 
+    if papers is not None:
+        from penstock.measure.reproduction import write
+
+        typer.echo(write(directory, papers))
+        return
     for path in write_report(directory, output)[:2]:
         typer.echo(path)
+
+
+@bench.command("all", rich_help_panel=_ANY)
+def everything(
+    full: Annotated[bool, typer.Option("--full", help="The long version of everything; it takes many hours.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="For results; by default out/bench, or out/bench-full.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This one alone; may be repeated.")] = None,
+    adapter: Annotated[
+        list[str] | None, typer.Option(help="A system to run microbenchmarks on; by default all that are there.")
+    ] = None,
+) -> None:
+    """Measure everything that is not measured yet, and write the report and the page of the papers' experiments."""
+    from penstock.cli_bench_all import SYSTEMS, run_all
+
+    place = output or Path("out") / ("bench-full" if full else "bench")
+    if not run_all(place, quick=not full, only=only or (), systems=adapter or SYSTEMS):
+        raise typer.Exit(1)

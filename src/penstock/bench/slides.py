@@ -129,7 +129,7 @@ def _compile() -> None:
     for make in _STRATEGIES.values():
         strategy = make()
         strategy.register_many(np.arange(2), np.array([2, 3]))
-        _pass(strategy, _BATCH)
+        _pass(strategy, 20 * _BATCH)
 
 
 def _table(cells: dict[tuple[int, int], _Measured], of: str) -> list[dict[str, Any]]:

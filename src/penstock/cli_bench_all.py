@@ -1,0 +1,177 @@
+"""`penstock bench all`: every bench and every microbenchmark, one after the other, and the pages made of them.
+
+    DIR/NAME.json                    figures of our own benches
+    DIR/micro/NAME/ADAPTER/          sweeps and runs of microbenchmarks, on the systems that are there
+    DIR/logs/                        what each said
+    DIR/report.html, reproduction.md what came of it
+
+Each is a process of its own, so that none meets what another left behind. What is done is not done again; what fails
+is told, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from penstock import bench as benches
+from penstock.errors import InputError
+from penstock.measure.adapters.adapter import adapter_class
+from penstock.measure.report.writing import write_report
+from penstock.measure.reproduction import write as write_reproduction
+from penstock.measure.setup.read import read_setup
+from penstock.workloads import micro
+
+SYSTEMS = ("embedded", "spark-streaming", "esper", "flink")
+"""The adapters that microbenchmarks are run on, if what they need is there."""
+
+_LIMIT = {True: 1800, False: 8 * 3600}
+"""Seconds after which a quick, or a full, one is given up."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """`problem` says after the run, or before it, why it is not done; None if it is."""
+
+    name: str
+    arguments: Sequence[str]
+    problem: Callable[[], str | None]
+    leftover: Path | None = None
+    """What an attempt that was stopped leaves in the way of the next."""
+
+
+def run_all(output: Path, *, quick: bool, only: Sequence[str], systems: Sequence[str]) -> bool:
+    """Measures what is left; False if something failed."""
+    console = Console(stderr=True, highlight=False)
+    tasks = tasks_of(output, quick, only, systems, lambda text: console.print(Text(text, style="dim")))
+    (output / "logs").mkdir(parents=True, exist_ok=True)
+    began, failed = time.monotonic(), []
+    for number, task in enumerate(tasks, 1):
+        place = f"[dim]{number} of {len(tasks)}[/dim]  {task.name}"
+        if task.problem() is None:
+            console.print(f"{place}  [dim]is done already[/dim]")
+            continue
+        console.print(place)
+        since = time.monotonic()
+        problem = _perform(task, output / "logs", _LIMIT[quick])
+        if problem is not None:
+            failed.append(task.name)
+            console.print(Text(f"    failed: {problem}", style="yellow"))
+        console.print(f"    [dim]{time.monotonic() - since:.0f} s[/dim]")
+    pages = _pages(output)
+    for page in pages:
+        console.print(f"[dim]written: {page}[/dim]")
+    told = {"tasks": len(tasks), "failed": failed, "seconds": round(time.monotonic() - began, 1)}
+    print(json.dumps({**told, "pages": [str(page) for page in pages]}), flush=True)
+    return not failed
+
+
+def tasks_of(
+    output: Path, quick: bool, only: Sequence[str], systems: Sequence[str], tell: Callable[[str], None]
+) -> list[Task]:
+    """All that `only` names, or simply all; `tell` hears which systems are left out, and why."""
+    unknown = [name for name in only if name not in benches.NAMES and name not in micro.names()]
+    if unknown:
+        raise InputError(f"unknown bench '{unknown[0]}'; there are {', '.join((*benches.NAMES, *micro.names()))}")
+    wanted = only or (*benches.NAMES, *micro.names())
+    tasks = [_own(name, output, quick) for name in benches.NAMES if name in wanted]
+    setups = [name for name in micro.names() if name in wanted]
+    there = [system for system in systems if _is_there(system, tell)] if setups else []
+    for name in setups:
+        tasks += [_micro(name, system, output, quick) for system in there if _is_told(name, system, tell)]
+    return tasks
+
+
+def _own(name: str, output: Path, quick: bool) -> Task:
+    file = output / f"{name}.json"
+    size = "quick" if quick else "full"
+
+    def problem() -> str | None:
+        return None if _json(file).get("size") == size else "it gave no figures"
+
+    return Task(name, [name, *(["--quick"] if quick else []), "--output", str(output)], problem)
+
+
+def _micro(name: str, system: str, output: Path, quick: bool) -> Task:
+    directory = output / "micro" / name / system
+    series = micro.is_series(name)
+
+    def problem() -> str | None:
+        if not series:
+            state = _json(directory / "summary.json").get("state")
+            return None if state == "done" else f"the run was {state or 'never begun'}"
+        points = _json(directory / "sweep.json").get("points")
+        if not points:
+            return "it has measured no point"
+        left = [point for point in points if point.get("state") != "done"]
+        told = [f"{point['name']}: {point.get('error') or point['state']}" for point in left]
+        return f"{len(left)} of {len(points)} points: {told[0]}" if left else None
+
+    command = ["sweep" if series else "run", name, "--adapter", system, *(["--quick"] if quick else [])]
+    leftover = None if series else directory
+    return Task(f"{name} on {system}", [*command, "--output", str(directory)], problem, leftover)
+
+
+def _is_there(system: str, tell: Callable[[str], None]) -> bool:
+    """Whether an adapter has what it needs."""
+    try:
+        adapter_class(system)(read_setup(micro.setup_file("selection"), {}, system)).check()
+    except InputError as error:
+        tell(f"without {system}: {error}")
+        return False
+    return True
+
+
+def _is_told(name: str, system: str, tell: Callable[[str], None]) -> bool:
+    """Whether the setup has its queries in the system's own language."""
+    dialect = adapter_class(system).dialect
+    told = all(dialect in query.text for query in read_setup(micro.setup_file(name), {}, system).queries.values())
+    if not told:
+        tell(f"{name} without {system}: the setup has no query in its dialect, '{dialect}'")
+    return told
+
+
+def _perform(task: Task, logs: Path, limit: float) -> str | None:
+    """Runs it; what went wrong, or None."""
+    if task.leftover is not None and task.leftover.exists():
+        shutil.rmtree(task.leftover)
+    log = logs / f"{task.name.replace(' ', '-')}.txt"
+    with log.open("w", encoding="utf-8") as said:
+        command = [sys.executable, "-m", "penstock.cli", "bench", *task.arguments]
+        try:
+            code = subprocess.run(
+                command, stdout=subprocess.DEVNULL, stderr=said, timeout=limit, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return f"it took longer than {limit:,.0f} s; see {log}"
+    problem = task.problem()
+    if code == 0 or problem is None:
+        return problem
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return f"{last[-1].strip() if last else f'it ended with {code}'}; see {log}"
+
+
+def _pages(output: Path) -> list[Path]:
+    """The report of all runs, if there are any, and the page of the papers."""
+    pages = []
+    if any((output / "micro").glob("*/*/**/setup.json")):
+        pages.append(write_report(output / "micro", output)[0])
+    return [*pages, write_reproduction(output, output)]
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
