@@ -4,7 +4,7 @@ Durations below 256 ns have buckets of their own. Above that, each power of two 
 width, so that the middle of a bucket is within 0.4 % of every value in it, from a nanosecond to an hour, in 4,562
 counts. Histograms of the same kind of bucket can be added and subtracted: processes send each other what is new.
 
-The package `hdrhistogram` records one value at a time, in Python, 0.5 µs or more each: a sink that takes a million
+The package `hdrhistogram` records one value at a time, in Python, some microseconds each: a sink that takes a million
 results a second cannot use it. Here a whole numpy array is recorded at once, by `bincount`.
 
 Invariants: `count`, `sum` and `squares` are exact (Python integers do not overflow); so are `min` and `max`, but in a
