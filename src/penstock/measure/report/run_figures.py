@@ -91,7 +91,7 @@ def histogram_figure(measures: Measures) -> list[Figure]:
         low, high, counts = counted[query].bars()
         edges, heights = rebinned(low / _MS, high / _MS, counts.astype(float))
         axis = Axis("latency (ms)", log=True)
-        charts.append(Bins(query, edges[:-1], edges[1:], heights, axis, Axis("samples"), query))
+        charts.append(Bins("", edges[:-1], edges[1:], heights, axis, Axis("samples"), query))
     if not charts:
         return []
     return [
@@ -118,8 +118,12 @@ def rebinned(low: Floats, high: Floats, counts: Floats) -> tuple[Floats, Floats]
 def usage_figure(measures: Measures) -> list[Figure]:
     found = usage_series(measures)
     spans = _spans(measures)
-    cores = [Series(name, used.times_s, used.cores) for name, used in found.items()]
-    memory = [Series(name, used.times_s, used.rss_mb) for name, used in found.items()]
+    cores, memory = [], []
+    for name, used in found.items():
+        # How the system started is a story of its own, and often a longer one.
+        rows = used.times_s >= -1
+        cores.append(Series(name, used.times_s[rows], used.cores[rows]))
+        memory.append(Series(name, used.times_s[rows], used.rss_mb[rows]))
     if not any(len(series.x) > 1 for series in cores):
         return []
     charts = (
