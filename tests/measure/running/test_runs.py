@@ -230,3 +230,15 @@ def test_what_can_be_known_at_once_is_refused_at_once(made: Made) -> None:
     controller.start()
     with pytest.raises(RunError, match=r"^the port 1234 is in use: end what uses it$"):
         controller.result()
+
+
+def test_without_a_log_the_summary_has_histograms(made: Made) -> None:
+    measuring = {"log": False, "sample": 0.5, "resolution": "ms"}
+    controller = made(rate=1000, options={"delay_ms": 100}, measuring=measuring)
+    controller.start()
+    summary = controller.result()
+    assert read_log(controller.directory / "sinks" / "sink-0") is None
+    assert summary["throughput"]["results"] == 1000
+    assert summary["latency"]["q"]["count"] == 500
+    assert summary["latency"]["q"]["min"] >= 100e6
+    assert summary["latency"]["q"]["max"] % 1e6 == 0

@@ -9,7 +9,10 @@ takes, floor(n * share) are, evenly spread, whatever batches they came in.
 
 from __future__ import annotations
 
+import json
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from penstock.measure.adapters.adapter import Receiver, Results, adapter_class
 from penstock.measure.results.histogram import Histogram
 from penstock.measure.running.child import PROGRESS_EVERY, Child, run_child
 from penstock.measure.running.directory import RunDirectory
-from penstock.measure.running.logs import RollingLog
+from penstock.measure.running.logs import PART_SECONDS, RollingLog
 from penstock.measure.setup.model import Setup
 
 TAKEN = pa.schema(
@@ -101,7 +104,8 @@ class Taking:
         self._waiting = 0
         self.results = 0
         self.fresh = Histogram()
-        """What was recorded since the last progress message."""
+        """What was recorded since the last progress message; what was before that is in `before`."""
+        self.before = Histogram()
 
     def take(self, results: Results, received_ns: int) -> None:
         rows = results.rows
@@ -126,7 +130,7 @@ class Taking:
         self._causes, self._moments, self._waiting = [], [], 0
         received = np.repeat(moments[:, 1], moments[:, 0])
         latencies = received - causes * 1_000
-        self.fresh.record(latencies // 1_000_000 * 1_000_000 if self._coarse else latencies)
+        self.fresh.record((latencies + 500_000) // 1_000_000 * 1_000_000 if self._coarse else latencies)
         if self._log is not None and len(causes):
             emitted = np.repeat(moments[:, 2], moments[:, 0])
             columns = [pa.repeat(self._query, len(causes)), pa.array(causes), pa.array(received), pa.array(emitted)]
@@ -142,10 +146,18 @@ class Taking:
         """How many results there were in all, and the latencies since the last time."""
         self.settle()
         told = {"results": self.results, "latency": self.fresh.to_json()}
+        self.before.merge(self.fresh)
         self.fresh = Histogram()
         if self._answers is not None:
             self._answers.roll()
         return told
+
+    def total(self) -> dict[str, Any]:
+        """All results and all latencies."""
+        self.settle()
+        whole = self.before.copy()
+        whole.merge(self.fresh)
+        return {"results": self.results, "latency": whole.to_json()}
 
     def close(self) -> None:
         self.settle()
@@ -158,12 +170,14 @@ def sink(child: Child, run: RunDirectory, arguments: list[str]) -> dict[str, Any
     setup = run.setup()
     adapter = adapter_class(setup.system.adapter)(setup)
     receiver = adapter.receiver(run.facts()["place"], name)
-    log = RollingLog(run.sink(*_named(arguments)), TAKEN) if setup.measuring.log else None
+    own = run.sink(arguments[0], int(arguments[1]))
+    own.mkdir(parents=True)
+    log = RollingLog(own, TAKEN) if setup.measuring.log else None
     wanted = next(one.queries for one in setup.sinks if one.name == arguments[0]) or tuple(setup.queries)
     taking = {query: Taking(setup, query, run, name, log) for query in wanted}
     try:
         child.say("ready")
-        _take_all(child, run, receiver, taking, log)
+        _take_all(child, run, receiver, taking, log, own)
         child.say("progress", queries={query: one.news() for query, one in taking.items()})
     finally:
         receiver.close()
@@ -171,14 +185,15 @@ def sink(child: Child, run: RunDirectory, arguments: list[str]) -> dict[str, Any
             one.close()
         if log is not None:
             log.close()
+        _keep_totals(own, taking)
     return {"results": {query: one.results for query, one in taking.items()}}
 
 
 def _take_all(
-    child: Child, run: RunDirectory, receiver: Receiver, taking: dict[str, Taking], log: RollingLog | None
+    child: Child, run: RunDirectory, receiver: Receiver, taking: dict[str, Taking], log: RollingLog | None, own: Path
 ) -> None:
     clock = run.clock()
-    told = time.monotonic()
+    told = kept = time.monotonic()
     ending = False
     for results in receiver:
         if results is not None:
@@ -191,12 +206,18 @@ def _take_all(
             child.say("progress", queries={query: one.news() for query, one in taking.items()})
             if log is not None:
                 log.roll()
+            elif now - kept >= PART_SECONDS:
+                kept = now
+                _keep_totals(own, taking)
             command = child.command(0)
             ending = ending or (command is not None and command["do"] == "stop")
 
 
-def _named(arguments: list[str]) -> tuple[str, int]:
-    return arguments[0], int(arguments[1])
+def _keep_totals(own: Path, taking: dict[str, Taking]) -> None:
+    """Without a log these are all that a summary has; with one they say how many results were not sampled."""
+    unfinished = own / "totals.json.new"
+    unfinished.write_text(json.dumps({query: one.total() for query, one in taking.items()}), encoding="utf-8")
+    os.replace(unfinished, own / "totals.json")
 
 
 if __name__ == "__main__":
