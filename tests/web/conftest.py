@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-WAIT = 20_000
+WAIT = 60_000
 """Milliseconds that something may take on a machine with other work."""
 
 expect.set_options(timeout=WAIT)

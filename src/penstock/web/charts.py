@@ -18,23 +18,31 @@ _GRID = "rgba(130, 140, 152, 0.18)"
 _SIZES = "(v) => v >= 1e9 ? v/1e9+' GB' : v >= 1e6 ? v/1e6+' MB' : v >= 1e3 ? v/1e3+' kB' : v+' B'"
 _COUNTS = "(v) => v >= 1e9 ? v/1e9+' G' : v >= 1e6 ? v/1e6+' M' : v >= 1e4 ? v/1e3+' k' : ''+v"
 _NANOS = "(v) => v >= 1e9 ? v/1e9+' s' : v >= 1e6 ? v/1e6+' ms' : v >= 1e3 ? v/1e3+' µs' : v+' ns'"
-UNITS = {"count": _COUNTS, "size": _SIZES, "ns": _NANOS}
+UNITS = {
+    "count": _COUNTS,
+    "size": _SIZES,
+    "ns": _NANOS,
+    "seconds": "(v) => v + ' s'",
+    "from": "(v) => v.split(' – ')[0]",
+}
 
 Series = Mapping[str, Sequence[tuple[float, float | None]]]
 
 
 class LineChart:
-    """Lines over time (seconds since the epoch). `unit` is count, size or ns; latencies have a logarithmic axis."""
+    """Lines over time: seconds since the epoch, or `elapsed` since a run began. `unit` is count, size or ns; latencies
+    have a logarithmic axis."""
 
-    def __init__(self, label: str, unit: str, *, logarithmic: bool = False) -> None:
-        self._names: list[str] = []
+    def __init__(self, label: str, unit: str, *, logarithmic: bool = False, elapsed: bool = False) -> None:
+        self._scale = 1 if elapsed else 1000
+        across = {"type": "value", **_axis("seconds")} if elapsed else {"type": "time", **_axis()}
         options: dict[str, Any] = {
             "animation": False,
             "color": list(COLOURS),
             "grid": {"left": 8, "right": 14, "top": 30, "bottom": 4, "containLabel": True},
             "legend": {"top": 0, "left": 0, "itemWidth": 22, "itemHeight": 8, "textStyle": {"color": _QUIET}},
             "tooltip": {"trigger": "axis", "confine": True, ":valueFormatter": _precise(unit)},
-            "xAxis": {"type": "time", **_axis(), "splitLine": {"show": False}},
+            "xAxis": {**across, "splitLine": {"show": False}},
             "yAxis": {"type": "log" if logarithmic else "value", **_axis(unit), "min": None if logarithmic else 0},
             "series": [],
             "aria": {"enabled": True, "label": {"description": label}},
@@ -49,7 +57,7 @@ class LineChart:
                 "showSymbol": len(points) < 2,
                 "lineStyle": {"width": 1.8, "type": DASHES[number % len(DASHES)]},
                 "areaStyle": {"opacity": 0.08} if len(series) == 1 else None,
-                "data": [[round(at * 1000), value] for at, value in points],
+                "data": [[round(at * self._scale, 2), value] for at, value in points],
             }
             for number, (name, points) in enumerate(series.items())
         ]
@@ -61,7 +69,7 @@ class LineChart:
         self._chart.update()
 
 
-class Histogram:
+class HistogramChart:
     """Bars of counts over values on a logarithmic scale: one for each (from, to, count)."""
 
     def __init__(self, label: str) -> None:
@@ -70,7 +78,7 @@ class Histogram:
             "color": list(COLOURS),
             "grid": {"left": 8, "right": 14, "top": 12, "bottom": 4, "containLabel": True},
             "tooltip": {"trigger": "axis", "confine": True, "axisPointer": {"type": "shadow"}},
-            "xAxis": {"type": "category", "data": [], **_axis(), "splitLine": {"show": False}},
+            "xAxis": {"type": "category", "data": [], **_axis("from"), "splitLine": {"show": False}},
             "yAxis": {"type": "value", **_axis("count")},
             "series": [{"type": "bar", "name": "results", "data": [], "barCategoryGap": "8%"}],
             "aria": {"enabled": True, "label": {"description": label}},

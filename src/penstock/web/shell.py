@@ -11,7 +11,7 @@ from nicegui import context, ui
 from penstock.web.parts import Text, button
 from penstock.web.site import STATIC, Site
 
-_PAGES = (("/controller", "Controller", "1"), ("/app", "App", "3"))
+_PAGES = (("/controller", "Controller", "1"), ("/monitor", "Performance monitor", "2"), ("/app", "App", "3"))
 
 KEYS = {
     "1 2 3": "controller, performance monitor, app",

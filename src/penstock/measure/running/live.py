@@ -60,6 +60,7 @@ class LatencyView:
     count: int
     min: int
     mean: float
+    stdev: float
     p50: float
     p90: float
     p99: float
@@ -74,6 +75,7 @@ class LatencyView:
             histogram.count,
             histogram.min,
             histogram.mean,
+            histogram.stdev,
             histogram.percentile(50),
             histogram.percentile(90),
             histogram.percentile(99),

@@ -6,6 +6,7 @@ from nicegui import ui
 
 from penstock.web.pages.app_view import app_view
 from penstock.web.pages.controller import controller
+from penstock.web.pages.monitor import monitor
 from penstock.web.site import Site
 
 
@@ -21,6 +22,10 @@ def register(site: Site) -> None:
         @ui.page("/controller")
         def control() -> None:
             controller(site)
+
+        @ui.page("/monitor")
+        def performance(run: str | None = None) -> None:
+            monitor(site, run)
 
     @ui.page("/app")
     def app(name: str | None = None) -> None:

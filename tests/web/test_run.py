@@ -1,0 +1,158 @@
+"""A whole run by the pages: a setup is edited, has a mistake, is mended, started, paused, resumed, watched to its end,
+and looked at again from its directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from penstock.errors import InputError
+from penstock.web.finished_run import Runs
+from penstock.web.setups import SetupFiles, check
+from web.conftest import Serve
+
+UI = ("-m", "penstock.cli", "ui", "setups", "--no-browser", "--port", "0")
+
+SETUP = """
+name = "short"
+description = "A <b>short</b> run"
+
+[parameters]
+rate = 2000
+seconds = 3
+
+[streams.s]
+columns = { ts = "TIMESTAMP", k = "INT" }
+
+[[drivers]]
+name = "load"
+fields.s.k = { generator = "uniform", min = 1, max = 5 }
+
+[[drivers.phases]]
+rate = "${rate}"
+duration = "${seconds}"
+
+[queries.counts]
+text.penstock = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 100 MILLISECONDS] GROUP BY k"
+
+[queries.rows]
+cause = "ts"
+text.penstock = "SELECT ts, k FROM s WHERE k = 3"
+"""
+
+
+@pytest.fixture
+def setups(tmp_path: Path) -> Path:
+    directory = tmp_path / "setups"
+    directory.mkdir()
+    (directory / "short.toml").write_text(SETUP)
+    (directory / "other.toml").write_text("[tool]\nname = 'no setup'\n")
+    return directory
+
+
+def edit(page: Page, old: str, new: str) -> None:
+    """Writes the text anew in the editor, with a part of it changed."""
+    text = SETUP.replace(old, new)
+    assert text != SETUP
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def test_a_whole_run(context: BrowserContext, serve: Serve, setups: Path, tmp_path: Path) -> None:
+    page = context.new_page()
+    url = serve(*UI)
+    page.goto(url)
+    checked = page.locator("[data-check]")
+    start, stop = page.get_by_role("button", name="Start"), page.get_by_role("button", name="Stop")
+    expect(checked).to_contain_text("The setup is complete: 1 stream, 1 driver, 2 queries, 1 sink.")
+    expect(page.get_by_text("A <b>short</b> run", exact=True)).to_be_visible()
+    expect(stop).to_be_disabled()
+
+    edit(page, 'generator = "uniform"', 'generatr = "uniform"')
+    expect(checked).to_contain_text("drivers[0].fields.s.k")
+    expect(start).to_be_disabled()
+    edit(page, "[streams.s]", "[streams.s")
+    expect(checked).to_contain_text("is no TOML")
+    edit(page, "2000", "1000")
+    expect(checked).to_contain_text("The setup is complete")
+    expect(start).to_be_enabled()
+    page.reload()
+    expect(page.get_by_label("rate")).to_have_value("1000")
+    page.get_by_label("rate").fill("500")
+    expect(start).to_be_enabled()
+
+    state = page.locator("[data-state]")
+    start.click()
+    expect(state).to_contain_text("running")
+    expect(start).to_be_disabled()
+    page.get_by_role("button", name="Pause").click()
+    expect(state).to_contain_text("paused")
+    other = context.new_page()
+    other.goto(f"{url}monitor")
+    expect(other.locator("[data-state]")).to_contain_text("paused")
+    page.reload()
+    expect(state).to_contain_text("paused")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("p")
+    expect(state).to_contain_text("done")
+    assert page.get_by_role("table", name="Drivers").get_by_role("row").nth(1).inner_text().split()[:2] == [
+        "load-0",
+        "finished",
+    ]
+    expect(page.locator('[data-figure="Events sent"]')).to_have_text("1,500")
+    expect(page.get_by_role("table", name="Processes")).to_contain_text("system")
+
+    expect(other.locator("[data-state]")).to_contain_text("done")
+    expect(other.get_by_role("table", name="Queries").get_by_role("row", name="counts")).to_contain_text("ms")
+    name = next((tmp_path / "runs").iterdir()).name
+    page.goto(f"{url}monitor?run={name}")
+    row = page.get_by_role("table", name="Queries").get_by_role("row", name="rows")
+    expect(row).to_contain_text("ms")
+    expect(page.locator('[data-figure="Events"]')).to_have_text("1,500")
+    expect(page.locator(".chart canvas")).to_have_count(5)
+    page.get_by_label("Query").click()
+    page.get_by_role("option", name="rows").click()
+    expect(page.get_by_text("rows, from the scheduled time")).to_be_visible()
+    page.goto(f"{url}monitor?run=..%2Fsetups")
+    expect(page.get_by_text("there is no run '../setups'")).to_be_visible()
+
+
+def test_a_run_that_fails_says_why(page: Page, serve: Serve, setups: Path) -> None:
+    """And Ctrl-C ends the command while another one goes on (see `serve`)."""
+    page.goto(serve(*UI))
+    expect(page.locator("[data-check]")).to_contain_text("The setup is complete")
+    edit(page, "COUNT(*)", "NONSENSE(k)")
+    start = page.get_by_role("button", name="Start")
+    expect(start).to_be_enabled()
+    start.click()
+    expect(page.locator("[data-state]")).to_contain_text("failed")
+    expect(page.get_by_role("alert")).to_contain_text("NONSENSE")
+    edit(page, "seconds = 3", "seconds = 300")
+    expect(page.get_by_label("seconds")).to_have_value("300")
+    start.click()
+    expect(page.locator("[data-state]")).to_contain_text("running")
+
+
+def test_only_files_of_the_list_are_read(setups: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.toml").write_text(SETUP)
+    os.symlink(tmp_path / "secret.toml", setups / "linked.toml")
+    files = SetupFiles([setups])
+    assert [name for name in files.files() if not name.startswith("microbenchmarks/")] == ["setups/short.toml"]
+    assert files.read("setups/short.toml")[0] == SETUP
+    for name in ("setups/../secret.toml", "../secret.toml", "setups/linked.toml", str(tmp_path / "secret.toml")):
+        with pytest.raises(InputError, match="no such setup"):
+            files.read(name)
+    with pytest.raises(InputError, match="there is no run"):
+        Runs(tmp_path / "runs").view("../setups")
+
+
+def test_what_is_told_of_a_text(tmp_path: Path) -> None:
+    assert check(SETUP, tmp_path, {"rate": "10", "gone": "1"}, None).setup is not None
+    wrong = check("a = 1\nb = = 2", tmp_path, {}, None)
+    assert (wrong.setup, wrong.line) == (None, 2)
+    missing = check(SETUP.replace('"${rate}"', '"${rat}"'), tmp_path, {}, None)
+    assert "rat" in missing.error
