@@ -147,7 +147,14 @@ def test_a_system_that_is_too_slow_is_seen_in_the_reports() -> None:
     lags = [int(str(report["lag_us"])) for report in world.reports]
     assert lags[-2] > 1_500_000
     assert world.reports[-1]["finished"] is True
-    assert world.reports[-1]["due"] == world.reports[-1]["sent"] == 200_000
+    assert world.reports[-1]["due"] == world.reports[-1]["sent"] == pacer.due == 200_000
+
+
+def test_what_was_due_and_not_sent_when_it_was_stopped() -> None:
+    world = World(lambda world: 20_000 * len(world.batches[-1][2]), asks=[(1.0, "stop")])
+    pacer = world.run(legs({"rate": 100_000, "duration": 100}))
+    assert pacer.due == pytest.approx(world.seconds * 100_000, rel=0.01)
+    assert pacer.due > 1.5 * pacer.sent
 
 
 def test_a_pause_moves_the_rest_of_the_schedule() -> None:

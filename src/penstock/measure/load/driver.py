@@ -127,7 +127,13 @@ def drive(child: Child, run: RunDirectory, arguments: list[str]) -> dict[str, An
             raise
     finally:
         log.close()
-    return {"sent": pacer.sent, "max_lag_us": pacer.max_lag_us, "kept": pacer.kept, "paused_us": pacer.pauses_us}
+    return {
+        "sent": pacer.sent,
+        "due": pacer.due,
+        "max_lag_us": pacer.max_lag_us,
+        "kept": pacer.kept,
+        "paused_us": pacer.pauses_us,
+    }
 
 
 if __name__ == "__main__":

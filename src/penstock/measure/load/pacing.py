@@ -103,12 +103,18 @@ class Pacer:
         self._lag_us = 0  # the largest since the last report
         self._told: set[int] = set()
         self._report_at = 0
+        self._finished = False
         self.max_lag_us = 0
         self.pauses_us = 0
 
     @property
     def sent(self) -> int:
         return self._sent
+
+    @property
+    def due(self) -> int:
+        """How many events have been due so far; when all are sent, those."""
+        return self._sent if self._finished else self._due(self._leg, self._now_ns() // 1000)
 
     @property
     def kept(self) -> bool:
@@ -136,6 +142,7 @@ class Pacer:
                 continue
             turn = self._ahead.first(BATCH_ROWS if self._behind else STRETCH_ROWS)
             if turn is None:
+                self._finished = True
                 break
             leg, stretch = turn
             if leg is not self._leg:

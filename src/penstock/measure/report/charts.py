@@ -18,8 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import matplotlib
 import numpy as np
+
+from penstock.errors import InputError
+
+try:
+    import matplotlib
+except ModuleNotFoundError:
+    raise InputError("reports need matplotlib: `pip install 'penstock[bench]'` brings it") from None
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
