@@ -10,11 +10,9 @@
 a streaming DataFrame.
 """
 
-from penstock import connect, testing
-from penstock.aggregates.user import UserAggregate
-from penstock.engine.app import App
-from penstock.engine.builder import BuiltQuery, stream
-from penstock.engine.metrics import Metrics
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from penstock.errors import (
     BudgetError,
     CheckpointError,
@@ -24,6 +22,13 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.types import SqlType
+
+if TYPE_CHECKING:
+    from penstock import connect, testing
+    from penstock.aggregates.user import UserAggregate
+    from penstock.engine.app import App
+    from penstock.engine.builder import BuiltQuery, stream
+    from penstock.engine.metrics import Metrics
 
 __version__ = "0.1.0"
 
@@ -44,3 +49,28 @@ __all__ = [
     "stream",
     "testing",
 ]
+
+# The engine is loaded by the first who asks for it: it takes a second, and the processes of a run that only send events
+# or take results do without.
+_LATER = {
+    "App": "penstock.engine.app",
+    "BuiltQuery": "penstock.engine.builder",
+    "Metrics": "penstock.engine.metrics",
+    "UserAggregate": "penstock.aggregates.user",
+    "connect": "penstock.connect",
+    "stream": "penstock.engine.builder",
+    "testing": "penstock.testing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+    module = import_module(_LATER[name])
+    found = module if _LATER[name] == f"penstock.{name}" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from penstock.engine.app import App
 from penstock.engine.builder import quoted
 from penstock.errors import InputError
 from penstock.measure.adapters.database import Database
@@ -17,6 +16,9 @@ from penstock.measure.adapters.engine import Emit, Engine
 from penstock.measure.adapters.hosted import Hosted
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
+
+if TYPE_CHECKING:
+    from penstock.engine.app import App
 
 
 class Embedded(Hosted):
@@ -40,6 +42,9 @@ class EmbeddedEngine:
         self._database: Database | None = None
 
     def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
+        # Drivers and sinks know this adapter as well, and need no engine.
+        from penstock.engine.app import App
+
         options = dict(setup.system.options)
         cache = options.pop("cache", 1)
         self._database = Database(setup, tables)

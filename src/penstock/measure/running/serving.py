@@ -1,17 +1,16 @@
 """An engine and its connections, in the host: events in from the drivers, results out to the sinks.
 
-    driver sockets -> a reader each -> one bounded queue -> one thread that pushes -> engine -> emit -> sink sockets
+    driver sockets -> a reader each -> intake -> one thread that pushes -> engine -> emit -> sink sockets
 
 Invariants:
 1. `Engine.start`, `push`, `status` and `finish` are called by one thread, the pusher; batches of a driver in its order.
-2. A full queue makes the readers wait, hence the sockets, hence the drivers: nothing is dropped or grows without end.
+2. A full intake makes the readers wait, hence the sockets, hence the drivers: nothing is dropped or grows without end.
 3. A driver or sink that knows its connection is open is known here (it waits for the welcome).
 4. Results of a query go to the sinks that take it in turn.
 """
 
 from __future__ import annotations
 
-import queue
 import secrets
 import socket
 import threading
@@ -19,7 +18,7 @@ import time
 from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,16 +27,11 @@ from penstock.errors import PenstockError
 from penstock.measure.adapters.engine import Engine
 from penstock.measure.running.child import PROGRESS_EVERY
 from penstock.measure.running.directory import RunDirectory
+from penstock.measure.running.intake import Intake
 from penstock.measure.running.logs import RowLog
 from penstock.measure.running.wire import WELCOME, FrameReader, FrameWriter, WireError, accept, listen
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
-
-QUEUED = 64
-"""Batches that may wait for the engine; those in the sockets come on top."""
-
-PUSHED_ROWS = 65_536
-"""Batches that wait are pushed together until there are so many rows."""
 
 PUSHED = pa.schema(
     [
@@ -51,17 +45,6 @@ PUSHED = pa.schema(
 )
 
 
-class _Waiting(NamedTuple):
-    """A batch in the queue; none is the end."""
-
-    stream: str
-    batch: pa.RecordBatch | None
-
-
-class _Ended(Exception):
-    pass
-
-
 class Serving:
     def __init__(self, setup: Setup, run: Path, engine: Engine) -> None:
         self._setup = setup
@@ -71,8 +54,7 @@ class Serving:
         self._streams = list(setup.streams)
         self._times = {name: list(stream.columns).index(stream.time) for name, stream in setup.streams.items()}
         self._query_numbers = {name: number for number, name in enumerate(setup.queries)}
-        self._queue: queue.Queue[_Waiting] = queue.Queue(QUEUED)
-        self._left: _Waiting | None = None
+        self._intake = Intake()
         self._sinks = _Sinks(setup)
         self._token = secrets.token_hex(16)
         self._accepted = dict.fromkeys(self._streams, 0)
@@ -121,7 +103,7 @@ class Serving:
             for frame in FrameReader(connected).frames():
                 assert frame is not None
                 if frame.batch.num_rows:
-                    self._queue.put(_Waiting(self._streams[frame.number], frame.batch))
+                    self._intake.put(self._streams[frame.number], frame.batch)
         except (WireError, pa.ArrowInvalid):
             pass
         finally:
@@ -134,7 +116,7 @@ class Serving:
             self._started.set()
             log = RowLog(self._run.host, PUSHED)
             try:
-                self._push_from_queue(log)
+                self._push_what_comes(log)
                 self._engine.finish()
                 self.finished_ns = self._clock.ns()
                 self._status = self._engine.status()
@@ -142,48 +124,24 @@ class Serving:
                 log.close()
         except BaseException as error:
             self._failure = error
-            # Whoever waits for room in the queue goes on, into the void: the controller ends them.
-            threading.Thread(target=self._discard, name="discard", daemon=True).start()
+            self._intake.end()
         finally:
             self._started.set()
             self._over.set()
             self._sinks.end()
 
-    def _push_from_queue(self, log: RowLog) -> None:
+    def _push_what_comes(self, log: RowLog) -> None:
         looked = 0.0
-        while True:
-            try:
-                stream, batches = self._next()
-            except queue.Empty:
+        while not self._intake.over:
+            taken = self._intake.take(PROGRESS_EVERY)
+            if taken is None:
                 log.roll()
-            except _Ended:
-                return
             else:
-                self._push(stream, batches, log)
+                self._push(*taken, log)
             now = time.monotonic()
             if now - looked >= PROGRESS_EVERY:
                 looked = now
                 self._status = self._engine.status()
-
-    def _next(self) -> tuple[str, list[pa.RecordBatch]]:
-        """The batches of one stream that wait, up to so many rows: a system that is behind gets larger batches."""
-        taken = self._left if self._left is not None else self._queue.get(timeout=PROGRESS_EVERY)
-        self._left = None
-        stream = taken.stream
-        batches, rows = [], 0
-        while taken.batch is not None:
-            batches.append(taken.batch)
-            rows += taken.batch.num_rows
-            if rows >= PUSHED_ROWS:
-                return stream, batches
-            try:
-                taken = self._queue.get_nowait()
-            except queue.Empty:
-                return stream, batches
-            if taken.stream != stream:
-                self._left = taken
-                return stream, batches
-        raise _Ended
 
     def _push(self, stream: str, batches: list[pa.RecordBatch], log: RowLog) -> None:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -195,10 +153,6 @@ class Serving:
             # Within a batch of a driver times grow, but for a replay that keeps recorded ones.
             bounds = pc.min_max(part.column(self._times[stream]).cast(pa.int64()))
             log.append(stream, bounds["min"].as_py(), bounds["max"].as_py(), part.num_rows, begun, done)
-
-    def _discard(self) -> None:
-        while True:
-            self._queue.get()
 
     def _emit(self, query: str, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
@@ -212,7 +166,7 @@ class Serving:
         """The drivers are gone: what they sent is worked off."""
         for reader in self._readers:
             reader.join()
-        self._queue.put(_Waiting("", None))
+        self._intake.end()
         self._pusher.join()
         self._raise_failure()
 
