@@ -73,7 +73,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
 
 
 def _measure(plan: _Plan, rows: int) -> dict[str, float]:
-    store = _filled(rows)
+    store = filled(rows)
     random = np.random.default_rng(rows)
     batches = [random.integers(0, rows, (plan.batch, 1)) for _ in range(plan.batches)]
 
@@ -100,7 +100,7 @@ def _measure(plan: _Plan, rows: int) -> dict[str, float]:
     return figures
 
 
-def _filled(rows: int) -> KeyedStore:
+def filled(rows: int) -> KeyedStore:
     """Keys in an order of their own."""
     columns = [ColumnSpec(f"c{i}", _INT, True) for i in range(COLUMNS)]
     store = KeyedStore(1, True, columns, Budget(1 << 40).account("table"))

@@ -6,6 +6,7 @@
 
 The figure is the output rate: result rows of all queries per second. In the thesis it stays level in the first two
 settings and grows with the threads in the third, up to the cores there are; what is shared makes it grow in the first.
+Joins with tables follow in the same settings, see `multi_joins`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from penstock.bench.feed import BATCH_ROWS, Feed, evenly, number_ring
+from penstock.bench.multi_joins import measure_joins
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, in_turns, rate, timed
@@ -33,12 +35,15 @@ class _Plan:
     batch_rows: int
     rounds: int
     round_batches: int
+    join_counts: tuple[int, ...]
+    join_rows: int
+    join_batch: int
 
 
 _PLANS = {
-    Size.TINY: _Plan((1, 2), 2000, 1024, 2, 1),
-    Size.QUICK: _Plan((1, 2, 4, 8, 16), 200_000, BATCH_ROWS, 3, 2),
-    Size.FULL: _Plan((1, 2, 4, 8, 16), 10_000_000, BATCH_ROWS, 7, 4),
+    Size.TINY: _Plan((1, 2), 2000, 1024, 2, 1, (1, 2), 1000, 512),
+    Size.QUICK: _Plan((1, 2, 4, 8, 16), 200_000, BATCH_ROWS, 3, 2, (1, 2, 4, 8), 1_000_000, 1 << 18),
+    Size.FULL: _Plan((1, 2, 4, 8, 16), 10_000_000, BATCH_ROWS, 7, 4, (1, 2, 4, 8), 10_000_000, 1 << 20),
 }
 
 
@@ -60,6 +65,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         ("queries", *(f"{setting}, results/s" for setting in SETTINGS)),
         [(count, *(rates[setting][count] for setting in SETTINGS)) for count in plan.counts],
     )
+    joins = measure_joins(plan.join_counts, plan.join_rows, plan.join_batch, plan.rounds, report)
     first, last = plan.counts[0], plan.counts[-1]
     return {
         **{f"{name.lower().replace(' ', '_')}_to_1": found[last] / found[first] for name, found in rates.items()},
@@ -68,6 +74,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "batch_rows": plan.batch_rows,
         "rounds": plan.rounds,
         "results_per_second": {s: {str(n): value for n, value in by_count.items()} for s, by_count in rates.items()},
+        "join_rows": plan.join_rows,
+        "join_results_per_second": joins,
     }
 
 

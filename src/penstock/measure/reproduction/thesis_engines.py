@@ -19,7 +19,7 @@ HARDWARE = (
     " socket; here driver, system and sink are processes that share two cores and send columns."
 )
 MICRO_CUT = "10 seconds are measured at each point instead of ten minutes."
-MICRO_QUICK = "Three seconds."
+MICRO_QUICK = "Three seconds at each point, and fewer points."
 
 _RATES = (500, 5_000, 50_000, 100_000)
 _OUT = "out of memory"
