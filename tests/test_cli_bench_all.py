@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import bench as benches
-from penstock.cli_bench_all import Task, run_all, tasks_of
+from penstock.cli_bench_all import Task, perform, run_all, tasks_of
 from penstock.errors import InputError
 from penstock.workloads import micro
 
@@ -76,3 +76,8 @@ def test_one_that_fails_does_not_end_the_rest(
     assert (tmp_path / "reproduction.md").is_file()
     monkeypatch.setattr(benches, "NAMES", {"vwap": "is done already"})
     assert run_all(tmp_path, quick=True, only=("vwap",), systems=())
+
+
+def test_one_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    task = Task("slow", ["vwap", "--quick"], lambda: "it gave no figures")
+    assert perform(task, tmp_path, limit=0.05) == f"it took longer than 0 s; see {tmp_path / 'slow.txt'}"

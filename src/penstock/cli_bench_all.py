@@ -63,7 +63,7 @@ def run_all(output: Path, *, quick: bool, only: Sequence[str], systems: Sequence
             continue
         console.print(place)
         since = time.monotonic()
-        problem = _perform(task, output / "logs", _LIMIT[quick])
+        problem = perform(task, output / "logs", _LIMIT[quick])
         if problem is not None:
             failed.append(task.name)
             console.print(Text(f"    failed: {problem}", style="yellow"))
@@ -141,24 +141,39 @@ def _is_told(name: str, system: str, tell: Callable[[str], None]) -> bool:
     return told
 
 
-def _perform(task: Task, logs: Path, limit: float) -> str | None:
+def perform(task: Task, logs: Path, limit: float) -> str | None:
     """Runs it; what went wrong, or None."""
     if task.leftover is not None and task.leftover.exists():
         shutil.rmtree(task.leftover)
     log = logs / f"{task.name.replace(' ', '-')}.txt"
     with log.open("w", encoding="utf-8") as said:
         command = [sys.executable, "-m", "penstock.cli", "bench", *task.arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
         try:
-            code = subprocess.run(
-                command, stdout=subprocess.DEVNULL, stderr=said, timeout=limit, check=False
-            ).returncode
+            code = process.wait(limit)
+        except KeyboardInterrupt:
+            # The terminal has told the process, too: a sweep then ends its run and keeps what was measured.
+            _end(process, told=True)
+            raise
         except subprocess.TimeoutExpired:
+            _end(process)
             return f"it took longer than {limit:,.0f} s; see {log}"
     problem = task.problem()
     if code == 0 or problem is None:
         return problem
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return f"{last[-1].strip() if last else f'it ended with {code}'}; see {log}"
+
+
+def _end(process: subprocess.Popen[bytes], *, told: bool = False) -> None:
+    """Waits until it has gone, and makes it go if it does not."""
+    if not told:
+        process.terminate()
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _pages(output: Path) -> list[Path]:
