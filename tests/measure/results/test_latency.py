@@ -157,3 +157,13 @@ def test_no_host_no_adapter_latency(tmp_path: Path) -> None:
     measures = Measures(run.path)
     assert measures.latency["q"].count == 0
     assert any("no host" in note for note in measures.notes)
+
+
+def test_a_system_that_catches_up_is_not_faster_than_the_load(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup())
+    # It stood still for the first 900 ms, and took all that was queued within 200.
+    run.sent([("s", 0, n * 100_000, n * 100_000 + 99_000, 100, n * 100, n * 100, n * 100) for n in range(11)])
+    run.pushed([("s", n * 100_000, n * 100_000 + 99_000, 100, 900 + n * 20, 900 + n * 20 + 20) for n in range(10)])
+    throughput = Measures(run.path).throughput
+    assert throughput.seconds == pytest.approx(1.1)
+    assert throughput.events_per_second == pytest.approx(1000 / 1.1)

@@ -200,8 +200,10 @@ class Measures:
 
     @cached_property
     def interval_ns(self) -> tuple[int, int]:
-        """From the first measured event's begin to the end of processing. In a closed loop the system may have taken
-        more than it has done: there the end is the last result's, or that of the system's finish."""
+        """From the first measured event's begin to the end of processing. In an open loop that begin is its send, so
+        that a system which catches up is not shown faster than the load. In a closed loop it is when the system takes
+        it, for what is queued of an earlier phase is no part of it; and the system may have taken more than it has
+        done: the end is the last result's, or that of the system's finish."""
         begun, done, _, measured, closed = self._accepted
         if not measured.any():
             return self.began_ns, self.began_ns
@@ -218,12 +220,16 @@ class Measures:
         causes, host = self.causes, self.logs.host
         if not len(host.begun_ns):
             return causes.sent_ns, causes.done_ns, causes.events, causes.measured, causes.closed
+        if not len(causes.sent_ns):
+            every = np.ones(len(host.begun_ns), bool)
+            return host.begun_ns, host.done_ns, host.events, every, ~every
         batch = causes.finder.find(host.last_us)
         known = batch >= 0
         # What is in no driver's log comes from one that was killed: nothing says that it was a warm-up.
-        measured = np.where(known, causes.measured[batch], True) if len(causes.measured) else np.ones(len(batch), bool)
-        closed = np.where(known, causes.closed[batch], False) if len(causes.closed) else np.zeros(len(batch), bool)
-        return host.begun_ns, host.done_ns, host.events, measured, closed
+        measured = ~known | causes.measured[batch]
+        closed = known & causes.closed[batch]
+        begun = np.where(known & ~closed, np.minimum(causes.sent_ns[batch], host.begun_ns), host.begun_ns)
+        return begun, host.done_ns, host.events, measured, closed
 
     @cached_property
     def throughput(self) -> Throughput:
