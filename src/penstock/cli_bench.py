@@ -73,6 +73,89 @@ def run(
         raise typer.Exit(130)
 
 
+@bench.command(rich_help_panel=_ANY)
+def sweep(
+    setup: Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE,…", help="Values of a parameter, or of 'adapter'; may be repeated."),
+    ] = None,
+    series: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Without --vary: one of the setup's own series, not all.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each point is run.")] = 1,
+    adapter: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to; by default runs/NAME-sweep.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Short runs, and fewer points of the setup's series.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+) -> None:
+    """Run a setup once for each combination of values. The same command goes on after Ctrl-C."""
+    from penstock.cli_bench_series import sweep_setup
+
+    done = sweep_setup(
+        setup,
+        vary=vary or [],
+        series=series,
+        adapter=adapter,
+        settings=settings or [],
+        output=output,
+        repeat=repeat,
+        quick=quick,
+        quiet=quiet,
+    )
+    if not done:
+        raise typer.Exit(130)
+
+
+@bench.command(rich_help_panel=_ANY)
+def sustainable(
+    setup: Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")],
+    parameter: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What is searched for; by default 'rate', or all rates.")
+    ] = None,
+    latency_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="What the 99th percentile of latency may be, as '100 ms'.")
+    ] = None,
+    trial: Annotated[str, typer.Option(metavar="TIME", help="How long a rate is tried.")] = "10 s",
+    start: Annotated[float | None, typer.Option(metavar="RATE", min=1, help="The first rate to try.")] = None,
+    adapter: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to; by default runs/NAME-sustainable.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+) -> None:
+    """Search the highest rate that a system sustains, within 5 %."""
+    from penstock.cli_bench_series import search_setup
+
+    done = search_setup(
+        setup,
+        adapter=adapter,
+        settings=settings or [],
+        parameter=parameter,
+        latency_limit=latency_limit,
+        trial=trial,
+        start=start,
+        output=output,
+        quiet=quiet,
+    )
+    if not done:
+        raise typer.Exit(130)
+
+
 def _own(name: str) -> Callable[..., Any]:
     def measure(
         quick: Annotated[bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds.")] = False,

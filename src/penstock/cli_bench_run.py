@@ -37,7 +37,7 @@ def run_setup(
     console = Console(stderr=True)
     with Interrupt() as interrupt:
         controller.start()
-        _watch(controller, console, interrupt, quiet=quiet)
+        watch(controller, console, interrupt, quiet=quiet)
     summary = controller.result()
     if not quiet:
         console.print(summary_table(summary))
@@ -46,7 +46,7 @@ def run_setup(
     return summary.get("state") != "stopped"
 
 
-def _watch(controller: Controller, console: Console, interrupt: Interrupt, *, quiet: bool) -> None:
+def watch(controller: Controller, console: Console, interrupt: Interrupt, *, quiet: bool) -> None:
     """Until the run is over. The first Ctrl-C ends the load, the second one does not wait for the system."""
     asked = shown = 0
     live = Live(console=console, transient=True, auto_refresh=False) if console.is_terminal and not quiet else None

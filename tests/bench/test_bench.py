@@ -42,6 +42,7 @@ FIGURES = {
     "join-table": ("grace_to_hash", "bytes_to_raw", "events_per_second"),
     "pattern": ("flat", "events_per_second"),
     "join-db": ("batched_to_single",),
+    "driver": ("events_per_second", "wall_events_per_second", "schedule_error"),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 

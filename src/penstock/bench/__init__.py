@@ -36,6 +36,7 @@ NAMES = {
     "queries": "one to a thousand overlapping windows over one stream: what does the next query cost",
     "rate-sizing": "windows of a join that follow the rate of their stream: rows held, matches lost, overhead",
     "dispatch": "how soon matches are recognised under load: first come first served and earliest job first",
+    "driver": "the framework itself: events a second of a driver, how its schedule is kept, what measuring costs",
     "blowup": "an average per key on Spark against Spark's own window() while RANGE/SLIDE grows",
     "spark-throughput": "call-centre KPIs per service on Spark, from Parquet, beside the embedded engine",
     "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",
