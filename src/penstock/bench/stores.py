@@ -66,7 +66,9 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     patterns = in_turns({p.value: partial(_speed_zero, reports, p) for p in ReadPattern}, plan.rounds)
     report.step("two queries, over one store and over two")
     lines = [as_line(item) for item in reports]
-    sharing = in_turns({"shared": partial(_shared, lines), "not shared": partial(_not_shared, lines)}, plan.rounds)
+    peaks: dict[str, float] = {}
+    ways = {"shared": partial(_shared, lines, peaks), "not shared": partial(_not_shared, lines, peaks)}
+    sharing = in_turns(ways, plan.rounds)
     rates = [{"variant": name, "reports_per_second": cpu_rate(r)} for name, r in {**patterns, **sharing}.items()]
     report.table(("variant", "reports/s"), [tuple(row.values()) for row in rates])
     sequential = patterns[ReadPattern.SEQUENTIAL.value]
@@ -84,6 +86,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "rounds": plan.rounds,
         "steps": steps,
         "rates": rates,
+        "memory_mb": peaks,
     }
 
 
@@ -133,8 +136,8 @@ def queue_response(arrivals: Times, service: Times) -> Times:
     return responses
 
 
-def _window(*reads: ReadPattern) -> tuple[StorageManager, StoreInstance]:
-    manager = StorageManager(StoreManager(Budget(_BUDGET), None))
+def _window(*reads: ReadPattern, budget: Budget | None = None) -> tuple[StorageManager, StoreInstance]:
+    manager = StorageManager(StoreManager(budget or Budget(_BUDGET), None))
     sharing = Sharing.SHARED if len(reads) > 1 else Sharing.NOT_SHARED
     properties = Properties(schema=REPORT, update=UpdatePattern.FIFO, read=tuple(dict.fromkeys(reads)), sharing=sharing)
     return manager, manager.create_store(properties, "car positions")
@@ -202,18 +205,22 @@ def _speed_zero(reports: Sequence[Any], pattern: ReadPattern) -> Timing:
     return taken
 
 
-def _shared(lines: Sequence[bytes]) -> Timing:
+def _shared(lines: Sequence[bytes], peaks: dict[str, float]) -> Timing:
+    """`peaks` gets the most memory that was held, in MB."""
     gc.collect()
-    manager, store = _window(ReadPattern.SEQUENTIAL, ReadPattern.SEQUENTIAL)
+    budget = Budget(_BUDGET)
+    manager, store = _window(ReadPattern.SEQUENTIAL, ReadPattern.SEQUENTIAL, budget=budget)
     queries = (_SpeedZero(store, ReadPattern.SEQUENTIAL), _SegmentStatistics(store, ReadPattern.SEQUENTIAL))
     taken = timed(len(lines), lambda: _feed(_parsed(lines), store, [query.minute for query in queries]))
+    peaks["shared"] = budget.peak / 1e6
     manager.close()
     return taken
 
 
-def _not_shared(lines: Sequence[bytes]) -> Timing:
+def _not_shared(lines: Sequence[bytes], peaks: dict[str, float]) -> Timing:
     gc.collect()
-    (manager, one), (other_manager, other) = _window(ReadPattern.SEQUENTIAL), _window(ReadPattern.SEQUENTIAL)
+    budgets = Budget(_BUDGET), Budget(_BUDGET)
+    (manager, one), (other_manager, other) = (_window(ReadPattern.SEQUENTIAL, budget=budget) for budget in budgets)
     speed, statistics = _SpeedZero(one, ReadPattern.SEQUENTIAL), _SegmentStatistics(other, ReadPattern.SEQUENTIAL)
 
     def both() -> None:
@@ -221,6 +228,7 @@ def _not_shared(lines: Sequence[bytes]) -> Timing:
         _feed(_parsed(lines), other, [statistics.minute])
 
     taken = timed(len(lines), both)
+    peaks["not shared"] = sum(budget.peak for budget in budgets) / 1e6
     manager.close()
     other_manager.close()
     return taken
