@@ -128,7 +128,9 @@ def _fraction(driver: Driver, view: DriverView, seen: Snapshot) -> float:
 def summary_table(summary: dict[str, Any]) -> Table:
     table = Table(title=f"[bold]{summary.get('state', '')}[/bold]", box=None, padding=(0, 2), title_justify="left")
     for column in ("", "a second", "p50", "p90", "p99", "p99.9", "max"):
-        table.add_column(column, justify="left" if not column else "right", style="cyan" if not column else None)
+        table.add_column(
+            column, justify="left" if not column else "right", style="cyan" if not column else None, no_wrap=True
+        )
     throughput = summary.get("throughput") or {}
     for stream, rate in (throughput.get("by_stream") or {}).items():
         table.add_row(stream, f"{rate:,.0f} events")

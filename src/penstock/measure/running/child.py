@@ -18,6 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.errors import PenstockError
 from penstock.measure.running.directory import RunDirectory
 
@@ -73,6 +76,8 @@ def run_child(work: Callable[[Child, RunDirectory, list[str]], dict[str, Any]]) 
     traceback is in the log).
     """
     child = Child()
+    # Arrow loads pandas when it first meets numpy, if there is one: half a second that no event shall wait for.
+    pa.array(np.zeros(1)).to_numpy()
     try:
         result = work(child, RunDirectory(Path(sys.argv[1])), sys.argv[2:])
     except PenstockError as error:

@@ -128,7 +128,7 @@ def _is_inner(location: tuple[str | int, ...], place: int) -> bool:
     """Pydantic names the alternative of a union that it tried; a reader of the setup has not written that."""
     part = location[place]
     after_a_column = place == (5 if location[0] == "drivers" else 4) and part in _GENERATORS
-    return isinstance(part, str) and (after_a_column or part.startswith(("function-", "literal[")))
+    return isinstance(part, str) and (after_a_column or part.startswith(("function-", "literal[", "[key]")))
 
 
 def _fields_at(location: tuple[str | int, ...]) -> list[str]:
