@@ -44,7 +44,7 @@ SETUP = {
                 " FROM trades [RANGE 1 SECOND SLIDE 100 MILLISECONDS] GROUP BY symbol"
             }
         },
-        "large": {"text": {"penstock": "SELECT ts, symbol, size FROM trades [NOW] WHERE size > 7"}},
+        "large": {"text": {"penstock": "SELECT ts, symbol, size FROM trades WHERE size > 7"}},
     },
 }
 

@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow as pa
 from penstock.measure.adapters.engine import Engine
 from penstock.measure.adapters.kafka_client import Publisher, Subscriber, by_topic, end_marks
 from penstock.measure.adapters.kafka_messages import decode, encode
+from penstock.measure.running.child import PROGRESS_EVERY
 from penstock.measure.running.directory import RunDirectory
 from penstock.measure.running.logs import RowLog
 from penstock.measure.running.serving import PUSHED
@@ -113,14 +115,18 @@ class Bridge:
     def _push_all(self, subscriber: Subscriber, streams: Streams, partitions: int, log: RowLog) -> bool:
         """Whether the drivers have ended; otherwise we have been told to."""
         awaited = partitions * self._drivers
+        looked = 0.0
         while awaited and not self._over.is_set():
             messages = subscriber.take(_TAKEN_AT_ONCE, _QUIET_SECONDS)
             for topic, values in by_topic(messages).items():
                 stream, types = streams[topic]
                 self._push(stream, decode(values, self._form, types, others=False), log)
             awaited -= len(end_marks(messages))
-            self._status = self._engine.status()
             log.roll()
+            now = time.monotonic()
+            if now - looked >= PROGRESS_EVERY:
+                looked = now
+                self._status = self._engine.status()
         return not awaited
 
     def _push(self, stream: str, batch: pa.RecordBatch, log: RowLog) -> None:
