@@ -22,7 +22,7 @@ WAIT = 60_000
 expect.set_options(timeout=WAIT)
 
 
-def _chromium() -> str:
+def chromium() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
@@ -38,7 +38,7 @@ def _chromium() -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        opened = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield opened
         opened.close()
 
@@ -69,21 +69,27 @@ def page(context: BrowserContext) -> Page:
 Serve = Callable[..., str]
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts a process in an empty directory and gives the address that it prints."""
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a file's tests and servers."""
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def serve(place: Path) -> Iterator[Serve]:
+    """Starts a process there and gives the address that it prints. All end with Ctrl-C, whatever they are doing."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: object) -> str:
-        log = tmp_path / f"log-{len(started)}.txt"
+        log = place / f"log-{len(started)}.txt"
         with log.open("wb") as to:
             process = subprocess.Popen(
-                [sys.executable, *map(str, arguments)], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=to, stderr=to
+                [sys.executable, *map(str, arguments)], cwd=place, stdin=subprocess.DEVNULL, stdout=to, stderr=to
             )
         started.append(process)
-        until = time.monotonic() + 60
+        until = time.monotonic() + WAIT / 1000
         while time.monotonic() < until:
-            if found := re.search(r"http://\S+", log.read_text(encoding="utf-8", errors="replace")):
+            if found := re.search(r"http://\S+(?=\s)", log.read_text(encoding="utf-8", errors="replace")):
                 return found[0]
             if process.poll() is not None:
                 break
@@ -94,8 +100,4 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     for process in started:
         process.send_signal(signal.SIGINT)
     for process in started:
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        assert process.wait(WAIT / 1000) in (0, 130, -signal.SIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from web.conftest import Serve
@@ -29,7 +30,7 @@ app.push("trades", {"at": 5, "symbol": "late", "price": 1.0})
 print(watch(app, "desk <b>one</b>", port=0).url, flush=True)
 print(watch(App("CREATE STREAM s (t BIGINT, EVENT TIME t UNIT SECONDS); SELECT COUNT(*) AS n FROM s [ROWS 5];"),
             "desk <b>one</b>").url, flush=True)
-until = time.monotonic() + 60
+until = time.monotonic() + 300
 while time.monotonic() < until:
     push(1)
     time.sleep(0.01)
@@ -38,11 +39,16 @@ while time.monotonic() < until:
 """
 
 
-def test_an_app_in_a_script(page: Page, serve: Serve, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def script(serve: Serve, place: Path) -> str:
+    (place / "script.py").write_text(SCRIPT)
+    return serve("script.py")
+
+
+def test_an_app_in_a_script(page: Page, script: str) -> None:
     """Its figures move, its plan follows what is added, and its text stays text. The second app, which nobody holds, is
     not kept alive."""
-    (tmp_path / "script.py").write_text(SCRIPT)
-    page.goto(serve("script.py"))
+    page.goto(script)
     page.on("dialog", lambda _: (_ for _ in ()).throw(AssertionError("a script ran")))
     expect(page.get_by_role("heading", name="desk <b>one</b>")).to_be_visible()
     expect(page.locator("[data-state]")).to_contain_text("running")
@@ -62,21 +68,21 @@ def test_an_app_in_a_script(page: Page, serve: Serve, tmp_path: Path) -> None:
     expect(events).not_to_have_text(before)
 
 
-def test_a_run_of_the_command(context: BrowserContext, serve: Serve, tmp_path: Path) -> None:
+def test_a_run_of_the_command(context: BrowserContext, serve: Serve, place: Path) -> None:
     """Two tabs see the same run; the page of a reload too."""
-    (tmp_path / "app.sql").write_text(
+    (place / "app.sql").write_text(
         "CREATE STREAM s (t BIGINT, n INT, EVENT TIME t UNIT SECONDS) FROM 'in.csv';"
         "CREATE SINK out TO 'out.csv';"
         "INSERT INTO out SELECT SUM(n) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS];"
     )
-    (tmp_path / "in.csv").write_text("t,n\n1,1\n2,x\n3,2\n11,5\n")
+    (place / "in.csv").write_text("t,n\n1,1\n2,x\n3,2\n11,5\n")
     command = ("-m", "penstock.cli", "run", "app.sql", "--engine", "embedded", "--follow", "--ui", "--ui-port", "0")
     url = serve(*command)
     for _ in range(2):
         page = context.new_page()
         page.goto(url)
         expect(page.locator('[data-figure="Events"]')).to_have_text("3")
-    with (tmp_path / "in.csv").open("a") as file:
+    with (place / "in.csv").open("a") as file:
         file.write("12,1\n")
     for page in context.pages:
         expect(page.locator('[data-figure="Events"]')).to_have_text("4")
@@ -84,10 +90,9 @@ def test_a_run_of_the_command(context: BrowserContext, serve: Serve, tmp_path: P
     expect(context.pages[0].locator('[data-figure="Events"]')).to_have_text("4")
 
 
-def test_keys_and_themes(page: Page, serve: Serve, tmp_path: Path) -> None:
+def test_keys_and_themes(page: Page, script: str) -> None:
     """Everything is reached with the keyboard, in order and visibly; shortcuts work and can be turned off."""
-    (tmp_path / "script.py").write_text(SCRIPT)
-    page.goto(serve("script.py"))
+    page.goto(script)
     expect(page.get_by_role("table", name="Queries")).to_be_visible()
     reached = []
     for _ in range(9):

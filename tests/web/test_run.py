@@ -44,13 +44,18 @@ text.penstock = "SELECT ts, k FROM s WHERE k = 3"
 """
 
 
-@pytest.fixture
-def setups(tmp_path: Path) -> Path:
-    directory = tmp_path / "setups"
+@pytest.fixture(scope="module")
+def setups(place: Path) -> Path:
+    directory = place / "setups"
     directory.mkdir()
     (directory / "short.toml").write_text(SETUP)
     (directory / "other.toml").write_text("[tool]\nname = 'no setup'\n")
     return directory
+
+
+@pytest.fixture(scope="module")
+def url(serve: Serve, setups: Path) -> str:
+    return serve(*UI)
 
 
 def edit(page: Page, old: str, new: str) -> None:
@@ -62,9 +67,8 @@ def edit(page: Page, old: str, new: str) -> None:
     page.keyboard.insert_text(text)
 
 
-def test_a_whole_run(context: BrowserContext, serve: Serve, setups: Path, tmp_path: Path) -> None:
+def test_a_whole_run(context: BrowserContext, url: str, place: Path) -> None:
     page = context.new_page()
-    url = serve(*UI)
     page.goto(url)
     checked = page.locator("[data-check]")
     start, stop = page.get_by_role("button", name="Start"), page.get_by_role("button", name="Stop")
@@ -74,6 +78,7 @@ def test_a_whole_run(context: BrowserContext, serve: Serve, setups: Path, tmp_pa
 
     edit(page, 'generator = "uniform"', 'generatr = "uniform"')
     expect(checked).to_contain_text("drivers[0].fields.s.k")
+    expect(page.locator(".wrong-line")).to_contain_text("generatr")
     expect(start).to_be_disabled()
     edit(page, "[streams.s]", "[streams.s")
     expect(checked).to_contain_text("is no TOML")
@@ -108,7 +113,7 @@ def test_a_whole_run(context: BrowserContext, serve: Serve, setups: Path, tmp_pa
 
     expect(other.locator("[data-state]")).to_contain_text("done")
     expect(other.get_by_role("table", name="Queries").get_by_role("row", name="counts")).to_contain_text("ms")
-    name = next((tmp_path / "runs").iterdir()).name
+    name = next((place / "runs").iterdir()).name
     page.goto(f"{url}monitor?run={name}")
     row = page.get_by_role("table", name="Queries").get_by_role("row", name="rows")
     expect(row).to_contain_text("ms")
@@ -121,9 +126,9 @@ def test_a_whole_run(context: BrowserContext, serve: Serve, setups: Path, tmp_pa
     expect(page.get_by_text("there is no run '../setups'")).to_be_visible()
 
 
-def test_a_run_that_fails_says_why(page: Page, serve: Serve, setups: Path) -> None:
+def test_a_run_that_fails_says_why(page: Page, url: str) -> None:
     """And Ctrl-C ends the command while another one goes on (see `serve`)."""
-    page.goto(serve(*UI))
+    page.goto(url)
     expect(page.locator("[data-check]")).to_contain_text("The setup is complete")
     edit(page, "COUNT(*)", "NONSENSE(k)")
     start = page.get_by_role("button", name="Start")
@@ -154,5 +159,7 @@ def test_what_is_told_of_a_text(tmp_path: Path) -> None:
     assert check(SETUP, tmp_path, {"rate": "10", "gone": "1"}, None).setup is not None
     wrong = check("a = 1\nb = = 2", tmp_path, {}, None)
     assert (wrong.setup, wrong.line) == (None, 2)
+    negative = SETUP.replace('rate = "${rate}"', "rate = -5")
+    assert check(negative, tmp_path, {}, None).line == negative.splitlines().index("rate = -5") + 1
     missing = check(SETUP.replace('"${rate}"', '"${rat}"'), tmp_path, {}, None)
     assert "rat" in missing.error

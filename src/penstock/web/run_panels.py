@@ -90,7 +90,7 @@ class RunPanels:
                 for name, usage in seen.resources.items()
             ]
         )
-        self._status.text = " · ".join(f"{name} {value}" for name, value in seen.status.items())
+        self._status.text = " · ".join(_told(name, value) for name, value in seen.status.items())
         self._show_notes(seen.notes)
 
     def _show_notes(self, notes: tuple[str, ...]) -> None:
@@ -101,6 +101,17 @@ class RunPanels:
         with self._notes:
             for note in notes[::-1] or ("None.",):
                 Text("li", note).classes("message warn" if notes else "empty")
+
+
+def _told(name: str, value: object) -> str:
+    """A fact that the system tells of itself; its name says what kind of number it is."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return f"{name} {value}"
+    if name.endswith("_bytes"):
+        return f"{name.removesuffix('_bytes')} {shown.size(value)}"
+    if name.endswith("_us"):
+        return f"{name.removesuffix('_us')} {shown.event_time(value)}"
+    return f"{name} {value:,}"
 
 
 def planned_seconds(setup: Setup) -> float | None:

@@ -149,9 +149,9 @@ class SetupForm:
             self._loading = True
             self._adapter.value = setup.system.adapter
             self._loading = False
-        marks = [] if checked.line is None else [checked.line]
-        self._editor.props["line-tooltips"] = dict.fromkeys(marks, checked.error)
-        self._editor.update()
+        marks = [] if checked.line is None else [{"kind": "line", "line": checked.line, "class": "wrong-line"}]
+        if marks != self._editor.decorations:
+            self._editor.decorations = marks
 
     def _ask_parameters(self, draft: Draft, checked: Checked) -> None:
         """A field for each parameter; those of a text that cannot be read stay."""

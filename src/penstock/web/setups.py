@@ -16,6 +16,7 @@ from penstock.errors import InputError
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
 from penstock.measure.setup.read import parse_setup, read_text, resolved
+from penstock.web.places import line_of
 from penstock.workloads import micro
 
 _MOST_FILES = 500
@@ -80,13 +81,22 @@ def check(text: str, beside: Path, parameters: Mapping[str, Scalar], adapter: st
         given = {name: value for name, value in parameters.items() if name in declared}
         plain = resolved(text, "setup", beside, given, adapter)
     except InputError as error:
-        return _wrong(error)
+        return _wrong(error, text)
     try:
         return Checked(parse_setup(plain, "setup"), declared=declared, values=plain)
     except InputError as error:
-        return _wrong(error, declared)
+        return _wrong(error, text, declared)
 
 
-def _wrong(error: InputError, declared: Mapping[str, Scalar] | None = None) -> Checked:
-    line = re.search(r"at line (\d+)", str(error))
-    return Checked(None, str(error), None if line is None else int(line[1]), declared or {})
+def _wrong(error: InputError, text: str, declared: Mapping[str, Scalar] | None = None) -> Checked:
+    return Checked(None, str(error), _line(str(error), text), declared or {})
+
+
+def _line(error: str, text: str) -> int | None:
+    """TOML's own errors tell the line; of others the first field that is named is looked for."""
+    if told := re.search(r"at line (\d+)", error):
+        return int(told[1])
+    for path in re.findall(r"(?:^setup: |^ {2})([A-Za-z_][\w.\[\]-]*):", error, re.MULTILINE):
+        if found := line_of(text, path):
+            return found
+    return None
