@@ -1,8 +1,9 @@
-"""Where the rows of a table come from. Files are read by `penstock.connect`, which lies above and is told here."""
+"""Where the rows of a table come from. Files are read by `penstock.connect`, which lies above and registers here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Protocol
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ def register(opener: Callable[[TableDef], TableSource | None]) -> None:
 
 
 def source_of(table: TableDef) -> TableSource:
+    # By its name, since it lies above: who has an app may have asked for nothing else of the package yet.
+    import_module("penstock.connect")
     for opener in (open_database, *_openers):
         found = opener(table)
         if found is not None:
