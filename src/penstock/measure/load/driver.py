@@ -16,7 +16,6 @@ from penstock.measure.adapters.adapter import Sender, adapter_class
 from penstock.measure.load.arrivals import Times
 from penstock.measure.load.legs import Leg, made_legs
 from penstock.measure.load.pacing import Pacer, Sent
-from penstock.measure.load.replay import ReplayLeg
 from penstock.measure.load.share import Share, share_of
 from penstock.measure.running.child import Child, run_child
 from penstock.measure.running.directory import RunDirectory
@@ -98,6 +97,9 @@ class Line:
 
 def legs_of(driver: Driver, setup: Setup, share: Share) -> list[Leg]:
     if driver.replay is not None:
+        # The readers of files take a second to load, which a driver of made events need not wait for.
+        from penstock.measure.load.replay import ReplayLeg
+
         return [ReplayLeg(driver.replay, setup.streams, share, f"drivers.{driver.name}.replay")]
     return made_legs(driver, setup.streams, share)
 
