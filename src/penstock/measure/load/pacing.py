@@ -30,6 +30,7 @@ from penstock.measure.load.legs import Leg, Stretch
 from penstock.measure.load.share import Share
 
 BATCH_ROWS = 65_536
+"""The longest batch; no stretch is longer."""
 STRETCH_ROWS = 8_192
 """Events made at a time while the schedule is kept: soon enough done not to delay the next send."""
 
@@ -155,7 +156,7 @@ class Pacer:
             elif leg.length_us is not None and now >= self._begin_us + leg.length_us:
                 self._ahead.skip()
             else:
-                self._send(leg, stretch, min(self._next + BATCH_ROWS, len(stretch.times)), now)
+                self._send(leg, stretch, len(stretch.times))
                 self._report(now)
         self._report(None)
 
@@ -186,18 +187,18 @@ class Pacer:
         due = int(np.searchsorted(stretch.times, now - self._begin_us, side="right"))
         if due == self._next:
             self._idle(max(self._begin_us + int(stretch.times[due]), self._earliest_us), now)
-        elif now < self._earliest_us and due < len(stretch.times) and due - self._next < BATCH_ROWS:
+        elif now < self._earliest_us and due < len(stretch.times):
             self._idle(self._earliest_us, now)
         else:
-            stop = min(due, self._next + BATCH_ROWS)
             lag = now - self._begin_us - int(stretch.times[self._next])
             self._note_lag(leg, lag)
             # When more may be due there is nothing to wait for.
-            self._earliest_us = now + (self._linger_us if stop < len(stretch.times) and stop == due else 0)
-            self._send(leg, stretch, stop, now)
+            self._earliest_us = now + (self._linger_us if due < len(stretch.times) else 0)
+            self._send(leg, stretch, due)
             self._report(now)
 
-    def _send(self, leg: Leg, stretch: Stretch, stop: int, now: int) -> None:
+    def _send(self, leg: Leg, stretch: Stretch, stop: int) -> None:
+        """Sends the events of a stretch up to `stop`, a batch for each stream."""
         first, self._next = self._next, stop
         stamps = stretch.stamps if stretch.stamps is not None else stretch.times + (self._begin_us + self._offset_us)
         self._last_time = int(stretch.times[stop - 1])

@@ -239,6 +239,7 @@ def row_of(outcome: Outcome, varied: Sequence[str]) -> dict[str, Scalar]:
     summary = outcome.summary
     throughput, schedule = summary.get("throughput") or {}, summary.get("schedule") or {}
     latency = summary.get("latency_overall") or {}
+    latency = latency if latency.get("count") else {}
     system = (summary.get("resources") or {}).get("system") or {}
     measures = {
         "events_per_second": throughput.get("events_per_second"),
