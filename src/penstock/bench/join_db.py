@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.measure.postgres import PostgresServer
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, in_turns, rate, ratio, timed
 from penstock.engine.app import App
+from penstock.measure.postgres import PostgresServer
 
 
 @dataclass(frozen=True)

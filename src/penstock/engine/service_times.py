@@ -4,7 +4,7 @@
     service    an event comes -> all queries are done with it
     match      the first event of an incident comes -> the row that recognises it is out
 
-Everything is measured on the clock of the app, in microseconds, to two digits.
+Everything is measured on the clock of the app, in microseconds, to within 0.4 %.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from hdrh.histogram import HdrHistogram
 
 from penstock.aggregates.state import Int64s
-
-_LONGEST = 24 * 3600 * 1_000_000
+from penstock.histogram import Histogram
 
 
 @dataclass(frozen=True)
@@ -47,28 +45,20 @@ class Durations:
     """
 
     def __init__(self) -> None:
-        self._histogram = HdrHistogram(1, _LONGEST, 2)
-        self._count = self._sum = self._longest = 0
+        self._histogram = Histogram()
 
     def add(self, micros: int, count: int = 1) -> None:
-        self._histogram.record_value(min(max(micros, 1), _LONGEST), count)
-        self._count += count
-        self._sum += micros * count
-        self._longest = max(self._longest, micros)
+        self._histogram.add(micros, count)
 
     def add_all(self, micros: Int64s) -> None:
-        values, counts = np.unique(micros, return_counts=True)
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            self.add(value, count)
+        self._histogram.record(micros)
 
     @property
     def spread(self) -> Spread:
-        """Percentiles are the middles of the histogram's steps; the mean is exact."""
-        if not self._count:
-            return Spread()
-        median, p99 = (self._histogram.get_value_at_percentile(p) / 1e6 for p in (50, 99))
-        longest = self._longest / 1e6
-        return Spread(self._count, self._sum / self._count / 1e6, min(median, longest), min(p99, longest), longest)
+        """Percentiles are the middles of the histogram's buckets; the mean is exact."""
+        found = self._histogram
+        median, p99 = (found.percentile(p) / 1e6 for p in (50, 99))
+        return Spread(found.count, found.mean / 1e6, median, p99, found.max / 1e6)
 
 
 @dataclass(frozen=True)

@@ -63,14 +63,14 @@ class Page(HTMLParser):
         self.text += data
 
 
-def burst(path: Path, *queries: str, seconds: int = 12) -> Handmade:
-    run = Handmade(path, setup(PHASES, queries=queries or ("q",)))
+def burst(path: Path, *, seconds: int = 12) -> Handmade:
+    run = Handmade(path, setup(PHASES))
     sent, taken, used = [], [], []
     for second in range(seconds):
         phase = 0 if second < 1 else 1 if second < 6 else 2 if second < 7 else 3
         ms = (second + 1) * 1000
         sent.append(("s", phase, ms * 1000 - 1000, ms * 1000, 2, ms, ms, ms + 1))
-        taken += [(query, ms * 1000, ms + (90 if phase == 2 else 5), ms) for query in queries or ("q",)]
+        taken.append(("q", ms * 1000, ms + (90 if phase == 2 else 5), ms))
         used += [(ms, process, second / 2, 1_000_000, 0, 0) for process in ("system", "driver d-0")]
     run.sent(sent).taken(taken).used(used)
     return run.happened({"at_ns": T0, "what": "state", "state": "done"})
@@ -103,7 +103,11 @@ def test_of_a_run(tmp_path: Path) -> None:
 
 
 def test_hostile_names(tmp_path: Path) -> None:
-    run = burst(tmp_path / "run", HOSTILE)
+    run = burst(tmp_path / "run")
+    told = json.loads((run.path / "setup.json").read_text())
+    told |= {"description": HOSTILE, "parameters": {HOSTILE: HOSTILE}, "system": {"adapter": HOSTILE}}
+    told["drivers"][0]["phases"][3]["name"] = HOSTILE
+    (run.path / "setup.json").write_text(json.dumps(told))
     (run.path / "setup.toml").write_text(f"name = '{HOSTILE}'\n</code></pre>\n````\n# not a heading\n")
     run.happened({"at_ns": T0, "what": "note", "text": f"{HOSTILE}\n# heading"})
     run.run.write_facts({**run.run.facts(), "machine": {HOSTILE: HOSTILE}})

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.results.histogram import Histogram
+from penstock.histogram import Histogram
 from penstock.measure.results.measures import Measures
 from penstock.measure.results.reading import RunLogs
 from penstock.measure.results.summary import KILLED, summarise

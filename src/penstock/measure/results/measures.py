@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.histogram import Histogram
 from penstock.measure.load.pacing import LATE_US
 from penstock.measure.results.causes import Causes
 from penstock.measure.results.happened import Happened
-from penstock.measure.results.histogram import Histogram
 from penstock.measure.results.latency import LatencyReader, Samples
 from penstock.measure.results.reading import Int64s, RunLogs
 from penstock.measure.results.statistics import Statistics, percentiles

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
-from penstock.measure.results.histogram import Histogram
+from penstock.histogram import Histogram
 from penstock.measure.running.directory import RunDirectory
 from penstock.measure.setup.model import Setup
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.measure.results.histogram import Histogram, Int64s
+from penstock.histogram import Histogram, Int64s
 
 _PART = 1 << 20
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}

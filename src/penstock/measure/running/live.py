@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from penstock.measure.results.histogram import Histogram
+from penstock.histogram import Histogram
 from penstock.measure.results.resources import Usage
 from penstock.measure.setup.model import Setup
 

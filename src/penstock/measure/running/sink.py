@@ -20,8 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.histogram import Histogram
 from penstock.measure.adapters.adapter import Receiver, Results, adapter_class
-from penstock.measure.results.histogram import Histogram
 from penstock.measure.running.child import PROGRESS_EVERY, Child, run_child
 from penstock.measure.running.directory import RunDirectory
 from penstock.measure.running.logs import PART_SECONDS, RollingLog

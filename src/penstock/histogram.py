@@ -1,15 +1,16 @@
-"""A histogram of durations in nanoseconds with a fixed relative precision, after HdrHistogram.
+"""A histogram of durations with a fixed relative precision, after HdrHistogram.
 
-Durations below 256 ns have buckets of their own. Above that, each power of two is divided into 128 buckets of equal
-width, so that the middle of a bucket is within 0.4 % of every value in it, from a nanosecond to an hour, in 4,562
-counts. Histograms of the same kind of bucket can be added and subtracted: processes send each other what is new.
+Durations are whole numbers, of nanoseconds or any other unit. Those below 256 have buckets of their own. Above that,
+each power of two is divided into 128 buckets of equal width, so that the middle of a bucket is within 0.4 % of every
+value in it, from one to an hour of nanoseconds, in 4,562 counts. Histograms can be added and subtracted: processes send
+each other what is new.
 
 The package `hdrhistogram` records one value at a time, in Python, some microseconds each: a sink that takes a million
 results a second cannot use it. Here a whole numpy array is recorded at once, by `bincount`.
 
 Invariants: `count`, `sum` and `squares` are exact (Python integers do not overflow); so are `min` and `max`, but in a
-difference, where they are known to a bucket. Values below zero count in the first bucket, values above an hour in the
-last one: both show as `min` and `max`.
+difference, where they are known to a bucket. Values below zero count in the first bucket, values beyond the last one in
+the last: both show as `min` and `max`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Int64s = NDArray[np.int64]
 
 _BITS = 8
 _HALF = 1 << (_BITS - 1)
-LONGEST_NS = 3600 * 10**9
+LONGEST = 3600 * 10**9
 _SPLIT = 21
 _SPLIT_MASK = (1 << _SPLIT) - 1
 _CHUNK = 1 << 20
@@ -37,14 +38,14 @@ def _buckets_of(values: Int64s) -> Int64s:
     >>> _buckets_of(np.array([0, 1, 255, 256, 257, 258, 511, 512])).tolist()
     [0, 1, 255, 256, 256, 257, 383, 384]
     """
-    held = np.clip(values, 0, LONGEST_NS)
+    held = np.clip(values, 0, LONGEST)
     # A double has 53 bits, more than an hour needs: its exponent is the length of the integer.
     shift = np.maximum(np.frexp(held.astype(np.float64))[1].astype(np.int64) - _BITS, 0)
     found: Int64s = shift * _HALF + (held >> shift)
     return found
 
 
-_BUCKETS = int(_buckets_of(np.array([LONGEST_NS]))[0]) + 1
+_BUCKETS = int(_buckets_of(np.array([LONGEST]))[0]) + 1
 
 
 def _lowest_of(buckets: Int64s) -> Int64s:
@@ -99,6 +100,13 @@ class Histogram:
         self._counts += np.bincount(_buckets_of(values), minlength=_BUCKETS)
         total, squares = _sum_and_squares(values)
         self._add(len(values), total, squares, int(values.min()), int(values.max()))
+
+    def add(self, value: int, count: int = 1) -> None:
+        """Records one value `count` times, without the cost of an array."""
+        held = min(max(value, 0), LONGEST)
+        shift = max(held.bit_length() - _BITS, 0)
+        self._counts[shift * _HALF + (held >> shift)] += count
+        self._add(count, value * count, value * value * count, value, value)
 
     def merge(self, other: Histogram) -> None:
         """Adds what the other one has."""

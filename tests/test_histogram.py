@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.measure.results.histogram import LONGEST_NS, Histogram
+from penstock.histogram import LONGEST, Histogram
 
-DURATIONS = st.lists(st.one_of(st.integers(0, 2000), st.integers(0, LONGEST_NS)), min_size=1, max_size=200)
+DURATIONS = st.lists(st.one_of(st.integers(0, 2000), st.integers(0, LONGEST)), min_size=1, max_size=200)
 PERCENTS = (0.1, 25, 50, 90, 99, 99.9, 100)
 
 
@@ -56,7 +56,15 @@ def test_what_is_added_can_be_taken_away(before: list[int], after: list[int]) ->
         earlier.minus(of([*before, *after]))
 
 
-@given(st.lists(st.integers(0, LONGEST_NS)))
+@given(st.lists(st.tuples(st.integers(-5, LONGEST * 2), st.integers(1, 5))))
+def test_one_by_one_is_the_same(counted: list[tuple[int, int]]) -> None:
+    singly = Histogram()
+    for value, count in counted:
+        singly.add(value, count)
+    assert same(singly, of([value for value, count in counted for _ in range(count)]))
+
+
+@given(st.lists(st.integers(0, LONGEST)))
 def test_json_there_and_back(values: list[int]) -> None:
     histogram = of(values)
     assert same(Histogram.from_json(json.loads(json.dumps(histogram.to_json()))), histogram)
@@ -71,9 +79,9 @@ def test_bars_hold_the_values(values: list[int]) -> None:
 
 
 def test_beyond_both_ends() -> None:
-    histogram = of([-5, 10, LONGEST_NS * 1000, 2**60])
+    histogram = of([-5, 10, LONGEST * 1000, 2**60])
     assert (histogram.count, histogram.min, histogram.max) == (4, -5, 2**60)
-    assert histogram.squares == 25 + 100 + (LONGEST_NS * 1000) ** 2 + 2**120
+    assert histogram.squares == 25 + 100 + (LONGEST * 1000) ** 2 + 2**120
     assert histogram.percentile(100) == 2**60
     assert histogram.minus(of([10])).min == -5
     assert histogram.minus(of([10])).max == 2**60
