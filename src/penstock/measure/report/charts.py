@@ -61,7 +61,7 @@ _STYLE: Any = {
     "axes.facecolor": "none",
 }
 _FONTS = re.compile(r"'?DejaVu Sans'?(?=[;\"'])")
-_TAG, _LONG = re.compile(r"<[^>]*>"), re.compile(r"(\.\d\d)\d+")
+_TAG, _LONG, _INDENT = re.compile(r"<[^>]*>"), re.compile(r"(\.\d\d)\d+"), re.compile(r"\n +")
 """Coordinates need no millionths of a point; what is between tags is text."""
 
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -254,7 +254,7 @@ def svg(*charts: Chart, columns: int = 2, width: float = 7.2, height: float = 3.
         _legend(figure, charts, styles)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    rounded = _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), text.getvalue())
+    rounded = _INDENT.sub("\n", _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), text.getvalue()))
     return _FONTS.sub("system-ui, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif", rounded)
 
 

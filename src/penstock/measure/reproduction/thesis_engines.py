@@ -92,8 +92,9 @@ def _figure_4_6(results: Results) -> Shown:
     for run in runs:
         measures = run.measures if run.parameters["window"] == largest else None
         used = usage_series(measures).get("system") if measures is not None else None
-        if used is not None and len(used.times_s):
-            drawn.append(Series(run.system, used.times_s, used.cores * 100))
+        if used is not None:
+            loaded = used.times_s >= 0  # before the first event the system starts
+            drawn.append(Series(run.system, used.times_s[loaded], used.cores[loaded] * 100))
     axes = Axis("time (s)"), Axis("CPU (% of a core)")
     return Shown(charts=[Lines(drawn, *axes, f"Windows of {largest:,} events")] if drawn else [], columns=1)
 
