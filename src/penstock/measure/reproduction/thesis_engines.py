@@ -180,7 +180,7 @@ ITEMS = (
         "Section 4.5.2",
         (),
         lambda results: query(
-            f"{_STREAM}\nSELECT id, AVG(a1) AS value FROM stream1 [ROWS 500 SLIDE 1] GROUP BY id;\n"
+            f"{_STREAM}\nSELECT id, AVG(a1) AS value FROM stream1 [ROWS 500] GROUP BY id;\n"
             "SELECT id, MAX(a1) AS value FROM stream1 [ROWS 500 SLIDE 500] GROUP BY id;"
         ),
         "A figure of the query's text; this is ours.",
