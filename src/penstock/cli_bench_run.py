@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli_interrupt import Interrupt
-from penstock.measure.running.controller import Controller
+from penstock.measure.running.controller import Controller, RunError
 from penstock.measure.running.live import DriverView, Snapshot
 from penstock.measure.setup.find import assignments, find_setup, quick_parameters
 from penstock.measure.setup.model import Driver, Setup
@@ -38,7 +38,12 @@ def run_setup(
     with Interrupt() as interrupt:
         controller.start()
         watch(controller, console, interrupt, quiet=quiet)
-    summary = controller.result()
+    try:
+        summary = controller.result()
+    except RunError:
+        if controller.snapshot().began_ns:
+            console.print(Text(f"what was measured until it failed is in {directory}", style="dim"))
+        raise
     if not quiet:
         console.print(summary_table(summary))
         console.print(Text(f"what was measured is in {directory}", style="dim"))
@@ -48,30 +53,28 @@ def run_setup(
 
 def watch(controller: Controller, console: Console, interrupt: Interrupt, *, quiet: bool) -> None:
     """Until the run is over. The first Ctrl-C ends the load, the second one does not wait for the system."""
-    asked = shown = 0
+    asked = over = False
+    notes = 0
     live = Live(console=console, transient=True, auto_refresh=False) if console.is_terminal and not quiet else None
     try:
         if live is not None:
             live.start()
-        while True:
+        while not over:
             try:
                 over = controller.wait(0.25)
+                if interrupt.asked and not asked:
+                    asked = True
+                    controller.stop()
+                seen = controller.snapshot()
+                if not quiet:
+                    for note in seen.notes[notes:]:
+                        console.print(Text(note, style="yellow"))
+                notes = len(seen.notes)
+                if live is not None:
+                    live.update(picture(seen, controller.setup), refresh=True)
             except KeyboardInterrupt:
-                over, asked = False, 1
                 controller.stop()
                 controller.stop()
-            if interrupt.asked and not asked:
-                asked = 1
-                controller.stop()
-            seen = controller.snapshot()
-            if not quiet:
-                for note in seen.notes[shown:]:
-                    (live.console if live is not None else console).print(Text(note, style="yellow"))
-            shown = len(seen.notes)
-            if live is not None:
-                live.update(picture(seen, controller.setup), refresh=True)
-            if over:
-                return
     finally:
         if live is not None:
             live.stop()

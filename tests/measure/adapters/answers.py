@@ -63,12 +63,19 @@ def events(count: int, ids: int = 10, seed: int = 0, every_us: int = 1_000, shif
 
 
 def answers(engine: Engine, setup: Setup, batches: Batches, tables: Mapping[str, Path] | None = None) -> pa.Table:
-    got: list[pa.RecordBatch] = []
+    """What the engine says to the query `q`."""
+    return all_answers(engine, setup, batches, tables)["q"]
+
+
+def all_answers(
+    engine: Engine, setup: Setup, batches: Batches, tables: Mapping[str, Path] | None = None
+) -> dict[str, pa.Table]:
+    got: dict[str, list[pa.RecordBatch]] = {query: [] for query in setup.queries}
     lock = threading.Lock()
 
     def emit(query: str, batch: pa.RecordBatch) -> None:
         with lock:
-            got.append(batch.replace_schema_metadata(None))
+            got[query].append(batch.replace_schema_metadata(None))
 
     try:
         engine.start(setup, tables or {}, emit)
@@ -77,7 +84,7 @@ def answers(engine: Engine, setup: Setup, batches: Batches, tables: Mapping[str,
         engine.finish()
     finally:
         engine.close()
-    return pa.Table.from_batches(got) if got else pa.table({})
+    return {query: pa.Table.from_batches(rows) if rows else pa.table({}) for query, rows in got.items()}
 
 
 def ours(setup: Setup, batches: Batches, tables: Mapping[str, Path] | None = None) -> pa.Table:

@@ -163,11 +163,11 @@ sys.path.insert(0, {tests!r})
 from measure.adapters.answers import answers, events, setup_of
 from penstock.errors import PenstockError
 from penstock.measure.adapters.esper import Esper
-setup = setup_of({{"esper": "select count(*) as n from s#keepall"}}, "esper", options={{"heap": "24m"}})
+setup = setup_of({{"esper": "select count(*) as n from s#keepall"}}, "esper", options={{"heap": "64m"}})
 adapter = Esper(setup)
 try:
     adapter.check()
-    answers(adapter.engine(), setup, [("s", events(200_000))] * 20)
+    answers(adapter.engine(), setup, [("s", events(20_000))] * 100)
 except PenstockError as error:
     print(error)
 """
@@ -176,7 +176,7 @@ except PenstockError as error:
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("", "Esper is out of memory: the heap has 24m; system.options.heap gives more"),
+        ("", "Esper is out of memory: the heap has 64m; system.options.heap gives more"),
         ("sys.modules['jpype'] = None", "adapter 'esper' needs JPype: pip install 'penstock[esper]'"),
     ],
 )

@@ -41,7 +41,7 @@ def test_penstock_on_spark_answers_as_embedded(spark: SparkSession) -> None:
     from penstock.measure.adapters.spark_engines import PenstockEngine
 
     # So few may wait that pushes do.
-    given = setup("spark", waiting=700, memory="32MB")
+    given = setup("spark", waiting=700, memory="32MB", warm_up=False)
     assert _answers(PenstockEngine(), given, _BATCHES) == embedded_answers(given, _BATCHES)
 
 
@@ -102,7 +102,11 @@ def test_a_query_that_fails_is_told_by_the_next_push(spark: SparkSession) -> Non
 
     engine = StreamingEngine()
     try:
-        engine.start(_own("SELECT ts, 1 / (size - size) AS x FROM trades", waiting=1), {}, lambda query, batch: None)
+        engine.start(
+            _own("SELECT ts, 1 / (size - size) AS x FROM trades", waiting=1, warm_up=False),
+            {},
+            lambda query, batch: None,
+        )
         with pytest.raises(PenstockError, match=r"^Spark: \[DIVIDE_BY_ZERO\] Division by zero"):
             wait_until(lambda: engine.push("trades", _BATCHES[0]), 60)
     finally:
@@ -125,7 +129,12 @@ def test_tables_are_joined_by_both(spark: SparkSession, tmp_path: Path) -> None:
             "lot": {"generator": "constant", "value": 10},
         },
     }
-    raw = {**SETUP, "tables": {"symbols": table}, "queries": {"asked": {"text": {"penstock": text, "spark": text}}}}
+    raw = {
+        **SETUP,
+        "system": {"adapter": "spark", "options": {"warm_up": False}},
+        "tables": {"symbols": table},
+        "queries": {"asked": {"text": {"penstock": text, "spark": text}}},
+    }
     lots = {"a": 10, "b": 100}
     wanted = [
         {"ts": row["ts"], "pieces": row["size"] * lots[row["symbol"]]}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.running.intake import TAKEN_ROWS, WAITING_ROWS, Intake
+from penstock.measure.running.intake import TAKEN_ROWS, WAITING_BATCHES, WAITING_ROWS, Intake
 from penstock.measure.running.sink import Sampling, cause_column, microseconds
 from penstock.measure.setup.read import parse_setup
 
@@ -37,25 +37,26 @@ def test_what_waits_is_taken_together_by_stream_and_in_order() -> None:
     assert intake.take(0.0) is None
 
 
-def test_who_puts_waits_while_too_much_waits() -> None:
+@pytest.mark.parametrize(("rows", "room"), [(WAITING_ROWS // 2, 2), (10, WAITING_BATCHES)])
+def test_who_puts_waits_while_too_much_waits(rows: int, room: int) -> None:
     intake = Intake()
     put = []
 
     def fill() -> None:
         for number in range(10):
-            intake.put("a", batch(number, WAITING_ROWS // 2))
+            intake.put("a", batch(number, rows))
             put.append(number)
 
     filling = threading.Thread(target=fill, daemon=True)
     filling.start()
     time.sleep(0.1)
-    assert len(put) <= 2
-    rows: list[int] = []
-    while sum(rows) < 5 * WAITING_ROWS:
+    assert len(put) <= room
+    taken_rows: list[int] = []
+    while sum(taken_rows) < 10 * rows:
         taken = intake.take(10.0)
         assert taken is not None
-        rows.append(sum(one.num_rows for one in taken[1]))
-    assert max(rows) <= TAKEN_ROWS
+        taken_rows.append(sum(one.num_rows for one in taken[1]))
+    assert max(taken_rows) <= TAKEN_ROWS
     filling.join(10)
     assert len(put) == 10
 

@@ -126,6 +126,7 @@ def test_answers_are_those_of_the_engine(made: Made) -> None:
     assert all(one is not None and one.num_rows > 0 for one in taken)
 
 
+@pytest.mark.slow
 def test_pausing_shifts_the_rest(made: Made) -> None:
     controller = made(rate=500, seconds=600)
     until(controller, lambda: results(controller) > 50)
@@ -177,6 +178,7 @@ def test_a_system_that_fails_is_blamed_and_the_rest_kept(made: Made, how: str, s
     assert logged.num_rows >= 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["load.driver", "running.sink"])
 def test_a_driver_or_sink_that_is_killed_ends_the_run(made: Made, which: str) -> None:
     controller = made(seconds=600)
@@ -188,6 +190,7 @@ def test_a_driver_or_sink_that_is_killed_ends_the_run(made: Made, which: str) ->
     assert json.loads((controller.directory / "summary.json").read_text())["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_system_that_hangs_is_ended_when_asked_twice(made: Made) -> None:
     controller = made(seconds=600, options={"fail_after": 100, "how": "hang"})
     until(controller, lambda: results(controller) >= 100)

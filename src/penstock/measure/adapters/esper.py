@@ -5,8 +5,8 @@ events there is no Python, and it sends arrays of objects, Esper's fastest event
 its statements with, compiles it: no JDK is needed. Event time drives Esper's clock; there is no timer.
 
 A table of the setup is a table of Esper, filled before the first event. The last statement of a query's text is
-the one whose rows are results. Long columns that are named as a TIMESTAMP column, as the query's cause, or
-`window_start` or `window_end`, are timestamps.
+the one whose rows are results. Longs that are named as a TIMESTAMP column (`ts`, or `left_ts`), as the query's
+cause, or `window_start` or `window_end`, are timestamps.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from penstock.errors import InputError, PenstockError
 from penstock.java import java_home
 from penstock.measure.adapters import maven
 from penstock.measure.adapters.engine import Emit, Engine
+from penstock.measure.adapters.heap import heap_size
 from penstock.measure.adapters.hosted import Hosted
 from penstock.measure.setup.model import Setup
 from penstock.types import SqlType
@@ -50,7 +51,7 @@ class Esper(Hosted):
     }
 
     def check(self) -> None:
-        _heap(self.option("heap", "4g"))
+        heap_size(self.option("heap", "4g"))
         _is_array(self.option("events", "array"))
         if find_spec("jpype") is None:
             raise InputError(MISSING)
@@ -58,13 +59,7 @@ class Esper(Hosted):
         maven.jars(COORDINATES)
 
     def engine(self) -> Engine:
-        return EsperEngine(_heap(self.option("heap", "4g")), _is_array(self.option("events", "array")))
-
-
-def _heap(given: object) -> str:
-    if isinstance(given, str) and re.fullmatch(r"[1-9]\d*[kmgKMG]", given):
-        return given
-    raise InputError(f"system.options.heap = '{given}': write a size such as 512m or 4g")
+        return EsperEngine(heap_size(self.option("heap", "4g")), _is_array(self.option("events", "array")))
 
 
 def _is_array(given: object) -> bool:
@@ -160,8 +155,9 @@ class EsperEngine:
         if Esper.dialect not in query.text:
             raise InputError(f"queries.{name}.text.{Esper.dialect}: is missing; the adapter 'esper' runs this one")
         self._guarded(self._feed.query, name, query.text["esper"], where=f"queries.{name}.text.esper")
-        times = {c for s in setup.streams.values() for c, kind in s.columns.items() if kind is SqlType.TIMESTAMP}
-        times |= {"window_start", "window_end"} | ({query.cause} if query.cause else set())
+        times = [c for s in setup.streams.values() for c, kind in s.columns.items() if kind is SqlType.TIMESTAMP]
+        named = {"window_start", "window_end", query.cause, *times}
+        endings = tuple(f"_{column}" for column in times)
         fields = []
         for field, kind in zip(self._feed.fields(number), self._feed.types(number), strict=True):
             column, known = str(field), self._columns.ARROW.get(str(kind))
@@ -169,9 +165,8 @@ class EsperEngine:
                 raise InputError(
                     f"queries.{name}.text.esper: column '{column}' is a {kind}; name single values, not whole events"
                 )
-            fields.append(
-                pa.field(column, pa.timestamp("us", "UTC") if column in times and known == pa.int64() else known)
-            )
+            is_time = known == pa.int64() and (column in named or column.endswith(endings))
+            fields.append(pa.field(column, SqlType.TIMESTAMP.arrow if is_time else known))
         return pa.schema(fields)
 
     def _hand_over(self) -> None:

@@ -14,6 +14,7 @@ from penstock.measure.adapters.hosted import Hosted
 COMMON: Mapping[str, str] = {
     "master": "where Spark runs, 'local[*]' by default: all cores of this machine",
     "waiting": "how many events may wait for the next micro-batch before drivers are held up; 1,000,000 by default",
+    "warm_up": "whether the queries first work off one made event, and forget it; true by default",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,20 +12,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import InputError
 from penstock.measure.adapters.embedded import literal, program
 from penstock.measure.adapters.engine import Emit
 from penstock.measure.adapters.spark_feeding import Feeding, told
-from penstock.measure.setup.model import Setup
+from penstock.measure.setup.model import Setup, Stream
 from penstock.spark.end_mark import mark_end
 from penstock.spark.packing import decode
 from penstock.spark.query import query
+from penstock.spark.session import session
 from penstock.spark.write import names
 
 DIALECT = "spark"
+
+SETTINGS = {"spark.sql.streaming.stopTimeout": "10000", "spark.sql.streaming.numRecentProgressUpdates": "2"}
 
 MASTER = "local[*]"
 MOST_WAITING = 1_000_000
@@ -34,11 +38,39 @@ _FAR = timedelta(days=366)
 """No window is open any more when so much time has passed."""
 
 
-class _OnSpark:
-    """What both have in common. The session runs in the host; its processes are the host's children."""
+class _OnSpark(ABC):
+    """What both have in common. The session runs in the host; its processes are the host's children.
+
+    Before the run the same queries work off one made event, elsewhere, and are forgotten: Spark loads its classes and
+    starts its Python workers with the first micro-batch, which takes seconds.
+    """
 
     def __init__(self) -> None:
+        self._spark: SparkSession | None = None
+        self._stops_spark = SparkSession.getActiveSession() is None
         self._feeding: Feeding | None = None
+
+    @abstractmethod
+    def queries(self, feeding: Feeding, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> list[StreamingQuery]:
+        """Starts the queries of the setup over the frames of `feeding`."""
+
+    def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
+        for name, table in setup.tables.items():
+            if table.where != "memory":
+                raise InputError(f"tables.{name}.where = '{table.where}': on Spark tables are read from files alone")
+        options = setup.system.options
+        self._spark = session("penstock bench", str(options.get("master", MASTER)), SETTINGS)
+        if options.get("warm_up", True):
+            moment = datetime.now(UTC)
+            warming = Feeding(setup, self._spark, MOST_WAITING)
+            try:
+                warming.begin(self.queries(warming, setup, tables, lambda query, batch: None))
+                warming.hand_over({name: [_only_time(stream, moment)] for name, stream in setup.streams.items()})
+                warming.settle()
+            finally:
+                warming.close()
+        self._feeding = Feeding(setup, self._spark, int(options.get("waiting", MOST_WAITING)))
+        self._feeding.begin(self.queries(self._feeding, setup, tables, emit))
 
     @property
     def feeding(self) -> Feeding:
@@ -54,22 +86,14 @@ class _OnSpark:
     def close(self) -> None:
         if self._feeding is not None:
             self._feeding.close()
-
-    def _feed(self, setup: Setup, conf: Mapping[str, str] | None = None) -> Feeding:
-        for name, table in setup.tables.items():
-            if table.where != "memory":
-                raise InputError(f"tables.{name}.where = '{table.where}': on Spark tables are read from files alone")
-        options = setup.system.options
-        most = int(options.get("waiting", MOST_WAITING))
-        self._feeding = Feeding(setup, str(options.get("master", MASTER)), most, conf)
-        return self._feeding
+        if self._spark is not None and self._stops_spark:
+            self._spark.stop()
 
 
 class PenstockEngine(_OnSpark):
     """All queries of a setup in one streaming query, as an application has it."""
 
-    def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
-        feeding = self._feed(setup)
+    def queries(self, feeding: Feeding, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> list[StreamingQuery]:
         options = setup.system.options
         self._checkpoint = str(feeding.place / "checkpoint")
         buckets = options.get("buckets")
@@ -97,7 +121,7 @@ class PenstockEngine(_OnSpark):
                 if name.lower() in wanted:
                     emit(wanted[name.lower()], decode(packed.as_py(), known[name.lower()]))
 
-        feeding.begin([_start(tagged, take, self._checkpoint)])
+        return [_start(tagged, take, self._checkpoint)]
 
     def finish(self) -> None:
         self.feeding.finish()
@@ -108,44 +132,41 @@ class PenstockEngine(_OnSpark):
 class StreamingEngine(_OnSpark):
     """A streaming query of Spark's own for each query of a setup, over the streams as views."""
 
-    def start(self, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> None:
-        options = setup.system.options
-        feeding = self._feed(setup)
-        mode = str(options.get("output_mode", "append"))
+    _end: datetime | None = None
+    """The time of the event that marks the end, once there is one."""
+
+    def queries(self, feeding: Feeding, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> list[StreamingQuery]:
+        mode = str(setup.system.options.get("output_mode", "append"))
+        self._streams = setup.streams
+        self._last = datetime.fromtimestamp(0, UTC)
         for name, stream in setup.streams.items():
             events = feeding.frames[name].withWatermark(stream.time, f"{stream.lateness} microseconds")
             events.createOrReplaceTempView(name)
         for name, file in tables.items():
             feeding.spark.read.parquet(str(file)).createOrReplaceTempView(name)
-        self._times = {name: stream.time for name, stream in setup.streams.items()}
-        self._schemas = {name: stream.schema_.arrow for name, stream in setup.streams.items()}
-        self._last = datetime.fromtimestamp(0, UTC)
-        running = []
-        for number, (name, asked) in enumerate(setup.queries.items()):
-            results = _sql(feeding, name, asked.text)
-            checkpoint = str(feeding.place / f"checkpoint-{number}")
-            running.append(_start(results, self._taking(name, emit), checkpoint, mode))
-        feeding.begin(running)
+        running: list[StreamingQuery] = []
+        try:
+            for number, (name, asked) in enumerate(setup.queries.items()):
+                results = _sql(feeding, name, asked.text)
+                checkpoint = str(feeding.place / f"checkpoint-{number}")
+                running.append(_start(results, self._taking(name, emit), checkpoint, mode))
+        except BaseException:
+            for begun in running:
+                begun.stop()
+            raise
+        return running
 
     def push(self, stream: str, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
-            self._last = max(self._last, pc.max(batch.column(self._times[stream])).as_py())
+            self._last = max(self._last, pc.max(batch.column(self._streams[stream].time)).as_py())
         super().push(stream, batch)
 
     def finish(self) -> None:
         """Spark has no end of a stream: a last event, far in the future and otherwise NULL, closes the windows."""
         self.feeding.finish()
-        self._end = self._last + _FAR
-        marks = {}
-        for name, schema in self._schemas.items():
-            columns = [
-                pa.array([self._end if field.name == self._times[name] else None], field.type) for field in schema
-            ]
-            marks[name] = [pa.RecordBatch.from_arrays(columns, schema=schema)]
-        self.feeding.hand_over(marks)
+        self._end = end = self._last + _FAR
+        self.feeding.hand_over({name: [_only_time(stream, end)] for name, stream in self._streams.items()})
         self.feeding.settle()
-
-    _end: datetime | None = None
 
     def _taking(self, name: str, emit: Emit) -> Callable[[DataFrame, int], None]:
         def take(batch: DataFrame, number: int) -> None:
@@ -153,6 +174,13 @@ class StreamingEngine(_OnSpark):
                 emit(name, rows if self._end is None else _without(rows, self._end))
 
         return take
+
+
+def _only_time(stream: Stream, moment: datetime) -> pa.RecordBatch:
+    """One event of which only the time is known."""
+    schema = stream.schema_.arrow
+    columns = [pa.array([moment if field.name == stream.time else None], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _sql(feeding: Feeding, name: str, texts: Mapping[str, str]) -> DataFrame:

@@ -32,13 +32,6 @@ from penstock.errors import PenstockError
 from penstock.measure.setup.model import Setup
 from penstock.spark.failures import as_ours
 from penstock.spark.schema import ddl
-from penstock.spark.session import session
-
-SETTINGS = {
-    "spark.sql.streaming.stopTimeout": "10000",
-    # The progress of a micro-batch is asked for once.
-    "spark.sql.streaming.numRecentProgressUpdates": "2",
-}
 
 _ROW_GROUPS_SMALLEST = 20_000
 """Fewer events than these are not worth a second task."""
@@ -49,15 +42,11 @@ _WRAPPERS = ("[STREAM_FAILED]", "[FOREACH_BATCH_USER_FUNCTION_ERROR]")
 
 
 class Feeding:
-    """The directory of a run on Spark, its session, and the way of events to the queries."""
+    """A directory on its own, and the way of events through it to the queries of a session."""
 
-    def __init__(self, setup: Setup, master: str, most_waiting: int, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(self, setup: Setup, spark: SparkSession, most_waiting: int) -> None:
         self.place = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
-        self._shared = SparkSession.getActiveSession() is not None
-        settings = {**SETTINGS, **(conf or {})}
-        if not self._shared:
-            settings["spark.local.dir"] = str(self.place / "local")
-        self.spark = session("penstock bench", master, settings)
+        self.spark = spark
         self._files = int(self.spark.sparkContext.defaultParallelism)
         for name in setup.streams:
             self._inbox(name).mkdir(parents=True)
@@ -142,8 +131,6 @@ class Feeding:
                 continue  # it does not end in time, or has died; the session goes with the process
         if self._thread is not None:
             self._thread.join(10.0)
-        if not self._shared:
-            self.spark.stop()
         shutil.rmtree(self.place, ignore_errors=True)
 
     def _feed(self) -> None:

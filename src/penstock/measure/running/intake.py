@@ -1,7 +1,8 @@
-"""The batches that wait for the engine in the host: bounded by their rows, handed over together.
+"""The batches that wait for the engine in the host: bounded by their rows and their number, handed over together.
 
 Invariants:
-1. Whoever puts a batch waits while `WAITING_ROWS` or more wait: a system that is behind makes its drivers wait.
+1. Whoever puts a batch waits while as many rows or batches wait as may: a system that is behind makes its drivers
+   wait. A slow system is sent small batches; their number keeps short what it has before it.
 2. Batches are taken in the order they were put; what is taken at once is of one stream.
 """
 
@@ -13,6 +14,7 @@ from collections import deque
 import pyarrow as pa
 
 WAITING_ROWS = 65_536
+WAITING_BATCHES = 8
 TAKEN_ROWS = 65_536
 """Batches that wait are pushed together until there are so many rows: a system that is behind gets larger batches."""
 
@@ -29,7 +31,7 @@ class Intake:
     def put(self, stream: str, batch: pa.RecordBatch) -> None:
         """After the end what comes is dropped."""
         with self._changed:
-            while self._rows >= WAITING_ROWS and not self._ended:
+            while not self._ended and (self._rows >= WAITING_ROWS or len(self._batches) >= WAITING_BATCHES):
                 self._changed.wait()
             if not self._ended:
                 self._batches.append((stream, batch))

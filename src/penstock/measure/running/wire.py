@@ -23,7 +23,9 @@ from penstock.errors import PenstockError
 WELCOME = b"\x01"
 
 _HEADER = struct.Struct("<BIqQ")
-_BUFFER = 1 << 20
+_BUFFER = 1 << 17
+"""What waits in a socket is in no measure of ours: little shall."""
+
 _LONGEST = 1 << 32
 
 

@@ -1,5 +1,8 @@
 package penstock.peers;
 
+import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryType;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -37,6 +40,10 @@ import com.espertech.esper.runtime.client.UpdateListener;
 public final class EsperFeed {
     private static final int TOGETHER = 4096;
 
+    /** The share of the heap that is in use after a collection when there is an end: beyond it Java does little but
+     * collect, and threads that it cannot do without die. */
+    private static final double FULL = 0.85;
+
     private final boolean arrays;
     private final Configuration configuration = new Configuration();
     private final List names = new ArrayList();
@@ -45,17 +52,32 @@ public final class EsperFeed {
     private EPRuntime runtime;
     private EPEventService events;
     private final List outputs = new ArrayList();
+    private final MemoryPoolMXBean old;
     private long now;
     private boolean begun;
 
     public EsperFeed(boolean arrays) {
         this.arrays = arrays;
+        old = oldOnes();
         Thread.currentThread().setContextClassLoader(EsperFeed.class.getClassLoader());
         configuration.getRuntime().getThreading().setInternalTimerEnabled(false);
         configuration.getRuntime().getExceptionHandling().addClass(Failures.class);
         configuration.getCommon().getTimeSource().setTimeUnit(java.util.concurrent.TimeUnit.MICROSECONDS);
         configuration.getCommon().getEventMeta().setDefaultEventRepresentation(
             arrays ? EventUnderlyingType.OBJECTARRAY : EventUnderlyingType.MAP);
+    }
+
+    private static MemoryPoolMXBean oldOnes() {
+        List pools = ManagementFactory.getMemoryPoolMXBeans();
+        for (int i = 0; i < pools.size(); i++) {
+            MemoryPoolMXBean pool = (MemoryPoolMXBean) pools.get(i);
+            boolean lasting = pool.getName().contains("Old") || pool.getName().contains("Tenured");
+            if (pool.getType() == MemoryType.HEAP && lasting && pool.isCollectionUsageThresholdSupported()) {
+                pool.setCollectionUsageThreshold((long) (pool.getUsage().getMax() * FULL));
+                return pool;
+            }
+        }
+        return null;
     }
 
     /** Declares a type of events; its number is the count of those before. Types are names of Java's boxes. */
@@ -118,6 +140,9 @@ public final class EsperFeed {
         EventSender sender = senders[stream];
         for (int from = 0; from < rows; from += TOGETHER) {
             int count = Math.min(TOGETHER, rows - from);
+            if (old != null && old.isCollectionUsageThresholdExceeded()) {
+                throw new OutOfMemoryError("the heap is full");
+            }
             for (int i = 0; i < count; i++) {
                 boxed[i] = new Object[values.length];
             }
