@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from penstock import App, QueryError, StorageError
-from penstock.measure.postgres import PostgresServer
 from penstock.engine.tables import database as table_database
 from penstock.engine.tables.looked_up import LookedUpTable
+from penstock.measure.postgres import PostgresServer
 from penstock.testing import TestClock
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, id INT, x INT, u STRING, EVENT TIME t);"
