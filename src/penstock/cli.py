@@ -91,8 +91,10 @@ def run(
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
-    ui: Annotated[bool, typer.Option("--ui", help="Show the run on pages in the browser, beside it.")] = False,
-    ui_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="Of the pages; 0 is any.")] = 8080,
+    ui: Annotated[bool, typer.Option("--ui", help="Show the run on a page in the browser, beside it.")] = False,
+    ui_port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="The same, there; by default 8080, 0 is any.")
+    ] = None,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="The master; by default local[*].", rich_help_panel=_SPARK)
     ] = None,
@@ -162,6 +164,7 @@ def run(
     }
     _refuse(engine, only_embedded if engine is Engine.SPARK else only_spark)
     text = _read(file)
+    pages = Pages(file.name, 8080 if ui_port is None else ui_port) if ui or ui_port is not None else None
     if engine is Engine.EMBEDDED:
         from penstock.cli_embedded import run_embedded
 
@@ -177,7 +180,7 @@ def run(
             follow=follow,
             limit=limit,
             quiet=quiet,
-            pages=Pages(file.name, ui_port) if ui else None,
+            pages=pages,
         )
     else:
         from penstock.cli_spark import SparkOptions, Way, run_on_spark
@@ -199,7 +202,7 @@ def run(
                 conf=_settings(conf or []),
                 buckets=buckets,
                 quiet=quiet,
-                pages=Pages(file.name, ui_port) if ui else None,
+                pages=pages,
             ),
         )
     if not finished:

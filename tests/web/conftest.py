@@ -87,7 +87,7 @@ def serve(place: Path) -> Iterator[Serve]:
                 [sys.executable, *map(str, arguments)], cwd=place, stdin=subprocess.DEVNULL, stdout=to, stderr=to
             )
         started.append(process)
-        until = time.monotonic() + WAIT / 1000
+        until = time.monotonic() + 3 * WAIT / 1000
         while time.monotonic() < until:
             if found := re.search(r"http://\S+(?=\s)", log.read_text(encoding="utf-8", errors="replace")):
                 return found[0]

@@ -11,6 +11,7 @@ from web.conftest import Serve
 
 SCRIPT = """
 import time
+from pathlib import Path
 from penstock import App
 from penstock.web import watch
 
@@ -34,7 +35,7 @@ until = time.monotonic() + 300
 while time.monotonic() < until:
     push(1)
     time.sleep(0.01)
-    if at == 300:
+    if "added" not in app.queries and Path("add").exists():
         app.add_query("CREATE QUERY added AS SELECT COUNT(*) AS n FROM trades [RANGE 1 MINUTE]")
 """
 
@@ -45,7 +46,7 @@ def script(serve: Serve, place: Path) -> str:
     return serve("script.py")
 
 
-def test_an_app_in_a_script(page: Page, script: str) -> None:
+def test_an_app_in_a_script(page: Page, script: str, place: Path) -> None:
     """Its figures move, its plan follows what is added, and its text stays text. The second app, which nobody holds, is
     not kept alive."""
     page.goto(script)
@@ -57,6 +58,8 @@ def test_an_app_in_a_script(page: Page, script: str) -> None:
     expect(queries.get_by_role("row", name="most")).to_contain_text("stored window, with 1 more")
     plan = page.get_by_role("region", name="Plan")
     expect(plan.locator("[data-kind=window]")).to_have_count(1)
+    expect(plan.locator("[data-kind=query]")).to_have_count(3)
+    (place / "add").touch()
     expect(plan.locator("[data-kind=query]")).to_have_count(4)
     expect(queries.get_by_role("row", name="added")).to_be_visible()
     expect(page.locator('[data-figure="Late"]')).to_have_text("1")

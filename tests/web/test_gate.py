@@ -81,9 +81,7 @@ def test_what_is_wrong_with_an_address_is_told(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "penstock.cli", "ui", "--no-browser", "--port", str(port)]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
-    assert (
-        ran.stderr == f"port {port} of 127.0.0.1 is in use; give another one with --port, or 0 for any that is free\n"
-    )
+    assert ran.stderr == f"port {port} of 127.0.0.1 is in use; choose another one, or 0 for any that is free\n"
     with pytest.raises(InputError, match="at least 8 letters"):
         take_address("127.0.0.1", 0, "short")
     with pytest.raises(InputError, match=re.escape("--host no such host")):

@@ -63,9 +63,9 @@ def take_address(host: str, port: int, token: str | None) -> Address:
 
 def _why(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use; give another one with --port, or 0 for any that is free"
+        return f"port {port} of {host} is in use; choose another one, or 0 for any that is free"
     if error.errno == errno.EACCES:
-        return f"port {port} of {host} is not ours to open; give one above 1023 with --port"
+        return f"port {port} of {host} is not ours to open; choose one above 1023"
     if error.errno == errno.EADDRNOTAVAIL:
         return f"--host {host}: this machine has no such address; 127.0.0.1 is this machine alone, 0.0.0.0 is all"
     return f"{host}:{port} cannot be opened: {error.strerror}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
+from urllib.parse import quote
 
 from nicegui import ui
 
@@ -18,6 +20,8 @@ from penstock.web.site import Site
 
 _LARGEST = 4
 """So many holders of memory have a part of the bar of their own."""
+_MOST_QUERIES = 200
+"""So many are listed and drawn."""
 _SMALLEST = 0.8
 """Of its size, a plan is drawn at least so large; then it scrolls."""
 
@@ -38,7 +42,7 @@ def _nothing_there(site: Site, name: str | None) -> None:
         if name is not None:
             Text("p", f"There is no app named {name} (any more).")
         for other in site.watched:
-            Text("a", other).props(f'href="/app?name={other}"')
+            Text("a", other).props(f'href="{_address(other)}"')
         Text("p", "An application from a file, embedded or on Spark:")
         Text("code", "penstock run app.sql --engine embedded --ui")
         Text("p", "An app in a script or notebook:")
@@ -66,7 +70,7 @@ class _View:
         with ui.element("div").classes("grid"), panel("Plan", "streams, stored windows, queries and what they feed"):
             self._plan = ui.html("", sanitize=False).classes("plan")
             self._plan.props('tabindex="0" role="region" aria-label="Plan"')
-        with ui.element("div").classes("grid"), panel("Queries"):
+        with ui.element("div").classes("grid"), panel("Queries") as self._queries_note:
             columns = [("query", "name"), ("results", "n"), ("windows", "code"), ("kept as", ""), ("goes to", "")]
             self._queries = Table("Queries", [*columns, ("text", "code quiet")], "This app has no queries.")
         with ui.element("div").classes("grid two"):
@@ -115,7 +119,7 @@ class _View:
                     q.into,
                     " ".join(q.text.split()),
                 )
-                for q in seen.queries
+                for q in seen.queries[:_MOST_QUERIES]
             ]
         )
         self._streams.rows(
@@ -125,6 +129,8 @@ class _View:
             ]
         )
         self._rejects.rows(seen.rejects[::-1])
+        more = len(seen.queries) - _MOST_QUERIES
+        self._queries_note.text = f"{more:,} more are neither listed nor drawn" if more > 0 else ""
         if seen.program != self._drawn:
             self._drawn = seen.program
             self._plan.content = await asyncio.to_thread(_drawn, seen.program)
@@ -161,6 +167,7 @@ class _View:
 
 def _drawn(program: Program) -> str:
     """The plan, made smaller to fit the page as long as it can be read."""
+    program = replace(program, queries=program.queries[:_MOST_QUERIES])
     picture = plan_picture(program, "the plan", styled=False)
     width = re.search(r' width="([\d.]+)"', picture)
     assert width is not None
@@ -168,7 +175,11 @@ def _drawn(program: Program) -> str:
 
 
 def _go_to(name: str) -> None:
-    ui.navigate.to(f"/app?name={name}")
+    ui.navigate.to(_address(name))
+
+
+def _address(name: str) -> str:
+    return f"/app?name={quote(name, safe='')}"
 
 
 def _share(part: int, whole: int) -> str:

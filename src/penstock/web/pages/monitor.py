@@ -12,6 +12,7 @@ from penstock.errors import PenstockError
 from penstock.web import shown
 from penstock.web.bench import Bench
 from penstock.web.charts import HistogramChart, LineChart
+from penstock.web.live_run import LiveRun
 from penstock.web.parts import Figures, State, Table, Text, panel
 from penstock.web.run_view import FIGURES, RunView
 from penstock.web.shell import page
@@ -34,6 +35,7 @@ class _Monitor:
         self._bench, self._run = bench, run
         self._view: RunView | None = None
         self._query: str | None = None
+        self._read: LiveRun | None = None
         with ui.element("div").classes("head"):
             Text("h1", "Performance monitor")
             self._state = State()
@@ -76,7 +78,7 @@ class _Monitor:
         self._choice.set_options([_LIVE, *names], value=self._run or _LIVE)
         self._choice.on_value_change(lambda event: _go_to(event.value))
         if self._run is None:
-            self._refresh_live()
+            await self._refresh_live()
             ui.timer(1.0, self._refresh_live)
             return
         self._tell(f"Reading {self._run} …")
@@ -88,13 +90,23 @@ class _Monitor:
         self._tell("")
         self._show(view)
 
-    def _refresh_live(self) -> None:
+    async def _refresh_live(self) -> None:
+        """What is seen of the run; once it is over, what its logs say, which is exact."""
         run = self._bench.run
+        if run is not None and run is self._read:
+            return
         if run is None:
             self._tell("There is no run yet, here or in the directory of runs. The controller starts one.")
             return
         self._tell("")
-        self._show(run.view())
+        if run.over:
+            self._read = run
+            try:
+                self._show(await asyncio.to_thread(self._bench.runs.view, run.name))
+            except PenstockError as error:
+                self._tell(str(error), bad=True)
+        else:
+            self._show(run.view())
 
     def _tell(self, words: str, *, bad: bool = False) -> None:
         self._message.text = words
