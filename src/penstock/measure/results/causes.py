@@ -79,6 +79,8 @@ class Causes:
         self.shift_ns = self.due_ns - self.last_us * 1000
         """What must be added to the time of an event in a batch to have the moment it was due. It is not zero only
         after a closed loop, whose times may run ahead of the clock."""
+        self.due_first_ns = self.due_ns - (self.last_us - self.first_us) * 1000 if self.times_tell else self.due_ns
+        """When the oldest event of a batch was due."""
         self.stream = np.concatenate([batches.stream for batches in drivers])
         numbers = [_numbers(place, batches.phase) for place, batches in zip(places, drivers, strict=True)]
         self.part: NDArray[np.int16] = np.concatenate(numbers).astype(np.int16)

@@ -200,8 +200,8 @@ class Measures:
 
     @cached_property
     def interval_ns(self) -> tuple[int, int]:
-        """From the first measured event's begin to the end of processing. In an open loop that begin is its send, so
-        that a system which catches up is not shown faster than the load. In a closed loop it is when the system takes
+        """From the first measured event's begin to the end of processing. In an open loop that is when it was due, so
+        that one who catches up is not shown faster than the load. In a closed loop it is when the system takes
         it, for what is queued of an earlier phase is no part of it; and the system may have taken more than it has
         done: the end is the last result's, or that of the system's finish."""
         begun, done, _, measured, closed = self._accepted
@@ -218,8 +218,9 @@ class Measures:
         """Batches as the system took them, by the host's log, or else by the drivers': begin, end, events, whether
         measured, whether of a closed loop."""
         causes, host = self.causes, self.logs.host
+        began = np.where(causes.closed, causes.sent_ns, np.minimum(causes.sent_ns, causes.due_first_ns))
         if not len(host.begun_ns):
-            return causes.sent_ns, causes.done_ns, causes.events, causes.measured, causes.closed
+            return began, causes.done_ns, causes.events, causes.measured, causes.closed
         if not len(causes.sent_ns):
             every = np.ones(len(host.begun_ns), bool)
             return host.begun_ns, host.done_ns, host.events, every, ~every
@@ -228,7 +229,7 @@ class Measures:
         # What is in no driver's log comes from one that was killed: nothing says that it was a warm-up.
         measured = ~known | causes.measured[batch]
         closed = known & causes.closed[batch]
-        begun = np.where(known & ~closed, np.minimum(causes.sent_ns[batch], host.begun_ns), host.begun_ns)
+        begun = np.where(known & ~closed, np.minimum(began[batch], host.begun_ns), host.begun_ns)
         return begun, host.done_ns, host.events, measured, closed
 
     @cached_property
@@ -290,10 +291,7 @@ class Measures:
     def schedule(self) -> Schedule:
         causes = self.causes
         paced = causes.measured & ~causes.closed
-        lag_us = (causes.sent_ns - causes.due_ns) // 1000
-        if causes.times_tell:
-            # The log has when the last event was due; the oldest one was so earlier by what lies between them.
-            lag_us = lag_us + causes.last_us - causes.first_us
+        lag_us = (causes.sent_ns - causes.due_first_ns) // 1000
         most = int(lag_us[paced].max()) if paced.any() else 0
         sent = int(causes.events[causes.measured].sum())
         return Schedule(sent + self.happened.unsent, sent, max(0, most), most <= LATE_US + self.setup.measuring.linger)
