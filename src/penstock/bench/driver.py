@@ -136,8 +136,9 @@ def _run(setup: Setup, directory: Path) -> Measures:
 
 
 def _open(plan: _Plan) -> Setup:
+    # The engine loads its kernels with the first events; until then they wait, and at last the driver does.
     phases: list[dict[str, Any]] = [
-        {"name": "warm-up", "rate": plan.rate, "duration": plan.warm_up, "measured": False},
+        {"name": "warm-up", "rate": plan.rate, "duration": 2 * plan.warm_up, "measured": False},
         {"rate": plan.rate, "duration": plan.rate_seconds},
     ]
     return _setup(phases, {})
