@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.measure.adapters.embedded import EmbeddedEngine
 from penstock.measure.clock import Clock
@@ -102,3 +103,16 @@ def wait_until(condition: object, seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < until, "it never happened"
         time.sleep(0.02)
+
+
+def hand_on(bootstrap: str, source: str, target: str, count: int) -> None:
+    """An engine behind a broker that is none of ours: it publishes again what it reads."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "other", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(source, 0, 0)])
+    producer = Producer({"bootstrap.servers": bootstrap})
+    while count:
+        for message in consumer.consume(count, 0.2):
+            producer.produce(target, message.value())
+            count -= 1
+    producer.flush()
+    consumer.close()

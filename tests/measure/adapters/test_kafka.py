@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from measure.adapters.small import SETUP, directory, embedded_answers, events, rows, setup, wait_until
+from measure.adapters.small import SETUP, directory, embedded_answers, events, hand_on, rows, setup, wait_until
 from penstock.errors import InputError, PenstockError
 from penstock.measure.adapters import kafka_client
 from penstock.measure.adapters.kafka import Kafka
@@ -96,7 +96,7 @@ def test_another_engine_is_done_when_no_result_comes_any_more(broker: KafkaBroke
     place = host.begin(directory(tmp_path / "run", given).path)
     receiver = Kafka(given).receiver(place, "sink-0")
     sender = Kafka(given).sender(place, "feed-0")
-    other = threading.Thread(target=_echo, args=(broker.bootstrap, "other.in.trades", "other.out.large", 500))
+    other = threading.Thread(target=hand_on, args=(broker.bootstrap, "other.in.trades", "other.out.large", 500))
     other.start()
     sender.send("trades", events(500))
     sender.close()
@@ -107,19 +107,6 @@ def test_another_engine_is_done_when_no_result_comes_any_more(broker: KafkaBroke
     assert rows([batch.select(["ts", "symbol"]) for batch in taken]) == rows([events(500).select(["ts", "symbol"])])
     receiver.close()
     host.end()
-
-
-def _echo(bootstrap: str, source: str, target: str, count: int) -> None:
-    """An engine that is none of ours: it hands on what it reads."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "echo", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(source, 0, 0)])
-    producer = Producer({"bootstrap.servers": bootstrap})
-    while count:
-        for message in consumer.consume(count, 0.2):
-            producer.produce(target, message.value())
-            count -= 1
-    producer.flush()
-    consumer.close()
 
 
 def _until_quiet(results: Iterator[object]) -> list[pa.RecordBatch]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from measure.adapters.small import SETUP, embedded_answers, rows, wait_until
+from measure.adapters.small import SETUP, embedded_answers, hand_on, rows, wait_until
 from penstock.measure.adapters.kafka_broker import KafkaBroker
+from penstock.measure.adapters.kafka_client import make_topics
 from penstock.measure.running.controller import Controller
 from penstock.measure.running.logs import read_log
 from penstock.measure.setup.read import parse_setup
@@ -60,6 +62,27 @@ def test_through_a_broker(broker: KafkaBroker, tmp_path: Path) -> None:
     answers = _answers(controller)
     assert rows(answers["totals"].to_batches()) == _totals(controller, answers["all"])
     assert controller.result()["throughput"]["events"] == 2000
+
+
+@pytest.mark.slow
+def test_an_engine_of_somebody_else_behind_a_broker(broker: KafkaBroker, tmp_path: Path) -> None:
+    raw = {
+        **SETUP,
+        "drivers": [{**SETUP["drivers"][0], "phases": [{"rate": 2000, "events": 2000}]}],  # type: ignore[index]
+        "queries": {"all": {"cause": "ts", "text": {"other": "everything"}}},
+        "system": {"adapter": "kafka", "options": {"bootstrap": broker.bootstrap, "idle": 2}},
+    }
+    make_topics(broker.bootstrap, {"penstock.events.trades": 1, "penstock.results.all": 1})
+    controller = Controller(parse_setup(raw), tmp_path / "run")
+    other = threading.Thread(
+        target=hand_on, args=(broker.bootstrap, "penstock.events.trades", "penstock.results.all", 2000)
+    )
+    other.start()
+    controller.start()
+    assert controller.wait(_LONG)
+    other.join()
+    summary = controller.result()
+    assert summary["throughput"]["events"] == summary["throughput"]["results"] == 2000
 
 
 @pytest.mark.slow
