@@ -95,6 +95,9 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         with served("-m", "penstock.cli", "ui", str(ROOT / "examples"), "--no-browser", "--port", "0") as url:
             page.goto(url)
+            page.get_by_label("Setup file").click()
+            page.get_by_role("option", name="examples/trades.toml").click()
+            page.get_by_text("An exchange sends trades").first.wait_for()
             page.get_by_role("button", name="Start").click()
             page.get_by_role("cell", name="load", exact=True).first.wait_for(timeout=120_000)
             page.wait_for_timeout(4000)

@@ -147,7 +147,9 @@ class SetupForm:
             self._message.classes(replace="message good")
             self._description.text = setup.description
             self._loading = True
-            self._adapter.value = setup.system.adapter
+            # One may be named that is not in the list: a class of the user's own.
+            known = dict.fromkeys([*(self._adapter.options or ()), setup.system.adapter])
+            self._adapter.set_options(list(known), value=setup.system.adapter)
             self._loading = False
         marks = [] if checked.line is None else [{"kind": "line", "line": checked.line, "class": "wrong-line"}]
         if marks != self._editor.decorations:
