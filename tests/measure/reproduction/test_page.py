@@ -37,9 +37,13 @@ def bench(directory: Path, name: str, size: str = "quick", **figures: Any) -> No
 
 
 def micro_run(directory: Path, adapter: str, window: int, rate: float | None) -> None:
-    run = directory / "micro" / "aggregation-sliding" / adapter / "runs" / f"window={window}"
-    run.mkdir(parents=True)
     parameters = {"window": window, "function": "AVG", "warm_up": 2, "seconds": 3}
+    run_of(directory, "aggregation-sliding", adapter, parameters, rate)
+
+
+def run_of(directory: Path, name: str, adapter: str, parameters: dict[str, Any], rate: float | None) -> None:
+    run = directory / "micro" / name / adapter / "runs" / ",".join(map(str, parameters.values()))
+    run.mkdir(parents=True)
     summary = {"adapter": adapter, "parameters": parameters, "state": "failed" if rate is None else "done"}
     (run / "summary.json").write_text(json.dumps({**summary, "throughput": {"events_per_second": rate}}))
 
@@ -63,6 +67,9 @@ def results(tmp_path: Path) -> Path:
     micro_run(directory, "embedded", 500, 7_654_321)
     micro_run(directory, "flink", 500, 1234)
     micro_run(directory, "flink", 5000, None)
+    run_of(directory, "selection", "esper", {"selectivity": 1}, 11)
+    run_of(directory, "selection", "embedded", {"selectivity": 1}, 22)
+    run_of(directory, "projection", "esper", {"attributes": 5}, 33)
     return directory
 
 
@@ -101,6 +108,10 @@ def test_numbers_of_both_come_through(results: Path, tmp_path: Path) -> None:
     counts = section(page, "thesis", "Figure 4.5")
     assert "| sliding, AVG, Penstock | 7,654,321 | – | – | – |" in counts
     assert "| sliding, AVG, Flink | 1,234 | – | – | – |" in counts
+    filters = section(page, "thesis", "Figure 4.3")
+    assert "| events/s | Penstock | Esper |" in filters
+    assert "| selection, 1 % | 22 | 11 |" in filters
+    assert "| projection, 5 attributes | – | 33 |" in filters
     assert "| thesis, X | Q3 | 187 | 1,553 | out of memory |" in section(page, "thesis", "Table 4.3")
 
 

@@ -19,6 +19,11 @@ class Table:
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
+    def __post_init__(self) -> None:
+        uneven = [row for row in self.rows if len(row) != len(self.headings)]
+        if uneven:
+            raise ValueError(f"a row of {len(uneven[0])} cells below {len(self.headings)} headings: {uneven[0]}")
+
 
 @dataclass(frozen=True)
 class Shown:

@@ -54,14 +54,14 @@ def _figure_4_3(results: Results) -> Shown:
         *lines(selection, Axis("selectivity (%)", ticks=shares), RATE, "Selection"),
         *lines(projection, Axis("input attributes", ticks=widths), RATE, "Projection"),
     ]
-    rows = [(f"selection, {percent} %", *_beside(selection, percent)) for percent in shares]
-    rows += [(f"projection, {width} attributes", *_beside(projection, width)) for width in widths]
-    adapters = sorted({*selection, *projection})
-    return Shown(Table(("events/s", *adapters), rows) if adapters else None, charts)
+    systems = list(dict.fromkeys((*selection, *projection)))
 
+    def at(found: Mapping[str, Points], place: float) -> list[float | None]:
+        return [first(found.get(system, ()), place) for system in systems]
 
-def _beside(found: Mapping[str, Points], place: float) -> tuple[float | None, ...]:
-    return tuple(first(points, place) for _, points in sorted(found.items()))
+    rows = [(f"selection, {percent} %", *at(selection, percent)) for percent in shares]
+    rows += [(f"projection, {width} attributes", *at(projection, width)) for width in widths]
+    return Shown(Table(("events/s", *systems), rows) if systems else None, charts)
 
 
 _ROWS = (500, 5_000, 50_000, 500_000)
