@@ -169,7 +169,7 @@ PAPER = Paper(
             ("ssm",),
             _figure_11,
             "Counts of blocks do not depend on the machine: space agrees, and we need fewer requests than the paper"
-            " reports since a block is written once however often it leaves the pool.",
+            " reports; perhaps because a block is written once however often it leaves the pool (not tested).",
             stated="The text has the largest ratios only.",
             quick_cut="50 tuples a second instead of 5,000, with a hundredth of the memory and blocks of 8 KB.",
         ),

@@ -100,7 +100,7 @@ PAPER = Paper(
             ("stores",),
             _figure_10,
             "As in the paper sequential reading is fastest; there random is far behind clustered, here they are close,"
-            " since our id index is a sorted list that is searched in C.",
+            " perhaps because our id index is a sorted list that is searched in C (not tested).",
             stated="The figure has no values in the text: sequential is best, random worst.",
             cut="Over 6 million reports are 144,000.",
             quick_cut="30,000 reports.",
@@ -111,7 +111,7 @@ PAPER = Paper(
             "Section 7.2.2",
             ("stores",),
             _table_7,
-            "A younger machine, and items in Python instead of Java; the gain is larger, since parsing"
+            "A younger machine, and items in Python instead of Java; the gain is larger, perhaps because parsing"
             " the input twice is more of the work here. Memory is that of the stores alone, which hold a minute of"
             " reports; the paper's is that of the whole engine.",
             cut="Over 6 million reports are 144,000.",
