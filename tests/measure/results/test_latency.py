@@ -64,6 +64,30 @@ def test_the_end_of_a_window_counts_from_the_batch_that_passed_it(tmp_path: Path
     assert "1 results were caused by no event" in measures.notes[0]
 
 
+def test_the_end_of_a_window_counts_from_any_driver_that_passed_it(tmp_path: Path) -> None:
+    # Times that are even tell the first copy, which sends once a second and ends early; the second one goes on.
+    run = Handmade(tmp_path / "run", setup(copies=2))
+    run.sent([("s", 0, 0, 0, 1, 0, 1, 1), ("s", 0, 1_000_000, 1_000_000, 1, 1000, 1001, 1001)], 0)
+    busy = [(n * 100, n * 100_000 + 1, n * 100_000 + 90_001) for n in range(20)]
+    run.sent([("s", 0, first, last, 10, ms + 90.001, ms + 91, ms + 91) for ms, first, last in busy], 1)
+    run.pushed([("s", first, last, 10, ms + 92, ms + 93) for ms, first, last in busy])
+    # The ends of windows at 0.3 s, before the first copy's next event, and at 1.5 s, after its last.
+    run.taken([("q", 300_000, 395, 394), ("q", 1_500_000, 1596, 1595), ("q", 1_000_000, 1003, 1002)])
+    assert latencies(run, "end-to-end") == [2, 4, 5]
+    assert latencies(run, "adapter") == [2, 3]
+    assert latencies(run, "scheduled") == [3, 95, 96]
+    assert not Measures(run.path).notes
+
+
+def test_a_driver_that_lags_has_not_caused_what_came_before(tmp_path: Path) -> None:
+    # The first copy sends at 900 ms what was due from 0 to 500; the second had passed the window's end in time.
+    run = Handmade(tmp_path / "run", setup(copies=2))
+    run.sent([("s", 0, 0, 500_000, 100, 500, 900, 901)], 0)
+    run.sent([("s", 0, 200_001, 299_999, 100, 300, 301, 302), ("s", 0, 300_001, 400_001, 100, 400, 401, 402)], 1)
+    run.taken([("q", 300_000, 405, 404)])
+    assert latencies(run, "end-to-end") == [4]
+
+
 def test_a_pause_moves_the_schedule(tmp_path: Path) -> None:
     # Paused for a second after 10 ms: the times of later events are those of the moved schedule.
     run = Handmade(tmp_path / "run", setup())

@@ -53,8 +53,7 @@ class LatencyReader:
         self._coarse = logs.setup.measuring.resolution == "ms"
         if mode is LatencyMode.ADAPTER:
             host = logs.host
-            self._host = causes.finder_of(host.last_us)
-            self._begun_ns = self._host.earliest(host.begun_ns)
+            self._host = causes.finder_of(host.first_us, host.last_us, host.begun_ns)
             if not len(host.begun_ns):
                 logs.notes.append("latency inside the adapter is not known: no host has logged when it took events")
 
@@ -75,10 +74,10 @@ class LatencyReader:
 
     def _of(self, taken: Taken) -> Samples:
         causes = self._causes
-        batch = causes.finder.find(taken.cause_us)
+        batch = causes.finder.cause(taken.cause_us, taken.received_ns)
         known = batch >= 0
         if self._mode is LatencyMode.ADAPTER:
-            pushed = self._host.find(taken.cause_us)
+            pushed = self._host.cause(taken.cause_us, taken.emitted_ns)
             known &= pushed >= 0
         if known.all():
             cause, received, emitted = taken.cause_us, taken.received_ns, taken.emitted_ns
@@ -86,12 +85,12 @@ class LatencyReader:
             cause, received, emitted = (a[known] for a in (taken.cause_us, taken.received_ns, taken.emitted_ns))
             batch = batch[known]
         if self._mode is LatencyMode.ADAPTER:
-            latency = emitted - self._begun_ns[pushed[known]]
+            latency = emitted - self._host.since_ns[pushed[known]]
         elif self._mode is LatencyMode.END_TO_END:
-            latency = received - causes.sent_first_ns[batch]
+            latency = received - causes.finder.since_ns[batch]
         else:
             due = cause * 1000 + causes.shift_ns[batch] if causes.times_tell else causes.due_ns[batch]
-            latency = received - np.where(causes.closed[batch], causes.sent_first_ns[batch], due)
+            latency = received - np.where(causes.closed[batch], causes.finder.since_ns[batch], due)
         if self._coarse:
             latency = (latency + _MS // 2) // _MS * _MS
         return Samples(latency, received, causes.part[batch], causes.measured[batch])
