@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from penstock.histogram import Histogram
 from penstock.measure.results.measures import Measures
 from penstock.measure.setup.model import LatencyMode
 
@@ -196,3 +199,45 @@ def test_a_system_that_catches_up_is_not_faster_than_the_load(tmp_path: Path) ->
     throughput = Measures(run.path).throughput
     assert throughput.seconds == pytest.approx(1.1)
     assert throughput.events_per_second == pytest.approx(1000 / 1.1)
+
+
+def _with_totals(run: Handmade) -> Measures:
+    """A sink that logs no samples has noted one result, 7 ms after the time in its cause."""
+    latency = Histogram()
+    latency.record(np.array([7 * MS]))
+    own = run.run.sink("sink", 0)
+    own.mkdir(parents=True)
+    (own / "totals.json").write_text(json.dumps({"q": {"results": 1, "latency": latency.to_json()}}))
+    return Measures(run.path)
+
+
+def test_histograms_are_of_the_scheduled_latency(tmp_path: Path) -> None:
+    run = Handmade(tmp_path / "run", setup(log=False, latency="end-to-end"))
+    measures = _with_totals(run.sent([("s", 0, 0, 9000, 10, 9, 10, 11)]))
+    assert measures.latency["q"].max == 7 * MS
+    assert measures.latency_mode is LatencyMode.SCHEDULED
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_histograms_of_events_that_were_not_due_at_their_times_are_no_latency(tmp_path: Path, kept: bool) -> None:
+    closed = [
+        {"name": "fill", "events": 10, "rate": "max", "event_rate": 1, "measured": False},
+        {"duration": 1, "rate": 10},
+    ]
+    replay = {"file": "x.csv", "stream": "s", "time_column": "t", "keep_times": True}
+    made = setup(replay=replay, log=False) if kept else setup(closed, log=False)
+    measures = _with_totals(Handmade(tmp_path / "run", made).sent([("s", 0, 0, 9000, 10, 9, 10, 11)]))
+    assert measures.latency["q"].count == measures.latency_overall.count == measures.histogram("q").count == 0
+    assert any("no latency is known" in note for note in measures.notes)
+    assert measures.throughput.queries["q"].count == 1
+
+
+def test_a_closed_loop_ends_before_the_phase_after_it(tmp_path: Path) -> None:
+    closed = {"name": "fill", "events": 10, "rate": "max", "event_rate": 1}
+    run = Handmade(tmp_path / "run", setup([closed, {"duration": 1, "rate": 10, "measured": False}]))
+    run.sent([("s", 0, 0, 9000, 10, 0, 0, 1), ("s", 1, 10_000, 1_009_000, 10, 1000, 1000, 1001)])
+    run.pushed([("s", 0, 9000, 10, 1, 11), ("s", 10_000, 1_009_000, 10, 1001, 1002)])
+    run.happened({"at_ns": _at(1005), "what": "done", "who": "system under test", "finished_ns": _at(1005)})
+    throughput = Measures(run.path).throughput
+    assert throughput.seconds == pytest.approx(0.01)
+    assert throughput.streams["s"].rate == pytest.approx(1000)

@@ -114,12 +114,19 @@ class Measures:
 
     @cached_property
     def latency_mode(self) -> LatencyMode:
-        """What is shown: a closed loop has no scheduled times."""
+        """What is shown: a closed loop has no scheduled times, and histograms of sinks have no others."""
         assert self.mode is not None
+        if self._from_histograms:
+            return LatencyMode.SCHEDULED
         measured = [part.closed for part in self.causes.parts if part.measured]
         if self.mode is LatencyMode.SCHEDULED and measured and all(measured):
             return LatencyMode.END_TO_END
         return self.mode
+
+    @property
+    def _from_histograms(self) -> bool:
+        """Without a log there are only the sinks' histograms, from the times in the events."""
+        return not self.setup.measuring.log and self.setup.times_are_due
 
     @cached_property
     def samples(self) -> dict[str, Samples]:
@@ -154,13 +161,13 @@ class Measures:
         """Per query, of measured phases; from histograms where there are no samples."""
         found = {}
         for query, samples in self.samples.items():
-            if self.setup.measuring.log or query not in self.logs.totals:
+            if self._from_histograms and query in self.logs.totals:
+                found[query] = Statistics.near(self.logs.totals[query].latency)
+            else:
                 all_measured = samples.measured.all()
                 found[query] = Statistics.exact(
                     samples.latency_ns if all_measured else samples.latency_ns[samples.measured]
                 )
-            else:
-                found[query] = Statistics.near(self.logs.totals[query].latency)
         return found
 
     @cached_property
@@ -168,7 +175,7 @@ class Measures:
         """Of the results of all queries."""
         if len(self.latency) == 1:
             return next(iter(self.latency.values()))
-        if self.setup.measuring.log:
+        if not self._from_histograms:
             return Statistics.exact(np.concatenate([s.latency_ns[s.measured] for s in self.samples.values()]))
         return Statistics.near(self.histogram(None))
 
@@ -192,7 +199,7 @@ class Measures:
         for name, samples in self.samples.items():
             if query not in (None, name):
                 continue
-            if self.setup.measuring.log:
+            if not self._from_histograms:
                 made.record(samples.latency_ns[samples.measured])
             elif name in self.logs.totals:
                 made.merge(self.logs.totals[name].latency)
@@ -210,7 +217,9 @@ class Measures:
         begin, end = int(begun[measured].min()), int(done[measured].max())
         if closed[measured].any():
             last = [int(s.received_ns[s.measured].max()) for s in self.samples.values() if s.measured.any()]
-            end = max([end, self.happened.finished_ns, *last])
+            # What is not measured and comes later is no part of it, and the finish is after that.
+            finished = 0 if (done[~measured] > end).any() else self.happened.finished_ns
+            end = max([end, finished, *last])
         return begin, end
 
     @cached_property
@@ -304,6 +313,10 @@ class Measures:
         if closed and self.mode is LatencyMode.SCHEDULED:
             named = ", ".join(f"'{name}'" for name in sorted(closed))
             told.append(f"phase {named}: a closed loop has no schedule; its latencies count from the send")
-        if not self.setup.measuring.log:
+        if self._from_histograms:
             told.append("no samples were logged: latencies are from histograms of the scheduled latency, with warm-up")
+        elif not self.setup.measuring.log:
+            told.append(
+                "no samples were logged, and not all events were due at the times they have: no latency is known"
+            )
         return told

@@ -1,7 +1,8 @@
 """What a run looks like at a moment: made from the messages of its processes, read by the command and the pages.
 
-Latencies are those from the scheduled time. `recent` looks back over the last seconds, and is what a chart over time
-shows; `overall` is since the beginning, warm-up included (a summary leaves it out).
+Latencies are those from the scheduled time; a run with a closed loop has none. `recent` looks back over the last
+seconds, and is what a chart over time shows; `overall` is since the beginning, warm-up included (a summary leaves it
+out).
 """
 
 from __future__ import annotations

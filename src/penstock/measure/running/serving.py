@@ -63,7 +63,6 @@ class Serving:
         self._failure: BaseException | None = None
         self._started = threading.Event()
         self._over = threading.Event()
-        self.finished_ns = 0
         self._pusher = threading.Thread(target=self._push_all, name="pusher", daemon=True)
 
     def begin(self) -> Mapping[str, Scalar]:
@@ -118,7 +117,6 @@ class Serving:
             try:
                 self._push_what_comes(log)
                 self._engine.finish()
-                self.finished_ns = self._clock.ns()
                 self._status = self._engine.status()
             finally:
                 log.close()

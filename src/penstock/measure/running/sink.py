@@ -1,7 +1,7 @@
 """The process of a sink: `python -m penstock.measure.running.sink RUN NAME K`.
 
 It takes results, notes when each came and which event caused it, and keeps what the setup asks for: histograms of the
-latency always, a row for each sampled result, the results themselves.
+latency where events have the times they are due at, a row for each sampled result, the results themselves.
 
 Which results are sampled is decided by their number, not by chance: of the first n results of a query that this copy
 takes, floor(n * share) are, evenly spread, whatever batches they came in.
@@ -98,6 +98,7 @@ class Taking:
         self._sampling = Sampling(setup.measuring.sample)
         self._cause: tuple[pa.Schema, int] | None = None
         self._coarse = setup.measuring.resolution == "ms"
+        self._timed = setup.times_are_due
         self._causes: list[Int64s] = []
         self._moments: list[tuple[int, int, int]] = []
         """Of each batch how many samples it gave, when it was received and when emitted."""
@@ -129,8 +130,9 @@ class Taking:
         moments = np.array(self._moments, np.int64)
         self._causes, self._moments, self._waiting = [], [], 0
         received = np.repeat(moments[:, 1], moments[:, 0])
-        latencies = received - causes * 1_000
-        self.fresh.record((latencies + 500_000) // 1_000_000 * 1_000_000 if self._coarse else latencies)
+        if self._timed:
+            latencies = received - causes * 1_000
+            self.fresh.record((latencies + 500_000) // 1_000_000 * 1_000_000 if self._coarse else latencies)
         if self._log is not None and len(causes):
             emitted = np.repeat(moments[:, 2], moments[:, 0])
             columns = [pa.repeat(self._query, len(causes)), pa.array(causes), pa.array(received), pa.array(emitted)]

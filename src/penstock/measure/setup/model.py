@@ -224,3 +224,13 @@ class Setup(Strict):
     queries: Mapping[Name, Query] = Field(min_length=1, description="what is asked")
     system: System = Field(System(), description="of whom it is asked")
     measuring: Measuring = Field(Measuring(), description="what is measured and kept")
+
+    @property
+    def times_are_due(self) -> bool:
+        """Whether every event has the time at which it is due: not in a closed loop, whose times run ahead, nor after
+        one, nor in a replay that keeps its recorded times."""
+        return not any(
+            any(phase.rate == "max" for phase in driver.phases)
+            or (driver.replay is not None and (driver.replay.keep_times or driver.replay.pace is Pace.MAX))
+            for driver in self.drivers
+        )
