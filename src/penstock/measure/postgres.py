@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.errors import InputError
+from penstock.measure.guard import Guard
 
 _OPTIONS = ("-c", "fsync=off", "-c", "listen_addresses=", "-c", "max_connections=20", "-c", "shared_buffers=256MB")
 _VERSION = "pginstall18"
@@ -49,8 +50,9 @@ class PostgresServer:
                 str(part) for part in (self._binaries / "postgres", "-D", self._data, "-k", self._home, *_OPTIONS)
             ]
             server: subprocess.Popen[bytes] = subprocess.Popen(
-                command, stdout=out, stderr=out, cwd=self._home, **self._user
+                command, stdout=out, stderr=out, cwd=self._home, start_new_session=True, **self._user
             )
+            self._guard = Guard(server.pid)
             self._server = server
         import psycopg
 
@@ -69,6 +71,7 @@ class PostgresServer:
         if self._server is not None:
             self._server.send_signal(signal.SIGINT)  # ends connections that are left, and the server
             self._server.wait(30)
+            self._guard.release()
             self._server = None
 
     def __enter__(self) -> PostgresServer:

@@ -34,6 +34,7 @@ from penstock.measure.adapters.engine import Emit, Engine
 from penstock.measure.adapters.flink_frames import HEAD, decoded, encoded, type_of
 from penstock.measure.adapters.heap import heap_size
 from penstock.measure.adapters.hosted import Hosted
+from penstock.measure.guard import Guard
 from penstock.measure.setup.model import Setup, Stream
 from penstock.types import SqlType
 
@@ -104,6 +105,7 @@ class FlinkEngine:
             text=True,
             start_new_session=True,
         )
+        self._guard = Guard(self._child.pid)
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(job) + "\n")
         self._child.stdin.flush()
@@ -143,6 +145,7 @@ class FlinkEngine:
             # The child and the Java machine that it started are a session of their own.
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        self._guard.release()
         for pipe in (child.stdin, child.stdout):
             assert pipe is not None
             pipe.close()

@@ -25,6 +25,7 @@ from types import TracebackType
 from penstock.errors import InputError, PenstockError
 from penstock.java import java_home
 from penstock.measure.adapters.maven import class_path
+from penstock.measure.guard import Guard
 
 VERSION = "4.3.1"
 JARS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
@@ -68,6 +69,7 @@ class KafkaBroker:
         self._kept = directory is not None
         self.directory = (directory or Path(tempfile.mkdtemp(prefix="penstock-kafka-"))).resolve()
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -111,6 +113,7 @@ class KafkaBroker:
                 stderr=log,
                 start_new_session=True,
             )
+        self._guard = Guard(self._process.pid)
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -129,6 +132,9 @@ class KafkaBroker:
                 self._process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self.kill()
+        if self._guard is not None:
+            self._guard.release()
+            self._guard = None
         if not self._kept:
             shutil.rmtree(self.directory, ignore_errors=True)
 
