@@ -34,6 +34,7 @@ class EchoEngine:
         self._delay_ns = int(options.get("delay_ms", 0)) * 1_000_000
         self._stall = int(options.get("stall_after", -1)), int(options.get("stall_ms", 0)) / 1000
         self._fail = int(options.get("fail_after", -1)), str(options.get("how", ""))
+        self._finish = float(options.get("finish_s", 0))
         self._emit = emit
         self._pushed = 0
         self._waiting: queue.Queue[tuple[int, pa.RecordBatch] | None] = queue.Queue()
@@ -65,6 +66,7 @@ class EchoEngine:
         self._waiting.put((time.monotonic_ns() + self._delay_ns, batch))
 
     def finish(self) -> None:
+        time.sleep(self._finish)
         self._waiting.put(None)
         self._worker.join()
 
@@ -83,6 +85,7 @@ class Echo(Hosted):
         "stall_ms": "how long one push takes then",
         "fail_after": "events",
         "how": "raise, die or hang",
+        "finish_s": "how long the end takes",
         "refuse": "what the system says instead of starting",
     }
 

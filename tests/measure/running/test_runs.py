@@ -201,6 +201,31 @@ def test_a_system_that_hangs_is_ended_when_asked_twice(made: Made) -> None:
     assert any("did not work off" in note for note in summary["notes"])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "phase", "said"),
+    [
+        ({"finish_s": 3600}, {"rate": 1000}, "did not work off what it had within 2 s"),
+        # As many events as sockets and queues do not hold.
+        ({"fail_after": 100, "how": "hang"}, {"rate": "max", "event_rate": 1_000_000}, "could send nothing for 2 s"),
+    ],
+)
+def test_a_run_ends_though_its_system_does_not(
+    made: Made, options: dict[str, object], phase: dict[str, object], said: str
+) -> None:
+    controller = made(options=options, phases=[{**phase, "duration": 1}], measuring={"patience": "2 s"})
+    controller.start()
+    assert controller.wait(LONG)
+    with pytest.raises(RunError, match=said):
+        controller.result()
+    assert controller.too_slow
+    summary = json.loads((controller.directory / "summary.json").read_text())
+    assert summary["state"] == "failed"
+    assert any("did not work off" in note for note in summary["notes"])
+    if "finish_s" in options:
+        assert summary["latency"]["q"]["count"] == 1000
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

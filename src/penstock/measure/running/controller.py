@@ -7,6 +7,8 @@ Invariants:
    look (`snapshot`).
 2. However a run ends, its processes are ended, what they had logged is kept, and a summary says how it ended.
 3. A system under test that fails takes the others with it: its error is the one that is told.
+4. Every run ends: one whose system takes nothing any more, or does not work off the rest, fails after
+   `measuring.patience`.
 """
 
 from __future__ import annotations
@@ -35,8 +37,6 @@ START_WITHIN = 600.0
 """Seconds for a system to become ready: the first start of one may load its parts."""
 BEGIN_AFTER_NS = 100_000_000
 """The start is told so long before, so that no driver hears of it too late."""
-FINISH_WITHIN = 60.0
-"""Seconds that a system has to work off the rest once the run was stopped, or has failed."""
 END_WITHIN = 15.0
 """Seconds for a process to end that has been told to."""
 BLAME_WITHIN = 1.0
@@ -56,7 +56,10 @@ class Controller:
         self.directory = directory
         self.summary: dict[str, Any] | None = None
         """When the run is over."""
+        self.too_slow = False
+        """Whether it failed because patience with the system came to an end."""
         self._text = text
+        self._patience = setup.measuring.patience / 1e6
         self._clock = Clock.now_set()
         self._lock = threading.Lock()
         self._live = Live(setup)
@@ -123,7 +126,7 @@ class Controller:
             self._start_all()
             if not self._ending:
                 self._begin()
-                self._hear_until(lambda: self._all_over("driver") or self._ending, None)
+                self._hear_until(lambda: self._all_over("driver") or self._ending or self._stuck(), None)
             self._end_load()
             self._finish_system()
             self._end_sinks()
@@ -134,7 +137,7 @@ class Controller:
 
     @property
     def _ending(self) -> bool:
-        return bool(self._stops_asked or self._failures)
+        return bool(self._stops_asked or self._failures or self.too_slow)
 
     @property
     def _hurried(self) -> bool:
@@ -168,6 +171,9 @@ class Controller:
         self._facts["began_ns"] = began
         self._run.write_facts(self._facts)
         self._tell("driver", "start", at_ns=began)
+        for process in self._processes:
+            # One that was ready long ago has had nothing to say.
+            process.heard_at = time.monotonic()
         with self._lock:
             self._live.began_ns = began
         self._enter(State.RUNNING)
@@ -189,13 +195,29 @@ class Controller:
             system.tell("stop")
         else:
             system.tell("finish")
-            self._hear_until(lambda: system.over or self._ending, None)
-            self._hear_until(lambda: system.over or self._hurried, FINISH_WITHIN)
+            self._hear_until(lambda: system.over or self._hurried or self.too_slow, self._patience)
             if not system.over:
+                if not self._ending:
+                    self._lose_patience(
+                        f"the system under test did not work off what it had within {self._patience:g} s of the last"
+                        " event"
+                    )
                 self._note("the system under test did not work off what it had; it was ended")
                 self._given_up = True
                 system.tell("stop")
         self._hear_until(lambda: system.over, END_WITHIN)
+
+    def _stuck(self) -> bool:
+        """Whether a driver has been silent for too long. Drivers speak all the time, unless a send holds them up."""
+        since = time.monotonic() - self._patience
+        silent = [one for one in self._processes if one.kind == "driver" and not one.over and one.heard_at < since]
+        if silent:
+            self._lose_patience(f"{silent[0].title} could send nothing for {self._patience:g} s")
+        return bool(silent)
+
+    def _lose_patience(self, why: str) -> None:
+        self.too_slow = True
+        self._fail(f"{why}; measuring.patience gives more time")
 
     def _end_sinks(self) -> None:
         self._tell("sink", "stop")
@@ -262,6 +284,7 @@ class Controller:
 
     def _take(self, process: Process, message: dict[str, Any]) -> None:
         kind, now = message["is"], self._clock.ns()
+        process.heard_at = time.monotonic()
         if kind == "progress":
             with self._lock:
                 if process.kind == "driver":

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class Process:
         self.over = False
         """Whether it has said its last: done, failed, or exit."""
         self.exited = False
+        self.heard_at = time.monotonic()
+        """When it last said something, for those who wait."""
         with log.open("ab") as errors:
             # A session of its own: Ctrl-C does not reach it, and what it starts can be ended with it.
             self._process = subprocess.Popen(

@@ -168,7 +168,7 @@ class Search:
             goes_on = perform(controller)
             summary = controller.result()
         except PenstockError as error:
-            if not any(trial.sustained for trial in self.trials):
+            if not controller.too_slow and not any(trial.sustained for trial in self.trials):
                 raise  # the system does not run at all: no rate will help
             return Trial(rate, False, f"the run failed: {str(error).splitlines()[0]}")
         if not goes_on or summary.get("state") == "stopped":

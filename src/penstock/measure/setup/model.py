@@ -196,6 +196,11 @@ class Measuring(Strict):
     answers: bool = Field(False, description="keep the results themselves, for validation")
     resources: Duration = Field(500_000, description="time between looks at CPU, memory and disk")
     linger: Duration = Field(1_000, description="a driver sends what is due at most this often")
+    patience: Duration = Field(
+        120_000_000,
+        description="a run has failed if a driver could send nothing for so long, or if the system still has not worked"
+        " off the rest so long after the last event",
+    )
 
 
 class Series(Strict):
