@@ -10,11 +10,14 @@ from playwright.sync_api import BrowserContext, Page, expect
 from web.conftest import Serve
 
 SCRIPT = """
+import signal
 import time
 from pathlib import Path
 from penstock import App
 from penstock.web import watch
 
+# Who runs the tests in the background has SIGINT ignored, and so have all processes that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 app = App('''
     CREATE STREAM trades (at BIGINT, symbol STRING, price DOUBLE, EVENT TIME at UNIT SECONDS);
     CREATE QUERY mean AS SELECT symbol, AVG(price) AS mean FROM trades [RANGE 1 HOUR] GROUP BY symbol;

@@ -123,6 +123,7 @@ def compare(engine: Engine, dialect: str, directory: Path, without: Mapping[str,
 MINUTE_AFTER = datetime.fromtimestamp(EPOCH // SECOND, UTC) + timedelta(minutes=1)
 
 
+@pytest.mark.slow
 def test_esper_answers_as_penstock(tmp_path: Path) -> None:
     from penstock.measure.adapters.esper import EsperEngine
 
