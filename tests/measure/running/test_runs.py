@@ -191,6 +191,20 @@ def test_a_driver_or_sink_that_is_killed_ends_the_run(made: Made, which: str) ->
 
 
 @pytest.mark.slow
+def test_what_was_taken_is_logged_when_the_rest_is_given_up(made: Made) -> None:
+    """Results come a minute after their events: at the end the system has taken everything, and nothing has come."""
+    controller = made(seconds=60, options={"delay_ms": 60_000})
+    until(controller, lambda: controller.snapshot().streams["s"].accepted >= 500)
+    controller.stop()
+    controller.stop()
+    assert controller.wait(LONG)
+    assert controller.summary is not None
+    taken = read_log(controller.directory / "host")
+    assert taken is not None
+    assert sum(taken["events"].to_pylist()) >= controller.snapshot().streams["s"].accepted >= 500
+    assert not list((controller.directory / "host").glob("*.new"))
+
+
 def test_a_system_that_hangs_is_ended_when_asked_twice(made: Made) -> None:
     controller = made(seconds=600, options={"fail_after": 100, "how": "hang"})
     until(controller, lambda: results(controller) >= 100)

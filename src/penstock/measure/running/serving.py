@@ -33,6 +33,9 @@ from penstock.measure.running.wire import WELCOME, FrameReader, FrameWriter, Wir
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
 
+PUSH_WITHIN = 3.0
+"""Seconds for the last push of a system that is ended."""
+
 PUSHED = pa.schema(
     [
         ("stream", pa.string()),
@@ -116,10 +119,12 @@ class Serving:
             log = RowLog(self._run.host, PUSHED)
             try:
                 self._push_what_comes(log)
+            finally:
+                # Before the finish, which may take long and be given up.
+                log.close()
+            if not self._over.is_set():
                 self._engine.finish()
                 self._status = self._engine.status()
-            finally:
-                log.close()
         except BaseException as error:
             self._failure = error
             self._intake.end()
@@ -130,7 +135,7 @@ class Serving:
 
     def _push_what_comes(self, log: RowLog) -> None:
         looked = 0.0
-        while not self._intake.over:
+        while not (self._intake.over or self._over.is_set()):
             taken = self._intake.take(PROGRESS_EVERY)
             if taken is None:
                 log.roll()
@@ -169,9 +174,13 @@ class Serving:
         self._raise_failure()
 
     def end(self) -> None:
+        """What still waits is given up, but not the log of what was taken; nobody waits for a push that hangs."""
         self._over.set()
+        self._intake.end()
         if hasattr(self, "_server"):
             self._server.close()
+        if self._pusher.is_alive():
+            self._pusher.join(PUSH_WITHIN)
         self._engine.close()
 
     def _raise_failure(self) -> None:
