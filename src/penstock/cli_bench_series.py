@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -119,7 +120,7 @@ def _swept(sweep: Sweep) -> Table:
         table.add_column(heading, justify="right")
     for row in rows:
         figures = [_figure(row[name], digits) for name, digits in shown.values()]
-        table.add_row(*(str(row[name]) for name in names), *figures)
+        table.add_row(*(Text(str(row[name])) for name in names), *figures)
     return table
 
 
@@ -158,7 +159,7 @@ def search_setup(
     console = _console()
 
     def told(one: Trial) -> None:
-        verdict = "[green]sustained[/green]" if one.sustained else f"[yellow]not sustained[/yellow]: {one.why}"
+        verdict = "[green]sustained[/green]" if one.sustained else f"[yellow]not sustained[/yellow]: {escape(one.why)}"
         if not quiet:
             console.print(f"{one.rate:>14,.0f}/s  {verdict}")
 

@@ -151,6 +151,14 @@ def test_columns_of_one_stream_are_independent() -> None:
     assert abs(np.corrcoef(both["a"].to_numpy(), both["b"].to_numpy())[0, 1]) < 0.15
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"), [(SqlType.DATE, "hello"), (SqlType.TIMESTAMP, "noon"), (SqlType.TIMESTAMP, 10**30)]
+)
+def test_a_constant_that_is_no_date_names_its_place(kind: SqlType, value: object) -> None:
+    with pytest.raises(InputError, match=r"fields\.x: a value does not fit its column"):
+        fields(kind, generator("constant", value=value))
+
+
 def test_a_value_that_does_not_fit_names_its_place() -> None:
     with pytest.raises(InputError, match=r"fields\.x: a value does not fit its column"):
         fields(SqlType.TINYINT, generator("sequential")).take(200)

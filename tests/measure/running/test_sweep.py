@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from penstock.cli_bench_series import _swept
 from penstock.errors import InputError
 from penstock.measure.running.controller import Controller
 from penstock.measure.running.sweep import Point, Sweep, points_of, series_of
@@ -37,6 +39,18 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(SETUP, encoding="utf-8")
     return path
+
+
+def test_values_are_shown_as_they_are(file: Path, tmp_path: Path) -> None:
+    """What a terminal's library takes for a tag is a value like any other."""
+    sweep = Sweep(file, tmp_path / "out", points_of([series_of(["column=[/red],[b]"])]))
+    for outcome in sweep.outcomes:
+        outcome.state = "failed"
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(_swept(sweep))
+    assert "[/red]" in shown.get()
+    assert "[b]" in shown.get()
 
 
 def test_points_are_all_combinations() -> None:

@@ -100,6 +100,22 @@ def test_a_value_given_as_text_takes_the_type_of_the_declared_one() -> None:
             'name = "x"\n[quick]\nwat = 1',
             "quick.wat: there is no such parameter; there are n, rate, word",
         ),
+        ('duration = "2 s"', "duration = inf", "drivers[0].phases[0].duration: is longer than a century"),
+        ('duration = "2 s"', "duration = nan", "drivers[0].phases[0].duration: is longer than a century"),
+        ('"2 s"', '"1000000000 h"', "drivers[0].phases[0].duration: is longer than a century"),
+        ('duration = "2 s"', f"events = 1{'0' * 400}", "drivers[0].phases[0].events: should be less"),
+        ("rate = 100", "rate = 1e300", "drivers[0].phases[0].rate: 1e+300 is no rate"),
+        ("rate = 100", "rate = 1e-300", "drivers[0].phases[0].rate: 1e-300 is no rate"),
+        ('name = "d"', 'name = "d"\ncopies = 1000000', "drivers[0].copies: should be less than or equal to 1000"),
+        ('name = "d"', f'name = "{"d" * 300}"', "drivers[0].name: string should have at most 100 characters"),
+        ('name = "x"', f'name = "x"\ny = {"[" * 5000}{"]" * 5000}', "cannot be read: maximum recursion depth"),
+        ("rate = 100", f"rate = {'9' * 5000}", "cannot be read: Exceeds the limit (4300 digits)"),
+        ("q1..q${n}", f"q1..q{'9' * 5000}", "write a1..a9 for the keys a1 to a9"),
+        (
+            "[[drivers.phases]]",
+            '[drivers.replay]\nfile = "a\\u0000b"\nstream = "S"\n[[drivers.phases]]',
+            "drivers.replay.file: is no path",
+        ),
         ("n = 3", "n = [3]", "parameters.n: must be a number, a text, true or false"),
     ],
 )
@@ -109,6 +125,13 @@ def test_a_mistake_is_told_with_its_place(old: str, new: str, said: str) -> None
         read(TEXT.replace(old, new))
     assert said in str(refused.value)
     assert str(refused.value).startswith("x.toml: ")
+
+
+def test_a_replay_of_a_name_that_no_file_can_have() -> None:
+    replay = f'[drivers.replay]\nfile = "{"f" * 5000}"\nstream = "S"\npace = "max"\n'
+    head, _, rest = TEXT.partition("[drivers.fields.S]")
+    with pytest.raises(InputError, match=r"drivers\[0\]\.replay\.file: there is no file"):
+        read(f"{head}{replay}{rest[rest.index('[queries') :]}")
 
 
 def test_a_parameter_that_is_not_there() -> None:

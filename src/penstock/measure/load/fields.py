@@ -9,7 +9,8 @@ Invariants:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -42,20 +43,26 @@ class Fields:
     def __init__(
         self, columns: Mapping[str, SqlType], fields: Mapping[str, Generator], share: Share, seed: int, where: str
     ) -> None:
-        self._makers = {
-            name: maker(fields[name], kind, share, share.random(seed, zlib.crc32(f"{where}.{name}".encode())))
-            for name, kind in columns.items()
-        }
+        self._makers = {}
         self._where = where
+        for name, kind in columns.items():
+            random = share.random(seed, zlib.crc32(f"{where}.{name}".encode()))
+            with self._told(name):
+                self._makers[name] = maker(fields[name], kind, share, random)
 
     def take(self, count: int) -> dict[str, pa.Array]:
         made = {}
         for name, make in self._makers.items():
-            try:
+            with self._told(name):
                 made[name] = make(count)
-            except (pa.ArrowInvalid, OverflowError) as error:
-                raise InputError(f"{self._where}.{name}: a value does not fit its column: {error}") from None
         return made
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise InputError(f"{self._where}.{name}: a value does not fit its column: {error}") from None
 
 
 def maker(generator: Generator, kind: SqlType, share: Share, random: np.random.Generator) -> Make:

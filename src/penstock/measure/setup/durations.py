@@ -12,6 +12,8 @@ _UNITS = {
     "second": 1_000_000, "min": 60_000_000, "m": 60_000_000, "minute": 60_000_000, "h": 3_600_000_000,
     "hour": 3_600_000_000,
 }  # fmt: skip
+LONGEST = 100 * 365 * 24 * _UNITS["hour"]
+"""A century: more is a misprint, and too much for clocks and timers."""
 _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 
 
@@ -21,13 +23,19 @@ def microseconds(value: object) -> int:
     (1500000, 2000000, 600000000)
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return round(value * 1_000_000)
+        return _whole(value, 1_000_000)
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     unit = found[2].lower() if found else ""
     scale = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
     if found is None or scale is None:
         raise ValueError("is no length of time; write a number of seconds, or '10 s', '500 ms', '5 minutes', '1 h'")
-    return round(float(found[1]) * scale)
+    return _whole(float(found[1]), scale)
+
+
+def _whole(number: float, scale: int) -> int:
+    if not number <= LONGEST / scale:
+        raise ValueError("is longer than a century")
+    return round(number * scale)
 
 
 Duration = Annotated[

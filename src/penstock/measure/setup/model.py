@@ -20,7 +20,15 @@ from penstock.measure.setup.strict import Strict
 from penstock.types import Field as Column
 from penstock.types import Schema, SqlType
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_\- ]*$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_\- ]*$", max_length=100)]
+"""Names become names of files."""
+
+MOST = 10**15
+"""Events of a phase, and events a second."""
+LEAST_RATE = 1e-6
+"""Events a second; the times of fewer soon are beyond any clock."""
+MOST_COPIES = 1_000
+"""Processes; a misprint would bring the machine down otherwise."""
 
 
 def _sql_type(value: object) -> object:
@@ -70,9 +78,11 @@ class Arrivals(StrEnum):
 
 
 def _rate(value: object) -> object:
-    if (isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0) or value == "max":
+    if value == "max":
         return value
-    raise ValueError(f"{value!r} is no rate; write events a second, 0 or more, or 'max'")
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and (value == 0 or LEAST_RATE <= value <= MOST):
+        return value
+    raise ValueError(f"{value!r} is no rate; write events a second, 0 or {LEAST_RATE:g} to {MOST:g}, or 'max'")
 
 
 Rate = Annotated[float | Literal["max"], BeforeValidator(_rate)]
@@ -87,10 +97,12 @@ class Phase(Strict):
 
     name: str = Field("load", description="steady, peak and recovery have a meaning for adaptivity")
     duration: Duration | None = Field(None, description="how long; or give events")
-    events: int | None = Field(None, ge=0, description="how many; or give duration")
+    events: int | None = Field(None, ge=0, le=MOST, description="how many; or give duration")
     rate: Rate = Field(description="events a second at its beginning, or 'max'")
-    end_rate: float | None = Field(None, ge=0, description="by default the rate stays")
-    event_rate: float | None = Field(None, gt=0, description="with rate = 'max': events in a second of event time")
+    end_rate: float | None = Field(None, ge=0, le=MOST, description="by default the rate stays")
+    event_rate: float | None = Field(
+        None, ge=LEAST_RATE, le=MOST, description="with rate = 'max': events in a second of event time"
+    )
     arrivals: Arrivals = Field(Arrivals.DETERMINISTIC, description="evenly spaced, or a Poisson process")
     seed: int = Field(0, description="equal seeds give equal events and times")
     mix: Mapping[str, Annotated[float, Field(ge=0)]] | None = Field(
@@ -117,7 +129,7 @@ class Replay(Strict):
     delimiter: str = Field(",", min_length=1, max_length=1, description="of a CSV file")
     pace: Pace = Field(Pace.RECORDED, description="at the records' own times, at a fixed rate, or as fast as can be")
     speed: float = Field(1.0, gt=0, description="with pace = 'recorded': 10 is ten times as fast")
-    rate: float | None = Field(None, gt=0, description="with pace = 'fixed': events a second")
+    rate: float | None = Field(None, ge=LEAST_RATE, le=MOST, description="with pace = 'fixed': events a second")
     keep_times: bool = Field(False, description="send the recorded times instead of the scheduled ones")
     repeat: int = Field(1, ge=1, description="how often the file is sent")
 
@@ -138,7 +150,7 @@ class Driver(Strict):
     """A source of events: phases of made events, or a replay. `copies` share its rates evenly, each a process."""
 
     name: Name = Field(description="in logs and reports")
-    copies: int = Field(1, ge=1, description="processes that share the work")
+    copies: int = Field(1, ge=1, le=MOST_COPIES, description="processes that share the work")
     fields: Mapping[str, Mapping[str, Generator]] = Field(
         default_factory=dict, description="for each stream, how each column but its time is made"
     )
@@ -156,7 +168,7 @@ class Sink(Strict):
     """Takes results; `copies` share them, each a process."""
 
     name: Name = Field(description="in logs and reports")
-    copies: int = Field(1, ge=1, description="processes that share the work")
+    copies: int = Field(1, ge=1, le=MOST_COPIES, description="processes that share the work")
     queries: tuple[str, ...] = Field((), description="by default all")
 
 

@@ -20,7 +20,7 @@ MOST_KEYS = 10_000
 """A key stands for no more keys than this; a misprint would fill the memory otherwise."""
 
 _USED = re.compile(r"\$\{([^{}]*)\}")
-_MANY = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)")
+_MANY = re.compile(r"(.*?)(\d{1,9})\.\.(.*?)(\d{1,9})")
 _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -53,6 +53,8 @@ def resolved(
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: is no TOML: {error}") from None
+    except (RecursionError, ValueError) as error:  # tables in tables without end, or a number without end
+        raise InputError(f"{where}: cannot be read: {error}") from None
     values = given_parameters(where, raw.get("parameters", {}), parameters or {})
     try:
         made: dict[str, Any] = put_in({key: item for key, item in raw.items() if key != "parameters"}, values, "")
@@ -66,8 +68,15 @@ def resolved(
             made["system"] = {"adapter": adapter}
     for replay in _replays(made):
         if isinstance(replay.get("file"), str):
-            replay["file"] = str((beside / replay["file"]).resolve())
+            replay["file"] = _resolved(where, beside / replay["file"])
     return made
+
+
+def _resolved(where: str, path: Path) -> str:
+    try:
+        return str(path.resolve())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where}: drivers.replay.file: is no path: {error}") from None
 
 
 def _replays(raw: dict[str, Any]) -> Iterator[dict[str, Any]]:
