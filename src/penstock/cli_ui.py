@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.app import App
     from penstock.lang.query import Program
     from penstock.spark.progress import Figures
+    from penstock.web.bench import Bench
     from penstock.web.seen import Seen
 
 
@@ -37,20 +38,25 @@ def ui_command(
     token: Annotated[
         str | None, typer.Option(help="What a browser must know; made and printed where one is needed.")
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLASS", help="Setups may name this class as their adapter, besides those installed."),
+    ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
 ) -> None:
     """Run and watch benchmarks on pages in the browser, until Ctrl-C."""
-    _serve(setups or [Path()], runs, host=host, port=port, token=token, browser=not no_browser)
-
-
-def _serve(setups: Sequence[Path], runs: Path, *, host: str, port: int, token: str | None, browser: bool) -> None:
-    """Serves the pages until Ctrl-C; a run that is going on then is stopped, and what was measured is kept."""
     _check_installed("penstock ui")
     from penstock.web.bench import Bench
+
+    bench = Bench(setups or [Path()], runs, adapter or ())
+    _serve(bench, host=host, port=port, token=token, browser=not no_browser)
+
+
+def _serve(bench: Bench, *, host: str, port: int, token: str | None, browser: bool) -> None:
+    """Serves the pages until Ctrl-C; a run that is going on then is stopped, and what was measured is kept."""
     from penstock.web.server import Serving, take_address
     from penstock.web.site import Site
 
-    bench = Bench(setups, runs)
     address = take_address(host, port, token)
 
     def ready() -> None:

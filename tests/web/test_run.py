@@ -11,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from penstock.errors import InputError
 from penstock.web.finished_run import Runs
+from penstock.web.limits import Limits
 from penstock.web.setups import SetupFiles, check
 from web.conftest import Serve
 
@@ -156,10 +157,48 @@ def test_only_files_of_the_list_are_read(setups: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_told_of_a_text(tmp_path: Path) -> None:
-    assert check(SETUP, tmp_path, {"rate": "10", "gone": "1"}, None).setup is not None
-    wrong = check("a = 1\nb = = 2", tmp_path, {}, None)
+    assert check(SETUP, tmp_path, {"rate": "10", "gone": "1"}, None, Limits()).setup is not None
+    wrong = check("a = 1\nb = = 2", tmp_path, {}, None, Limits())
     assert (wrong.setup, wrong.line) == (None, 2)
     negative = SETUP.replace('rate = "${rate}"', "rate = -5")
-    assert check(negative, tmp_path, {}, None).line == negative.splitlines().index("rate = -5") + 1
-    missing = check(SETUP.replace('"${rate}"', '"${rat}"'), tmp_path, {}, None)
+    assert check(negative, tmp_path, {}, None, Limits()).line == negative.splitlines().index("rate = -5") + 1
+    missing = check(SETUP.replace('"${rate}"', '"${rat}"'), tmp_path, {}, None, Limits())
     assert "rat" in missing.error
+
+
+REPLAY = """
+[[drivers]]
+name = "again"
+replay = { file = "FILE", stream = "s", pace = "max" }
+"""
+TWO_DRIVERS = SETUP.replace("[streams.s]", '[streams.s]\nlateness = "1 s"')
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('[system]\nadapter = "os:system"', "system.adapter: 'os:system' is not installed"),
+        ('[system]\nadapter = "flink"\noptions = { python = "/bin/ls" }', "system.options.python: names a program"),
+        (REPLAY.replace("FILE", "ABSOLUTE"), "drivers[1].replay.file: "),
+        (REPLAY.replace("FILE", "../there.csv"), "drivers[1].replay.file: "),
+        (REPLAY.replace("FILE", "linked.csv"), "drivers[1].replay.file: "),
+    ],
+)
+def test_what_a_setup_from_a_page_may_not_name(tmp_path: Path, more: str, said: str) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "there.csv"
+    inside.mkdir()
+    outside.write_text("k\n1\n")
+    (inside / "linked.csv").symlink_to(outside)
+    text = TWO_DRIVERS + more.replace("ABSOLUTE", str(outside))
+    refused = check(text, inside, {}, None, Limits([inside]))
+    assert refused.setup is None
+    assert said in refused.error
+    assert "outside" in refused.error or "replay" not in more
+    assert (refused.line or 0) >= len(TWO_DRIVERS.splitlines())
+
+
+def test_what_was_allowed_may_be_named(tmp_path: Path) -> None:
+    own = SETUP + '[system]\nadapter = "mine:Own"'
+    assert check(own, tmp_path, {}, None, Limits([], ["mine:Own"])).setup is not None
+    (tmp_path / "a.csv").write_text("k\n1\n")
+    assert check(TWO_DRIVERS + REPLAY.replace("FILE", "a.csv"), tmp_path, {}, None, Limits([tmp_path])).error == ""

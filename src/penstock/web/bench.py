@@ -16,8 +16,9 @@ from penstock.errors import InputError
 from penstock.measure.running.controller import Controller
 from penstock.measure.setup.generators import Scalar
 from penstock.web.finished_run import Runs
+from penstock.web.limits import Limits
 from penstock.web.live_run import LiveRun
-from penstock.web.setups import SetupFiles, check
+from penstock.web.setups import Checked, SetupFiles, check
 
 _END_SECONDS = 20.0
 
@@ -38,11 +39,13 @@ class Bench:
     """`draft` is the setup that was edited last, on any page, so that a reload has it again. `run` is the one that goes
     on, or the last."""
 
-    def __init__(self, setups: Sequence[Path], runs: Path) -> None:
+    def __init__(self, setups: Sequence[Path], runs: Path, classes: Sequence[str] = ()) -> None:
+        """`classes` are adapters that are not installed and may be named."""
         if runs.exists() and not runs.is_dir():
             raise InputError(f"--runs {runs}: is no directory")
         self.setups = SetupFiles(setups)
         self.runs = Runs(runs)
+        self._limits = Limits([*setups, runs], classes)
         self.draft: Draft | None = None
         self.run: LiveRun | None = None
         self._starting = threading.Lock()
@@ -58,12 +61,15 @@ class Bench:
         self.draft = Draft(name, text, self.runs.directory)
         return self.draft
 
+    def check(self, draft: Draft) -> Checked:
+        return check(draft.text, draft.beside, draft.parameters, draft.adapter, self._limits)
+
     def start(self, draft: Draft) -> LiveRun:
         """Begins a run; raises if it cannot be, or if another one goes on."""
         with self._starting:
             if self.run is not None and not self.run.over:
                 raise InputError(f"{self.run.name} goes on; stop it first")
-            checked = check(draft.text, draft.beside, draft.parameters, draft.adapter)
+            checked = self.check(draft)
             if checked.setup is None:
                 raise InputError(checked.error)
             name = self._unused(re.sub(r"[^A-Za-z0-9_-]", "-", checked.setup.name))

@@ -15,7 +15,7 @@ from penstock.measure.adapters.adapter import adapters
 from penstock.measure.setup.generators import Scalar
 from penstock.web.bench import Bench, Draft
 from penstock.web.parts import Text, button
-from penstock.web.setups import Checked, check
+from penstock.web.setups import Checked
 
 _AFTER_SECONDS = 0.25
 _LARGEST_UPLOAD = 1_000_000
@@ -126,7 +126,7 @@ class SetupForm:
     async def _check(self) -> None:
         draft = self.draft
         assert draft is not None
-        checked = await asyncio.to_thread(check, draft.text, draft.beside, draft.parameters, draft.adapter)
+        checked = await asyncio.to_thread(self._bench.check, draft)
         if draft is not self.draft:
             return
         self._tell(checked)

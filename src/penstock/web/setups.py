@@ -16,6 +16,7 @@ from penstock.errors import InputError
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
 from penstock.measure.setup.read import parse_setup, read_text, resolved
+from penstock.web.limits import Limits
 from penstock.web.places import line_of
 from penstock.workloads import micro
 
@@ -71,8 +72,8 @@ class Checked:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def check(text: str, beside: Path, parameters: Mapping[str, Scalar], adapter: str | None) -> Checked:
-    """Reads the text as `penstock bench run` would."""
+def check(text: str, beside: Path, parameters: Mapping[str, Scalar], adapter: str | None, limits: Limits) -> Checked:
+    """Reads the text as `penstock bench run` would, within the limits of the pages."""
     if len(text) > _LONGEST_TEXT:
         return Checked(None, f"the setup is longer than {_LONGEST_TEXT:,} letters")
     try:
@@ -83,7 +84,10 @@ def check(text: str, beside: Path, parameters: Mapping[str, Scalar], adapter: st
     except InputError as error:
         return _wrong(error, text)
     try:
-        return Checked(parse_setup(plain, "setup"), declared=declared, values=plain)
+        setup = parse_setup(plain, "setup")
+        if refused := limits.refusals(setup):
+            raise InputError("\n  ".join(["setup:", *refused]))
+        return Checked(setup, declared=declared, values=plain)
     except InputError as error:
         return _wrong(error, text, declared)
 
