@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyarrow import parquet
 
 from penstock.connect.conform import can_become
@@ -29,6 +30,8 @@ from penstock.measure.setup.model import Replay, Stream
 from penstock.types import Field, Schema, SqlType
 
 _LONGEST_LINE = 1 << 20
+LATEST_US = 2.0**61
+"""No time is beyond this, on either side of the epoch; sums of two of them are still whole numbers of 64 bits."""
 _UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
 
@@ -117,7 +120,13 @@ class RecordedFile:
         else:
             scale = _UNITS[self._replay.time_unit]
         times: Times = column.to_numpy()
-        return times if scale == 1 and times.dtype.kind == "i" else np.rint(times * scale).astype(np.int64)
+        if scale == 1 and times.dtype.kind == "i":
+            return times
+        scaled: NDArray[np.float64] = np.rint(times * scale)
+        bad = np.flatnonzero(~(np.abs(scaled) < LATEST_US))
+        if len(bad):
+            raise InputError(f"{self._where}.time_column: {self._path} has a bad time: {times[bad[0]]}")
+        return scaled.astype(np.int64)
 
     def _fed(self, streams: Mapping[str, Stream]) -> dict[str, Stream]:
         """The streams whose columns the file has. One that is named must be there: the reader says what is missing."""
@@ -166,6 +175,8 @@ class RecordedFile:
                 return SqlType.TIMESTAMP
             return SqlType.BIGINT if pa.types.is_integer(found) else SqlType.DOUBLE
         first = self._looks.first.get(column)
+        if first is None and column in (self._looks.names or ()):
+            return SqlType.BIGINT  # there are no records, which is told when they are read
         if first is None:
             names = ", ".join(self._looks.first) or "none"
             raise InputError(f"{self._where}.time_column: {self._path} has no '{column}'; there are {names}")

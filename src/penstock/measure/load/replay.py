@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.errors import InputError
 from penstock.measure.load.arrivals import Times
 from penstock.measure.load.legs import Part, Stretch
-from penstock.measure.load.recorded import RecordedFile, Records
+from penstock.measure.load.recorded import LATEST_US, RecordedFile, Records
 from penstock.measure.load.share import Share
 from penstock.measure.setup.model import Pace, Replay, Stream
 
@@ -83,12 +83,18 @@ class ReplayLeg:
         if self._replay.rate is not None:
             times = (numbers * 1e6 / self._replay.rate).astype(np.int64)
         elif since is not None:
-            times = (since / self._replay.speed).astype(np.int64) if self._replay.speed != 1 else since
+            times = self._scaled(since) if self._replay.speed != 1 else since
         else:
             times = numbers
         total = self._share.total
         times = times // total * total + self._share.number
         return Stretch(times, tuple(self._parts(records)), stamps)
+
+    def _scaled(self, since: Times) -> Times:
+        scaled = since / self._replay.speed
+        if not scaled[-1] < LATEST_US:
+            raise InputError(f"{self._where}.speed: at {self._replay.speed:g} times the speed records are never due")
+        return scaled.astype(np.int64)
 
     def _parts(self, records: Records) -> Iterator[Part]:
         if records.streams is None:
