@@ -10,15 +10,17 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.errors import InputError
+from penstock.measure.adapters.adapter import Receiver, Results
 from penstock.measure.adapters.engine import Emit, Engine
 from penstock.measure.adapters.hosted import Hosted
+from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Setup
 
 
@@ -91,3 +93,23 @@ class Echo(Hosted):
 
     def engine(self) -> Engine:
         return EchoEngine()
+
+
+class SlowSink(Echo):
+    """A sink takes 5 ms for each result."""
+
+    def receiver(self, place: Mapping[str, Scalar], sink: str) -> Receiver:
+        return _Slow(super().receiver(place, sink))
+
+
+class _Slow(Receiver):
+    def __init__(self, quick: Receiver) -> None:
+        self._quick = quick
+
+    def __iter__(self) -> Iterator[Results | None]:
+        for results in self._quick:
+            time.sleep(0.005 * results.rows.num_rows if results is not None else 0)
+            yield results
+
+    def close(self) -> None:
+        self._quick.close()

@@ -191,6 +191,26 @@ def test_a_driver_or_sink_that_is_killed_ends_the_run(made: Made, which: str) ->
 
 
 @pytest.mark.slow
+def test_a_sink_that_is_behind_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 5 ms for each of a thousand results; only one that makes no progress is ended after a while."""
+    monkeypatch.setattr("penstock.measure.running.controller.END_WITHIN", 2.0)
+    system = {"adapter": "systems:SlowSink"}
+    logged = ran(made(system=system, measuring={"linger": "50 ms"}))
+    assert logged.num_rows == 1000
+
+
+def test_a_sink_that_is_ended_by_force_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.measure.running.controller.END_WITHIN", 1.0)
+    controller = made(seconds=60)
+    until(controller, lambda: results(controller) >= 300)
+    (sink,) = (p for p in psutil.Process().children() if "penstock.measure.running.sink" in p.cmdline())
+    sink.suspend()
+    controller.stop()
+    assert controller.wait(LONG)
+    assert controller.summary is not None
+    assert any("sink sink-0 did not end" in note for note in controller.summary["notes"])
+
+
 def test_what_was_taken_is_logged_when_the_rest_is_given_up(made: Made) -> None:
     """Results come a minute after their events: at the end the system has taken everything, and nothing has come."""
     controller = made(seconds=60, options={"delay_ms": 60_000})

@@ -220,8 +220,14 @@ class Controller:
         self._fail(f"{why}; measuring.patience gives more time")
 
     def _end_sinks(self) -> None:
+        """One that is behind is waited for as long as it takes results, unless the run is to end soon."""
         self._tell("sink", "stop")
-        self._hear_until(lambda: self._all_over("sink"), END_WITHIN)
+        before = -1
+        while not self._all_over("sink") and self._live.results > before:
+            before = self._live.results
+            self._hear_until(lambda: self._all_over("sink"), END_WITHIN)
+            if self._hurried or self._given_up or self._failures:
+                return
 
     def _end_all(self) -> None:
         """Whatever still runs is ended."""
@@ -229,6 +235,9 @@ class Controller:
             if not process.exited:
                 process.tell("stop")
         self._hear_until(lambda: all(process.exited for process in self._processes), END_WITHIN / 3)
+        for process in self._processes:
+            if not process.exited and not self._given_up and process.kind != "system":
+                self._note(f"{process.title} did not end and was killed: what it had not logged yet is missing")
         self._given_up = True
         for process in self._processes:
             process.kill()

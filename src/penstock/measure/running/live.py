@@ -177,6 +177,11 @@ class Live:
         self._queries = {name: _Query() for name in setup.queries}
         self._status: dict[str, Any] = {}
 
+    @property
+    def results(self) -> int:
+        """How many have come in all."""
+        return sum(sum(query.results.values()) for query in self._queries.values())
+
     def driver(self, name: str, message: Mapping[str, Any]) -> None:
         self._drivers[name] = DriverView(
             message["phase"],
