@@ -144,3 +144,11 @@ def test_tables_are_joined_by_both(spark: SparkSession, tmp_path: Path) -> None:
     for engine in (PenstockEngine(), StreamingEngine()):
         found = _answers(engine, parse_setup(raw), _BATCHES[:1], {"symbols": tmp_path / "symbols.parquet"})
         assert [{"ts": row["ts"], "pieces": row["pieces"]} for row in found["asked"]] == wanted
+
+
+@pytest.mark.parametrize("adapter", ["spark", "spark-streaming"])
+def test_a_heap_that_is_no_size_is_refused(adapter: str) -> None:
+    from penstock.measure.adapters.adapter import adapter_class
+
+    with pytest.raises(InputError, match=r"system\.options\.heap = 'much': write a size"):
+        adapter_class(adapter)(setup(adapter, heap="much")).check()

@@ -9,10 +9,15 @@ from typing import ClassVar
 from penstock.errors import InputError
 from penstock.java import java_home
 from penstock.measure.adapters.engine import Engine
+from penstock.measure.adapters.heap import heap_size
 from penstock.measure.adapters.hosted import Hosted
+
+HEAP = "4g"
+"""As much as the other systems in Java have; Spark's own default is a quarter of it."""
 
 COMMON: Mapping[str, str] = {
     "master": "where Spark runs, 'local[*]' by default: all cores of this machine",
+    "heap": "memory of Spark's Java machine, such as 512m or 4g (the default), if it runs on this machine",
     "waiting": "how many events may wait for the next micro-batch before drivers are held up; 1,000,000 by default",
     "warm_up": "whether the queries first work off one made event, and forget it; true by default",
 }
@@ -28,7 +33,7 @@ class PenstockOnSpark(Hosted):
     }
 
     def check(self) -> None:
-        check_spark(self.setup.system.adapter)
+        check_spark(self)
 
     def engine(self) -> Engine:
         from penstock.measure.adapters.spark_engines import PenstockEngine
@@ -36,7 +41,9 @@ class PenstockOnSpark(Hosted):
         return PenstockEngine()
 
 
-def check_spark(adapter: str) -> None:
+def check_spark(adapter: Hosted) -> None:
+    heap_size(adapter.option("heap", HEAP))
     if find_spec("pyspark") is None:
-        raise InputError(f"the adapter '{adapter}' needs Spark: `pip install 'penstock[spark]'` brings it, with a Java")
+        name = adapter.setup.system.adapter
+        raise InputError(f"the adapter '{name}' needs Spark: `pip install 'penstock[spark]'` brings it, with a Java")
     java_home()

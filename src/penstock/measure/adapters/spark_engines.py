@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import InputError
 from penstock.measure.adapters.embedded import literal, program
 from penstock.measure.adapters.engine import Emit
+from penstock.measure.adapters.spark import HEAP
 from penstock.measure.adapters.spark_feeding import Feeding, told
 from penstock.measure.setup.model import Setup, Stream
 from penstock.spark.end_mark import mark_end
@@ -59,7 +60,8 @@ class _OnSpark(ABC):
             if table.where != "memory":
                 raise InputError(f"tables.{name}.where = '{table.where}': on Spark tables are read from files alone")
         options = setup.system.options
-        self._spark = session("penstock bench", str(options.get("master", MASTER)), SETTINGS)
+        memory = {"spark.driver.memory": str(options.get("heap", HEAP))}
+        self._spark = session("penstock bench", str(options.get("master", MASTER)), {**SETTINGS, **memory})
         if options.get("warm_up", True):
             moment = datetime.now(UTC)
             warming = Feeding(setup, self._spark, MOST_WAITING)

@@ -24,7 +24,7 @@ class SparkStreaming(Hosted):
         mode = self.option("output_mode", _MODES[0])
         if mode not in _MODES:
             raise InputError(f"system.options.output_mode = '{mode}': is none of {', '.join(_MODES)}")
-        check_spark(self.setup.system.adapter)
+        check_spark(self)
 
     def engine(self) -> Engine:
         from penstock.measure.adapters.spark_engines import StreamingEngine
