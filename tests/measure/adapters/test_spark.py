@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,18 @@ from penstock.measure.setup.read import parse_setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def settings_as_before(spark: SparkSession) -> Iterator[None]:
+    """An engine that finds a session changes its settings, which other tests share here."""
+    from penstock.measure.adapters.spark_engines import SETTINGS
+
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
 
 _BATCHES = [events(100, first) for first in range(0, 2000, 100)]
 
