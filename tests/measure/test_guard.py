@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from penstock.measure.guard import Guard
 # The program has a child of its own.
 program = subprocess.Popen(["/bin/sh", "-c", "sleep 600 & wait"], start_new_session=True)
 guard = Guard(program.pid)
-print(program.pid, flush=True)
+print(program.pid, '', flush=True)
 time.sleep(600)
 """
 
@@ -31,7 +32,7 @@ import time
 from penstock.measure.adapters.kafka_broker import KafkaBroker
 broker = KafkaBroker()
 broker.start()
-print(broker._process.pid, flush=True)
+print(broker._process.pid, broker.directory, flush=True)
 time.sleep(600)
 """
 
@@ -39,7 +40,7 @@ _POSTGRES = """
 import time
 from penstock.measure.postgres import PostgresServer
 with PostgresServer() as server:
-    print(server._server.pid, flush=True)
+    print(server._server.pid, server._home, flush=True)
     time.sleep(600)
 """
 
@@ -66,13 +67,17 @@ def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
 def test_a_program_ends_with_the_one_that_started_it(tmp_path: Path, script: str) -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as starter:
         assert starter.stdout is not None
-        pid = int(starter.stdout.readline())
+        number, _, directory = starter.stdout.readline().strip().partition(" ")
+        pid = int(number)
         if script is _STARTS:
             until(lambda: len(family(pid)) == 2)
         started = family(pid)
         starter.send_signal(signal.SIGKILL)
         starter.wait()
         until(lambda: not alive(started))
+    if directory:
+        # Nobody else is left to remove it.
+        shutil.rmtree(directory)
 
 
 def test_a_program_that_was_released_stays() -> None:
