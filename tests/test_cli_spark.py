@@ -60,6 +60,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row) for row in rows)
 
 
+@pytest.mark.slow
 def test_a_whole_application_has_the_answers_of_the_embedded_engine(tmp_path: Path) -> None:
     """Several queries and sinks, a derived stream, rejects; files that are not well made."""
     (tmp_path / "in").mkdir()

@@ -231,6 +231,7 @@ def test_a_source_that_has_lost_or_changed_columns_is_refused(
         go(spark, made, text, frame)
 
 
+@pytest.mark.slow
 def test_a_column_more_and_other_shuffle_partitions_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write_batches(tmp_path / "in", STREAM, [events(0, 3000)])
     go(spark, tmp_path)

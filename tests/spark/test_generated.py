@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.generated import generated_stream
@@ -28,6 +29,7 @@ def numbers() -> Any:
     return Numbers
 
 
+@pytest.mark.slow
 def test_every_row_comes_once_and_batches_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
     batches: list[list[tuple[int, str]]] = []
 

@@ -68,6 +68,7 @@ def test_a_quiet_key_goes_on_giving_results(spark: SparkSession, tmp_path: Path)
     assert sink.rows == embedded(SUMS, quiet + loud)
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_midway_and_goes_on_gives_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     events = random_events(2, 300)
     batches = cut(events, 6)
@@ -279,6 +280,7 @@ def test_without_a_checkpoint_directory_the_query_set_must_stay(spark: SparkSess
         go_on(SUMS.replace("RANGE 25 SECONDS", "RANGE 30 SECONDS"))
 
 
+@pytest.mark.slow
 def test_more_events_after_the_end_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     bounded_run(spark, SUMS, [random_events(12, 20)], Collected(), tmp_path)
     with pytest.raises(CheckpointError, match="these streams were ended"):

@@ -17,7 +17,7 @@ import pytest
 from . import endless
 from .application import Application
 
-SECONDS = float(os.environ.get("PENSTOCK_SOAK_SECONDS", "180"))
+SECONDS = float(os.environ.get("PENSTOCK_SOAK_SECONDS", "120"))
 WARM_UP = LEAST = 3 * endless.WINDOW_SECONDS
 """Micro-batches before anything is measured, and those that are made afterwards, however slow the machine is."""
 

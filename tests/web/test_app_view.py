@@ -74,6 +74,7 @@ def test_an_app_in_a_script(page: Page, script: str, place: Path) -> None:
     expect(events).not_to_have_text(before)
 
 
+@pytest.mark.slow
 def test_a_run_of_the_command(context: BrowserContext, serve: Serve, place: Path) -> None:
     """Two tabs see the same run; the page of a reload too."""
     (place / "app.sql").write_text(

@@ -75,6 +75,7 @@ def test_loopback_needs_no_token_and_takes_no_other_name(serve: Serve) -> None:
     assert ask(port, "/controller", {"Origin": "http://elsewhere.example"}).status == 403
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_an_address_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -17,11 +17,13 @@ _NAMES = ["slf4j-api-1.7.36.jar", "slf4j-simple-1.7.36.jar"]
 
 
 @pytest.mark.skipif(shutil.which("mvn") is None, reason="the test below fetches the same without mvn")
+@pytest.mark.slow
 def test_maven_brings_what_is_needed_too(tmp_path: Path) -> None:
     assert [jar.name for jar in maven.jars([_SMALL], tmp_path)] == _NAMES
     assert [entry.name for entry in tmp_path.iterdir()] == [maven.jars([_SMALL], tmp_path)[0].parent.name]
 
 
+@pytest.mark.slow
 def test_without_mvn_ivy_brings_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = maven.java_home()
     monkeypatch.setenv("JAVA_HOME", str(java))

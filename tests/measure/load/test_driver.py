@@ -93,6 +93,7 @@ def runs(tmp_path: Path) -> Iterator[Run]:
     run.end()
 
 
+@pytest.mark.slow
 def test_two_copies_send_a_whole_schedule(runs: Run) -> None:
     phases = [{"rate": 20_000, "duration": "300 ms"}, {"rate": "max", "event_rate": 1_000_000, "events": 100_000}]
     run = runs.host(setup(phases=phases, copies=2))
@@ -142,6 +143,7 @@ def test_pause_resume_and_stop(runs: Run) -> None:
     assert sum(log.column("events").to_pylist()) == done["sent"] > second["sent"]
 
 
+@pytest.mark.slow
 def test_a_driver_whose_controller_is_gone_ends(runs: Run) -> None:
     run = runs.host(setup(phases=[{"rate": 1000, "duration": "1 h"}]))
     driver = runs.process("load.driver", str(run.path), "d", "0")

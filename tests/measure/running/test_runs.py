@@ -225,6 +225,7 @@ def test_what_was_taken_is_logged_when_the_rest_is_given_up(made: Made) -> None:
     assert not list((controller.directory / "host").glob("*.new"))
 
 
+@pytest.mark.slow
 def test_a_system_that_hangs_is_ended_when_asked_twice(made: Made) -> None:
     controller = made(seconds=600, options={"fail_after": 100, "how": "hang"})
     until(controller, lambda: results(controller) >= 100)

@@ -104,6 +104,7 @@ def finish(controller: Controller) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_series_goes_on_after_failures_and_stops(file: Path, tmp_path: Path) -> None:
     directory = tmp_path / "out"
     points = [
