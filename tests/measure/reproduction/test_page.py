@@ -124,6 +124,15 @@ def test_what_was_cut_down_is_said_by_the_size_of_the_run(results: Path, tmp_pat
     assert "not 100 million" in section(page, "thesis", "Figure 4.13")
 
 
+def test_a_busy_machine_is_said(results: Path, tmp_path: Path) -> None:
+    file = results / "join-db.json"
+    figures = json.loads(file.read_text())
+    file.write_text(json.dumps({**figures, "machine": {**MACHINE, "load": 9.5}}))
+    page = made(results, tmp_path / "docs")
+    assert "**On a busy machine**" in section(page, "thesis", "Figure 4.13")
+    assert page.count("**On a busy machine**") == 1
+
+
 def test_what_is_missing_is_said(results: Path, tmp_path: Path) -> None:
     page = made(results, tmp_path / "docs")
     for paper, name, source in (("slidem", "Figure 11", "ssm"), ("sms", "Table 6", "stores")):

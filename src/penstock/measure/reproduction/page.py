@@ -118,6 +118,9 @@ def _remarks(item: Item, results: Results) -> list[str]:
     missing = [source for source in item.sources if source not in there]
     if there:
         remarks.append(f"**Made by** {', '.join(f'`{_command(source, results)}`' for source in there)}")
+    busy = [source for source in there if results.was_busy(source)]
+    if busy:
+        remarks.append("**On a busy machine**: times and rates are worse than they would be on a quiet one.")
     if missing:
         remarks.append(f"**Not measured yet**: {', '.join(f'`{_command(source, results)}`' for source in missing)}")
     quick = f"In this quick run: {item.quick_cut}" if item.quick_cut and any(map(results.is_quick, there)) else ""

@@ -102,6 +102,11 @@ class Results:
             return any(short.items() <= run.parameters.items() for run in self.runs(name)) and bool(short)
         return bool(self.bench(source).get("size", "full") != "full")
 
+    def was_busy(self, source: str) -> bool:
+        """Whether the machine had more to do than a bench of ours and its own processes."""
+        machine = self.bench(source).get("machine", {})
+        return bool(machine.get("load", 0) > machine.get("cores", 1) + 2)
+
     @property
     def machine(self) -> dict[str, Any]:
         """What the figures were taken on; of several machines the first."""
