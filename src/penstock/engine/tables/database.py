@@ -35,7 +35,7 @@ PATIENCE = 30.0
 """Seconds for which a database that does not answer is called again."""
 FETCHED = 50_000
 
-_POSTGRES = {
+POSTGRES_TYPES = {
     SqlType.BOOLEAN: "BOOLEAN",
     SqlType.TINYINT: "SMALLINT",
     SqlType.SMALLINT: "SMALLINT",
@@ -114,7 +114,7 @@ class TableDatabase:
         return db.joined(names)
 
     def array_type(self, db: Database, field: Field) -> Part:
-        return db.keyword(f"{_POSTGRES[field.type]}[]")
+        return db.keyword(f"{POSTGRES_TYPES[field.type]}[]")
 
     def create(self) -> None:
         """Makes the table if it is not there."""
@@ -122,7 +122,7 @@ class TableDatabase:
         def make(db: Database) -> None:
             columns = []
             for field in self._table.schema:
-                kind = db.keyword(_POSTGRES[field.type]) if self.is_postgres else db.column_type(field)
+                kind = db.keyword(POSTGRES_TYPES[field.type]) if self.is_postgres else db.column_type(field)
                 required = db.keyword("" if field.nullable else "NOT NULL")
                 columns.append(db.joined([db.identifier(field.name), kind, required], " "))
             statement = db.statement(

@@ -8,23 +8,10 @@ from typing import Any
 
 from pyarrow import parquet
 
+from penstock.engine.tables.database import POSTGRES_TYPES
 from penstock.errors import InputError
 from penstock.measure.postgres import PostgresServer
 from penstock.measure.setup.model import Setup, Table
-from penstock.types import SqlType
-
-_TYPES = {
-    SqlType.BOOLEAN: "BOOLEAN",
-    SqlType.TINYINT: "SMALLINT",
-    SqlType.SMALLINT: "SMALLINT",
-    SqlType.INT: "INTEGER",
-    SqlType.BIGINT: "BIGINT",
-    SqlType.FLOAT: "REAL",
-    SqlType.DOUBLE: "DOUBLE PRECISION",
-    SqlType.STRING: "TEXT",
-    SqlType.DATE: "DATE",
-    SqlType.TIMESTAMP: "TIMESTAMPTZ",
-}
 
 
 class Database:
@@ -62,7 +49,9 @@ class Database:
 def _fill(connection: Any, name: str, table: Table, rows: Path) -> None:
     from psycopg import sql
 
-    columns = [sql.SQL("{} {}").format(sql.Identifier(c), sql.SQL(_TYPES[kind])) for c, kind in table.columns.items()]
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(c), sql.SQL(POSTGRES_TYPES[kind])) for c, kind in table.columns.items()
+    ]
     connection.execute(
         sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
             sql.Identifier(name), sql.SQL(", ").join(columns), sql.Identifier(table.key)
