@@ -34,7 +34,8 @@ def events(rows: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("emit", [pytest.param("ISTREAM", marks=pytest.mark.slow), "RSTREAM"])
+@pytest.mark.slow
+@pytest.mark.parametrize("emit", ["ISTREAM", "RSTREAM"])
 def test_all_kpis_are_those_of_the_embedded_engine(spark: SparkSession, tmp_path: Path, emit: str) -> None:
     text, calls, sink = program(emit), events(600), Collected()
     buckets = 1 if emit == "ISTREAM" else 2

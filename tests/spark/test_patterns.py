@@ -20,6 +20,7 @@ def test_there_are_cases() -> None:
     assert len(CASES) == len(TITLES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     run = run_spark(case, spark, tmp_path)

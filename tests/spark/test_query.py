@@ -97,6 +97,7 @@ def test_a_run_that_stops_midway_and_goes_on_gives_the_same_rows(spark: SparkSes
     assert sink.rows == embedded(SUMS, events)
 
 
+@pytest.mark.slow
 def test_a_failed_micro_batch_is_run_again_without_a_trace(spark: SparkSession, tmp_path: Path) -> None:
     """The sink fails after the buckets have run: their live objects are ahead of the committed state."""
     events = random_events(3, 200)
@@ -227,6 +228,7 @@ def start(spark: SparkSession, directory: Path, text: str, sink: Collected, **op
     writer.start().awaitTermination()
 
 
+@pytest.mark.slow
 def test_a_changed_query_set_resumes_what_is_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """b is dropped and comes back after it missed a batch, c is changed, d is new and has another key."""
     a = "CREATE QUERY a AS SELECT k, SUM(n) AS x FROM s [RANGE 25 SECONDS SLIDE 10 SECONDS] GROUP BY k"
