@@ -48,22 +48,25 @@ def listed(ctx: typer.Context) -> None:
 _OWN = "Penstock's own benches"
 _ANY = "Any system"
 
+_Setup = Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")]
+_Adapter = Annotated[str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
+]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")]
+
 
 @bench.command(rich_help_panel=_ANY)
 def run(
-    setup: Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")],
-    adapter: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
-    ] = None,
+    setup: _Setup,
+    adapter: _Adapter = None,
+    settings: _Settings = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to; by default runs/NAME-TIME.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The short run that the setup describes.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+    quiet: _Quiet = False,
 ) -> None:
     """Load a system as a setup says and measure it. Ctrl-C ends the run and keeps what was measured."""
     from penstock.cli_bench_run import run_setup
@@ -75,7 +78,7 @@ def run(
 
 @bench.command(rich_help_panel=_ANY)
 def sweep(
-    setup: Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")],
+    setup: _Setup,
     vary: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE,…", help="Values of a parameter, or of 'adapter'; may be repeated."),
@@ -84,18 +87,13 @@ def sweep(
         str | None, typer.Option(metavar="NAME", help="Without --vary: one of the setup's own series, not all.")
     ] = None,
     repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each point is run.")] = 1,
-    adapter: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
-    ] = None,
+    adapter: _Adapter = None,
+    settings: _Settings = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to; by default runs/NAME-sweep.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Short runs, and fewer points of the setup's series.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+    quiet: _Quiet = False,
 ) -> None:
     """Run a setup once for each combination of values. The same command goes on after Ctrl-C."""
     from penstock.cli_bench_series import sweep_setup
@@ -117,7 +115,7 @@ def sweep(
 
 @bench.command(rich_help_panel=_ANY)
 def sustainable(
-    setup: Annotated[str, typer.Argument(metavar="SETUP.toml|NAME", help="What to run: a file, or a microbenchmark.")],
+    setup: _Setup,
     parameter: Annotated[
         str | None, typer.Option(metavar="NAME", help="What is searched for; by default 'rate', or all rates.")
     ] = None,
@@ -126,17 +124,12 @@ def sustainable(
     ] = None,
     trial: Annotated[str, typer.Option(metavar="TIME", help="How long a rate is tried.")] = "10 s",
     start: Annotated[float | None, typer.Option(metavar="RATE", min=1, help="The first rate to try.")] = None,
-    adapter: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Another system under test than the setup's.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Another value for a parameter; may be repeated."),
-    ] = None,
+    adapter: _Adapter = None,
+    settings: _Settings = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to; by default runs/NAME-sustainable.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+    quiet: _Quiet = False,
 ) -> None:
     """Search the highest rate that a system sustains, within 5 %."""
     from penstock.cli_bench_series import search_setup
