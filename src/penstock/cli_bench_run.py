@@ -118,10 +118,9 @@ def _fraction(driver: Driver, view: DriverView, seen: Snapshot) -> float:
     """How far a driver is: by the clock where its phases have lengths, else by the phase it is in."""
     if view.finished:
         return 1.0
-    if driver.phases and all(phase.duration is not None for phase in driver.phases):
-        total = sum(phase.duration or 0 for phase in driver.phases) * 1_000
+    if driver.length_us is not None:
         passed = seen.now_ns - seen.began_ns if seen.began_ns else 0
-        return min(max(passed / total, 0.0), 1.0) if total else 1.0
+        return min(max(passed / 1e3 / driver.length_us, 0.0), 1.0) if driver.length_us else 1.0
     if driver.phases and all(phase.events is not None for phase in driver.phases):
         events = sum(phase.events or 0 for phase in driver.phases)
         return min(view.sent * driver.copies / events, 1.0) if events else 1.0

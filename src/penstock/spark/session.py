@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 from penstock.java import java_home
 
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 REQUIRED: dict[str, str] = {
     # Spark keeps the state of `transformWithState` nowhere else.
-    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    STATE_STORE: ROCKSDB,
     # Timestamps cross between Spark and Arrow as UTC instants.
     "spark.sql.session.timeZone": "UTC",
 }

@@ -116,22 +116,15 @@ def _told(name: str, value: object) -> str:
 
 def planned_seconds(setup: Setup) -> float | None:
     """How long the drivers' phases take, where they say so."""
-    lengths = [_seconds(driver) for driver in setup.drivers]
-    known = [length for length in lengths if length is not None]
+    lengths = [driver.length_us for driver in setup.drivers]
+    known = [length / 1e6 for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
-
-
-def _seconds(driver: Driver) -> float | None:
-    if not driver.phases or any(phase.duration is None for phase in driver.phases):
-        return None
-    return sum(phase.duration or 0 for phase in driver.phases) / 1e6
 
 
 def fraction_done(driver: Driver, view: DriverView, elapsed: float) -> float:
     """How far a driver has come: by its time where all phases have one, else by the phases that are behind it."""
     if view.finished:
         return 1.0
-    seconds = _seconds(driver)
-    if seconds:
-        return elapsed / seconds
+    if driver.length_us:
+        return elapsed * 1e6 / driver.length_us
     return view.phase / len(driver.phases) if driver.phases else 0.0

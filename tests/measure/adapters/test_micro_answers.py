@@ -140,3 +140,10 @@ def test_flink_answers_as_penstock(tmp_path: Path) -> None:
     flink_environment.make()
     adapter = Flink(together("flink"))
     assert len(compare(adapter.engine(), "flink", tmp_path, {})) == 18
+
+
+@pytest.mark.slow
+def test_spark_answers_as_penstock(tmp_path: Path) -> None:
+    from penstock.measure.adapters.spark_engines import StreamingEngine
+
+    assert len(compare(StreamingEngine(), "spark", tmp_path, {})) == 13

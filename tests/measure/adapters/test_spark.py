@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 def settings_as_before(spark: SparkSession) -> Iterator[None]:
     """An engine that finds a session changes its settings, which other tests share here."""
     from penstock.measure.adapters.spark_engines import SETTINGS
+    from penstock.spark.session import STATE_STORE
 
-    before = {name: spark.conf.get(name) for name in SETTINGS}
+    before = {name: spark.conf.get(name) for name in (*SETTINGS, STATE_STORE)}
     yield
     for name, value in before.items():
         spark.conf.set(name, value)
@@ -53,7 +54,7 @@ def test_penstock_on_spark_answers_as_embedded(spark: SparkSession) -> None:
     from penstock.measure.adapters.spark_engines import PenstockEngine
 
     # So few may wait that pushes do.
-    given = setup("spark", waiting=700, memory="32MB", warm_up=False)
+    given = setup("spark", micro_batch=700, memory="32MB", warm_up=False)
     assert _answers(PenstockEngine(), given, _BATCHES) == embedded_answers(given, _BATCHES)
 
 
@@ -115,7 +116,7 @@ def test_a_query_that_fails_is_told_by_the_next_push(spark: SparkSession) -> Non
     engine = StreamingEngine()
     try:
         engine.start(
-            _own("SELECT ts, 1 / (size - size) AS x FROM trades", waiting=1, warm_up=False),
+            _own("SELECT ts, 1 / (size - size) AS x FROM trades", micro_batch=1, warm_up=False),
             {},
             lambda query, batch: None,
         )

@@ -18,7 +18,7 @@ HEAP = "4g"
 COMMON: Mapping[str, str] = {
     "master": "where Spark runs, 'local[*]' by default: all cores of this machine",
     "heap": "memory of Spark's Java machine, such as 512m or 4g (the default), if it runs on this machine",
-    "waiting": "how many events may wait for the next micro-batch before drivers are held up; 1,000,000 by default",
+    "micro_batch": "its events at most, 1,000,000 by default; when as many wait for the next one, drivers are held up",
     "warm_up": "whether the queries first work off one made event, and forget it; true by default",
 }
 

@@ -20,11 +20,12 @@ from penstock.measure.adapters.embedded import literal, program
 from penstock.measure.adapters.engine import Emit
 from penstock.measure.adapters.spark import HEAP
 from penstock.measure.adapters.spark_feeding import Feeding, told
+from penstock.measure.adapters.spark_streaming import STATES
 from penstock.measure.setup.model import Setup, Stream
 from penstock.spark.end_mark import mark_end
 from penstock.spark.packing import decode
 from penstock.spark.query import query
-from penstock.spark.session import session
+from penstock.spark.session import STATE_STORE, session
 from penstock.spark.write import names
 
 DIALECT = "spark"
@@ -32,7 +33,7 @@ DIALECT = "spark"
 SETTINGS = {"spark.sql.streaming.stopTimeout": "10000", "spark.sql.streaming.numRecentProgressUpdates": "2"}
 
 MASTER = "local[*]"
-MOST_WAITING = 1_000_000
+MICRO_BATCH = 1_000_000
 MEMORY = "64MB"
 
 _FAR = timedelta(days=366)
@@ -51,6 +52,10 @@ class _OnSpark(ABC):
         self._stops_spark = SparkSession.getActiveSession() is None
         self._feeding: Feeding | None = None
 
+    def settings(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """Of the session, beyond those that both share."""
+        return {}
+
     @abstractmethod
     def queries(self, feeding: Feeding, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> list[StreamingQuery]:
         """Starts the queries of the setup over the frames of `feeding`."""
@@ -60,18 +65,18 @@ class _OnSpark(ABC):
             if table.where != "memory":
                 raise InputError(f"tables.{name}.where = '{table.where}': on Spark tables are read from files alone")
         options = setup.system.options
-        memory = {"spark.driver.memory": str(options.get("heap", HEAP))}
-        self._spark = session("penstock bench", str(options.get("master", MASTER)), {**SETTINGS, **memory})
+        conf = {**SETTINGS, "spark.driver.memory": str(options.get("heap", HEAP)), **self.settings(options)}
+        self._spark = session("penstock bench", str(options.get("master", MASTER)), conf)
         if options.get("warm_up", True):
             moment = datetime.now(UTC)
-            warming = Feeding(setup, self._spark, MOST_WAITING)
+            warming = Feeding(setup, self._spark, MICRO_BATCH)
             try:
                 warming.begin(self.queries(warming, setup, tables, lambda query, batch: None))
                 warming.hand_over({name: [_only_time(stream, moment)] for name, stream in setup.streams.items()})
                 warming.settle()
             finally:
                 warming.close()
-        self._feeding = Feeding(setup, self._spark, int(options.get("waiting", MOST_WAITING)))
+        self._feeding = Feeding(setup, self._spark, int(options.get("micro_batch", MICRO_BATCH)))
         self._feeding.begin(self.queries(self._feeding, setup, tables, emit))
 
     @property
@@ -136,6 +141,9 @@ class StreamingEngine(_OnSpark):
 
     _end: datetime | None = None
     """The time of the event that marks the end, once there is one."""
+
+    def settings(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return {STATE_STORE: STATES[str(options.get("state", "memory"))]}
 
     def queries(self, feeding: Feeding, setup: Setup, tables: Mapping[str, Path], emit: Emit) -> list[StreamingQuery]:
         mode = str(setup.system.options.get("output_mode", "append"))

@@ -1,8 +1,8 @@
 """Batches into streaming queries of Spark, through directories of Parquet files, one micro-batch after the other.
 
 Events that are pushed wait here until the micro-batch before is done; then all that have come are written as a few
-files for each stream, and the next begins. So a micro-batch is as large as the load makes it, Spark lists few files,
-and what waits is bounded: a push that finds too much waits for Spark.
+files for each stream, and the next begins. So a micro-batch is as large as the load makes it, up to a limit, and Spark
+lists few files. What waits is bounded: a push that finds no room waits for Spark.
 
 Invariants:
 1. The files of a hand-over appear together, by the renaming of a directory: Spark never takes half of them.
@@ -44,14 +44,15 @@ _WRAPPERS = ("[STREAM_FAILED]", "[FOREACH_BATCH_USER_FUNCTION_ERROR]")
 class Feeding:
     """A directory on its own, and the way of events through it to the queries of a session."""
 
-    def __init__(self, setup: Setup, spark: SparkSession, most_waiting: int) -> None:
+    def __init__(self, setup: Setup, spark: SparkSession, most: int) -> None:
+        """A micro-batch has at most `most` events, and so many may wait for the next one."""
         self.place = Path(tempfile.mkdtemp(prefix="penstock-spark-"))
         self.spark = spark
         self._files = int(self.spark.sparkContext.defaultParallelism)
         for name in setup.streams:
             self._inbox(name).mkdir(parents=True)
         self.frames = {name: self._read(name, ddl(stream.schema_)) for name, stream in setup.streams.items()}
-        self._most = most_waiting
+        self._most = most
         self._waiting: dict[str, list[pa.RecordBatch]] = {name: [] for name in setup.streams}
         self._rows = 0
         self._ended = False
@@ -70,12 +71,16 @@ class Feeding:
         self._thread.start()
 
     def push(self, stream: str, batch: pa.RecordBatch) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._rows < self._most or self._failure is not None)
-            self._raise_failure()
-            self._waiting[stream].append(batch)
-            self._rows += batch.num_rows
-            self._changed.notify_all()
+        pushed = 0
+        while pushed < batch.num_rows:
+            with self._changed:
+                self._changed.wait_for(lambda: self._rows < self._most or self._failure is not None)
+                self._raise_failure()
+                piece = batch.slice(pushed, self._most - self._rows)
+                self._waiting[stream].append(piece)
+                self._rows += piece.num_rows
+                pushed += piece.num_rows
+                self._changed.notify_all()
 
     def finish(self) -> None:
         """Returns when everything that was pushed has been worked off."""

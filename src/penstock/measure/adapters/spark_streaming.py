@@ -11,6 +11,11 @@ from penstock.measure.adapters.hosted import Hosted
 from penstock.measure.adapters.spark import COMMON, check_spark
 
 _MODES = ("append", "update")
+STATES = {
+    "memory": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+}
+"""Spark's two state stores, its default first."""
 
 
 class SparkStreaming(Hosted):
@@ -18,12 +23,14 @@ class SparkStreaming(Hosted):
     options: ClassVar[Mapping[str, str]] = {
         **COMMON,
         "output_mode": "'append' (the default): a window once, when it is complete; 'update': whenever it changes",
+        "state": "where Spark keeps state: 'memory', its own default, or 'rocksdb'",
     }
 
     def check(self) -> None:
-        mode = self.option("output_mode", _MODES[0])
-        if mode not in _MODES:
-            raise InputError(f"system.options.output_mode = '{mode}': is none of {', '.join(_MODES)}")
+        for name, known in (("output_mode", _MODES), ("state", tuple(STATES))):
+            given = self.option(name, known[0])
+            if given not in known:
+                raise InputError(f"system.options.{name} = '{given}': is none of {', '.join(known)}")
         check_spark(self)
 
     def engine(self) -> Engine:

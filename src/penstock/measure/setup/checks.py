@@ -69,8 +69,10 @@ def _drivers(setup: Setup) -> Iterator[str]:
 
 
 def _phase(path: str, driver: Driver, phase: Phase) -> Iterator[str]:
-    if (phase.duration is None) == (phase.events is None):
+    if phase.duration is None and phase.events is None:
         yield f"{path}: a phase ends after a duration or after a number of events: give one of them"
+    if phase.duration is not None and phase.events is not None and phase.rate != "max":
+        yield f"{path}: only with rate = 'max' can a phase have both, a duration and a number of events: give one"
     if phase.rate == "max":
         if phase.event_rate is None:
             yield f"{path}.event_rate: rate = 'max' needs it: how many events a second of event time has"

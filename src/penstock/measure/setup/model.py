@@ -89,7 +89,8 @@ Rate = Annotated[float | Literal["max"], BeforeValidator(_rate)]
 
 
 class Phase(Strict):
-    """A part of a driver's work: for `duration`, or until `events` are sent.
+    """A part of a driver's work: for `duration`, or until `events` are sent; with `rate = "max"` both may be given, and
+    whichever comes first ends it.
 
     The rate goes evenly from `rate` to `end_rate`. `rate = "max"` sends as fast as the system accepts (a closed
     loop, to find what it can take); the events' times then run at `event_rate` events a second of event time.
@@ -157,6 +158,13 @@ class Driver(Strict):
     phases: tuple[Phase, ...] = Field((), description="what it does, one after the other; or give a replay")
     replay: Replay | None = Field(None, description="a file of events instead of phases")
 
+    @property
+    def length_us(self) -> int | None:
+        """How long its phases take; None if that is not known before."""
+        if not self.phases or any(phase.duration is None or phase.events is not None for phase in self.phases):
+            return None
+        return sum(phase.duration or 0 for phase in self.phases)
+
     @model_validator(mode="after")
     def _one_way(self) -> Driver:
         if bool(self.phases) == (self.replay is not None):
@@ -188,6 +196,9 @@ class System(Strict):
 
     adapter: str = Field("embedded", description="see [adapters](adapters.md)")
     options: Mapping[str, Scalar] = Field(default_factory=dict, description="the adapter's own")
+    others: Mapping[str, Mapping[str, Scalar]] = Field(
+        default_factory=dict, description="options of other adapters, each by its name, for `--adapter`"
+    )
 
 
 class LatencyMode(StrEnum):

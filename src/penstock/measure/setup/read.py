@@ -65,7 +65,9 @@ def resolved(
         system = made.setdefault("system", {})
         if isinstance(system, dict) and system.get("adapter", "embedded") != adapter:
             # Options are one adapter's own: another one does not know them.
-            made["system"] = {"adapter": adapter}
+            others = system.get("others")
+            options = others.get(adapter, {}) if isinstance(others, dict) else {}
+            made["system"] = {"adapter": adapter, "options": options}
     for replay in _replays(made):
         if isinstance(replay.get("file"), str):
             replay["file"] = _resolved(where, beside / replay["file"])
