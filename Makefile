@@ -60,7 +60,7 @@ docs-check: $(STAMP) ## run the examples in README.md, docs/ and the docstrings
 	@$(PYTEST) tests/docs
 
 bench: $(STAMP) ## a short version of every measurement, the report and the papers' page, into out/bench
-	@echo "bench: own benches and microbenchmarks, quick; what is done already is not done again (about 20 minutes)"
+	@echo "bench: own benches and microbenchmarks, quick; what is done already is not done again (about an hour on all systems)"
 	@$(BIN)/penstock bench all --output out/bench
 
 bench-full: $(STAMP) ## the long version, into out/bench-full: many hours

@@ -26,7 +26,7 @@ EMBEDDED = ("--engine", "embedded")
 
 
 def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "penstock.cli", *map(str, args)]
+    return [sys.executable, "-m", "penstock", *map(str, args)]
 
 
 @pytest.fixture

@@ -24,8 +24,10 @@ def problems(tasks: list[Task]) -> dict[str, str | None]:
 
 def test_every_bench_and_every_microbenchmark_is_a_task(tmp_path: Path) -> None:
     tasks = tasks_of(tmp_path, True, (), ("embedded",), print)
-    assert [task.name for task in tasks] == [*benches.NAMES, *(f"{name} on embedded" for name in micro.names())]
-    assert all("--quick" in task.arguments for task in tasks)
+    setups = [f"{name} on embedded" for name in micro.names()]
+    setups.insert(setups.index("adaptivity on embedded"), "sustainable rate of adaptivity on embedded")
+    assert [task.name for task in tasks] == [*benches.NAMES, *setups]
+    assert all({"--quick", "--trial"} & set(task.arguments) for task in tasks)
     assert all(problems(tasks).values())
     assert not any("--quick" in task.arguments for task in tasks_of(tmp_path, False, (), ("embedded",), print))
 
@@ -42,14 +44,40 @@ def test_what_is_done_is_known_by_its_files(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     (run / "summary.json").write_text(json.dumps({"state": "stopped"}))
     names = ("vwap", "ssm", "selection", "projection", "adaptivity")
-    found = problems(tasks_of(tmp_path, True, names, ("embedded",), print))
+    tasks = tasks_of(tmp_path, True, names, ("embedded",), print)
+    found = problems(tasks)
+    assert not any(task.beyond() for task in tasks)
     assert found == {
         "vwap": None,
         "ssm": "it gave no figures",
         "selection on embedded": None,
         "projection on embedded": "1 of 2 points: a=2: it broke",
+        "sustainable rate of adaptivity on embedded": "the search has come to no end",
         "adaptivity on embedded": "the run was stopped",
     }
+
+
+@pytest.mark.parametrize(("system", "beyond"), [("spark-streaming", True), ("embedded", False)])
+def test_what_another_system_cannot_do_is_no_failure(tmp_path: Path, system: str, beyond: bool) -> None:
+    (task,) = tasks_of(tmp_path, True, ("selection",), (system,), print)
+    sweep = tmp_path / "micro" / "selection" / system
+    sweep.mkdir(parents=True)
+    for states, found in ((["done", "failed"], beyond), (["failed", "waiting"], False), ([], False)):
+        (sweep / "sweep.json").write_text(json.dumps({"points": [{"name": "a", "state": state} for state in states]}))
+        assert task.beyond() is found
+
+
+def test_a_burst_begins_at_three_quarters_of_what_a_system_sustains(tmp_path: Path) -> None:
+    search, burst = tasks_of(tmp_path, True, ("adaptivity",), ("embedded",), print)
+    assert search.problem() is not None
+    assert list(burst.more()) == []
+    assert search.leftover is not None
+    search.leftover.mkdir(parents=True)
+    for complete in (False, True):
+        found = {"complete": complete, "sustainable": 4_000_000.0}
+        (search.leftover / "sustainable.json").write_text(json.dumps(found))
+        assert (search.problem() is None) is complete
+    assert list(burst.more()) == ["--set", "rate=3000000"]
 
 
 def test_a_system_that_is_not_there_is_left_out_and_named(tmp_path: Path) -> None:

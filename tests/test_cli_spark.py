@@ -35,7 +35,7 @@ APP = """
 
 
 def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "penstock.cli", "run", *map(str, args)]
+    return [sys.executable, "-m", "penstock", "run", *map(str, args)]
 
 
 def run(directory: Path, *args: object, code: int = 0) -> list[dict[str, Any]]:

@@ -300,7 +300,3 @@ def main() -> None:
         with suppress(OSError):
             sys.stdout.close()
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

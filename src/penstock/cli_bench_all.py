@@ -2,11 +2,12 @@
 
     DIR/NAME.json                    figures of our own benches
     DIR/micro/NAME/ADAPTER/          sweeps and runs of microbenchmarks, on the systems that are there
+    DIR/sustainable/NAME/ADAPTER/    searches of the rates that some of these need
     DIR/logs/                        what each said
     DIR/report.html, reproduction.md what came of it
 
 Each is a process of its own, so that none meets what another left behind. What is done is not done again; what fails
-is told, and the rest goes on.
+is told, and the rest goes on. What another system than ours cannot do is a finding and no failure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,16 @@ from penstock.errors import InputError
 from penstock.measure.adapters.adapter import adapter_class
 from penstock.measure.report.writing import write_report
 from penstock.measure.reproduction import write as write_reproduction
+from penstock.measure.running.sustainable import SUSTAINABLE
 from penstock.measure.setup.read import read_setup
 from penstock.workloads import micro
 
 SYSTEMS = ("embedded", "spark-streaming", "esper", "flink")
 """The adapters that microbenchmarks are run on, if what they need is there."""
+
+_BURST = "adaptivity"
+_BUSY = 0.75
+"""Before the burst a system is given this part of what it sustains (thesis, 4.5.5)."""
 
 _LIMIT = {True: 1800, False: 8 * 3600}
 """Seconds after which a quick, or a full, one is given up."""
@@ -48,6 +54,10 @@ class Task:
     problem: Callable[[], str | None]
     leftover: Path | None = None
     """What an attempt that was stopped leaves in the way of the next."""
+    more: Callable[[], Sequence[str]] = list
+    """Arguments that follow from what was measured before."""
+    beyond: Callable[[], bool] = bool
+    """Whether nothing is missing but what another system could not do: it was tried, and failed."""
 
 
 def run_all(output: Path, *, quick: bool, only: Sequence[str], systems: Sequence[str]) -> bool:
@@ -55,7 +65,9 @@ def run_all(output: Path, *, quick: bool, only: Sequence[str], systems: Sequence
     console = Console(stderr=True, highlight=False)
     tasks = tasks_of(output, quick, only, systems, lambda text: console.print(Text(text, style="dim")))
     (output / "logs").mkdir(parents=True, exist_ok=True)
-    began, failed = time.monotonic(), []
+    began = time.monotonic()
+    failed: list[str] = []
+    beyond: list[str] = []
     for number, task in enumerate(tasks, 1):
         place = f"[dim]{number} of {len(tasks)}[/dim]  {task.name}"
         if task.problem() is None:
@@ -65,13 +77,14 @@ def run_all(output: Path, *, quick: bool, only: Sequence[str], systems: Sequence
         since = time.monotonic()
         problem = perform(task, output / "logs", _LIMIT[quick])
         if problem is not None:
-            failed.append(task.name)
-            console.print(Text(f"    failed: {problem}", style="yellow"))
+            (beyond if task.beyond() else failed).append(task.name)
+            console.print(Text(f"    {'not possible' if task.beyond() else 'failed'}: {problem}", style="yellow"))
         console.print(f"    [dim]{time.monotonic() - since:.0f} s[/dim]")
     pages = _pages(output)
     for page in pages:
         console.print(f"[dim]written: {page}[/dim]")
-    told = {"tasks": len(tasks), "failed": failed, "seconds": round(time.monotonic() - began, 1)}
+    seconds = round(time.monotonic() - began, 1)
+    told = {"tasks": len(tasks), "failed": failed, "not_possible": beyond, "seconds": seconds}
     print(json.dumps({**told, "pages": [str(page) for page in pages]}), flush=True)
     return not failed
 
@@ -88,7 +101,10 @@ def tasks_of(
     setups = [name for name in micro.names() if name in wanted]
     there = [system for system in systems if _is_there(system, tell)] if setups else []
     for name in setups:
-        tasks += [_micro(name, system, output, quick) for system in there if _is_told(name, system, tell)]
+        told = [system for system in there if _is_told(name, system, tell)]
+        if name == _BURST:
+            tasks += [_search(name, system, output, quick) for system in told]
+        tasks += [_micro(name, system, output, quick) for system in told]
     return tasks
 
 
@@ -117,9 +133,33 @@ def _micro(name: str, system: str, output: Path, quick: bool) -> Task:
         told = [f"{point['name']}: {point.get('error') or point['state']}" for point in left]
         return f"{len(left)} of {len(points)} points: {told[0]}" if left else None
 
+    def beyond() -> bool:
+        points = _json(directory / "sweep.json").get("points") or ()
+        ours = adapter_class(system).dialect == adapter_class("embedded").dialect
+        return not ours and bool(points) and all(point.get("state") in ("done", "failed") for point in points)
+
     command = ["sweep" if series else "run", name, "--adapter", system, *(["--quick"] if quick else [])]
     leftover = None if series else directory
-    return Task(f"{name} on {system}", [*command, "--output", str(directory)], problem, leftover)
+    task = Task(f"{name} on {system}", [*command, "--output", str(directory)], problem, leftover, beyond=beyond)
+    return replace(task, more=lambda: _steady_rate(output, system)) if name == _BURST else task
+
+
+def _search(name: str, system: str, output: Path, quick: bool) -> Task:
+    """The highest rate that a system sustains: a burst is given to one that is busy, and not to one that idles."""
+    directory = output / "sustainable" / name / system
+
+    def problem() -> str | None:
+        return None if _json(directory / SUSTAINABLE).get("complete") else "the search has come to no end"
+
+    trial = "3 s" if quick else "10 s"
+    command = ["sustainable", name, "--adapter", system, "--trial", trial, "--output", str(directory)]
+    return Task(f"sustainable rate of {name} on {system}", command, problem, directory)
+
+
+def _steady_rate(output: Path, system: str) -> list[str]:
+    """The rate before the burst, if it is known what the system sustains; else the setup has one."""
+    held = _json(output / "sustainable" / _BURST / system / SUSTAINABLE).get("sustainable")
+    return ["--set", f"rate={_BUSY * held:.0f}"] if held else []
 
 
 def _is_there(system: str, tell: Callable[[str], None]) -> bool:
@@ -147,7 +187,7 @@ def perform(task: Task, logs: Path, limit: float) -> str | None:
         shutil.rmtree(task.leftover)
     log = logs / f"{task.name.replace(' ', '-')}.txt"
     with log.open("w", encoding="utf-8") as said:
-        command = [sys.executable, "-m", "penstock.cli", "bench", *task.arguments]
+        command = [sys.executable, "-m", "penstock", "bench", *task.arguments, *task.more()]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
         try:
             code = process.wait(limit)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-COMMAND = [sys.executable, "-m", "penstock.cli", "run", "--engine", "embedded"]
+COMMAND = [sys.executable, "-m", "penstock", "run", "--engine", "embedded"]
 
 
 def write_input(folder: Path, rows: int) -> None:

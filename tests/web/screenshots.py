@@ -93,7 +93,7 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1366, "height": 768})
-        with served("-m", "penstock.cli", "ui", str(ROOT / "examples"), "--no-browser", "--port", "0") as url:
+        with served("-m", "penstock", "ui", str(ROOT / "examples"), "--no-browser", "--port", "0") as url:
             page.goto(url)
             page.get_by_label("Setup file").click()
             page.get_by_role("option", name="examples/trades.toml").click()

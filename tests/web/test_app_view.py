@@ -83,7 +83,7 @@ def test_a_run_of_the_command(context: BrowserContext, serve: Serve, place: Path
         "INSERT INTO out SELECT SUM(n) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS];"
     )
     (place / "in.csv").write_text("t,n\n1,1\n2,x\n3,2\n11,5\n")
-    command = ("-m", "penstock.cli", "run", "app.sql", "--engine", "embedded", "--follow", "--ui", "--ui-port", "0")
+    command = ("-m", "penstock", "run", "app.sql", "--engine", "embedded", "--follow", "--ui", "--ui-port", "0")
     url = serve(*command)
     for _ in range(2):
         page = context.new_page()

@@ -17,7 +17,7 @@ from penstock.errors import InputError
 from penstock.web.server import take_address
 from web.conftest import Serve
 
-UI = ("-m", "penstock.cli", "ui", "--no-browser", "--port", "0")
+UI = ("-m", "penstock", "ui", "--no-browser", "--port", "0")
 
 UPGRADE = {
     "Connection": "Upgrade",
@@ -79,7 +79,7 @@ def test_loopback_needs_no_token_and_takes_no_other_name(serve: Serve) -> None:
 def test_what_is_wrong_with_an_address_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "penstock.cli", "ui", "--no-browser", "--port", str(port)]
+        command = [sys.executable, "-m", "penstock", "ui", "--no-browser", "--port", str(port)]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
     assert ran.stderr == f"port {port} of 127.0.0.1 is in use; choose another one, or 0 for any that is free\n"

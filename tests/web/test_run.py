@@ -15,7 +15,7 @@ from penstock.web.limits import Limits
 from penstock.web.setups import SetupFiles, check
 from web.conftest import Serve
 
-UI = ("-m", "penstock.cli", "ui", "setups", "--no-browser", "--port", "0")
+UI = ("-m", "penstock", "ui", "setups", "--no-browser", "--port", "0")
 
 SETUP = """
 name = "short"

@@ -20,7 +20,7 @@ def test_a_run_on_spark(page: Page, serve: Serve, place: Path) -> None:
         "CREATE SINK out TO 'out';"
         "INSERT INTO out SELECT n, COUNT(*) AS events FROM s [RANGE 1 MINUTE SLIDE 10 SECONDS] GROUP BY n;"
     )
-    url = serve("-m", "penstock.cli", "run", "app.sql", "--follow", "--ui-port", "0", "--master", "local[1]")
+    url = serve("-m", "penstock", "run", "app.sql", "--follow", "--ui-port", "0", "--master", "local[1]")
     page.goto(url)
     expect(page.get_by_text("on Spark, 1 query")).to_be_visible()
     expect(page.get_by_role("region", name="Plan").locator("[data-kind=query]")).to_have_count(1)

@@ -32,7 +32,7 @@ class _Plan:
 _PLANS = {
     Size.TINY: _Plan((100,), 64, 16, 1),
     Size.QUICK: _Plan((1000, 100_000, 1_000_000), 1 << 17, 1000, 5),
-    Size.FULL: _Plan((1000, 10_000, 100_000, 1_000_000), 1 << 17, 4000, 9),
+    Size.FULL: _Plan((1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000), 1 << 17, 4000, 9),
 }
 
 
@@ -61,10 +61,11 @@ def _measure(plan: _Plan, rows: int, uri: str) -> dict[str, float]:
 
     with psycopg.connect(uri, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS items")
-        connection.execute("CREATE TABLE items (id INTEGER PRIMARY KEY, price DOUBLE PRECISION, stock INTEGER)")
+        connection.execute("CREATE UNLOGGED TABLE items (id INTEGER, price DOUBLE PRECISION, stock INTEGER)")
         connection.execute(
             "INSERT INTO items SELECT i, i * 0.5, i %% 100 FROM generate_series(0, %s - 1) AS i", (rows,)
         )
+        connection.execute("ALTER TABLE items ADD PRIMARY KEY (id)")
         connection.execute("ANALYZE items")
         random = np.random.default_rng(rows)
         app = App(

@@ -31,21 +31,22 @@ from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import Round
-from penstock.engine.inputs import BUFFERS_SHARE, Inputs
-from penstock.engine.looking import Look, memory_of, patiently, program_of, queries_of, streams_of
+from penstock.engine.inputs import Inputs
+from penstock.engine.least_budget import least_budget
+from penstock.engine.looking import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
 from penstock.engine.metrics import Metrics
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
+from penstock.engine.rejects import Rejects
 from penstock.engine.running import aggregations, as_html, paned_windows, sharers
 from penstock.engine.service_times import first_arrivals
-from penstock.engine.sizing_metrics import history, sizing_of
+from penstock.engine.sizing_metrics import history
 from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, PenstockError, QueryError
 from penstock.lang import parse
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Program, StreamDef
-from penstock.operators.reorder import START
 from penstock.plan.arrived import arrival_columns
 from penstock.plan.backfill import all_backfilled
 from penstock.plan.build import build
@@ -56,7 +57,6 @@ from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
 
-REJECTS_KEPT = 10_000
 REJECTS_SEEN = 20
 
 
@@ -115,9 +115,7 @@ class App:
         self.program = parse(text, user_aggregates=self._users, functions=functions)
         self._clock = clock or SystemClock()
         self._waiting = Waiting(linger)
-        self._rejects: list[dict[str, Any]] = []
-        self._reject_subscribers: list[Callable[[str, dict[str, Any]], None]] = []
-        self._rejected = 0
+        self._rejects = Rejects()
         self._guard = Guard()
         self._finished = False
         self.restored: dict[str, Any] | None = None
@@ -127,13 +125,12 @@ class App:
         blocks = Path(self._temporary) if self._temporary is not None else Path(str(checkpoint)) / "blocks"
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
-            self._strategy = strategy
-            self._calls = Calling(functions, self._stores.budget, self._reject, synchronous=synchronous_calls)
+            self._calls = Calling(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
             self._flow = Flow(
-                self._stores, self._reject, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
+                self._stores, self._rejects.add, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
             )
             ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
-            self._inputs = Inputs(self._stores, self._reject, self._clock, self._flow.dispatch, ahead)
+            self._inputs = Inputs(self._stores, self._rejects.add, self._clock, self._flow.dispatch, ahead)
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -144,7 +141,16 @@ class App:
                     self._begin_dispatch(dispatch)
                 self._declare(self.program, state)
             except BudgetError as error:
-                raise BudgetError(f"{str(error).splitlines()[0]}\n  {self._least_budget(block)}") from None
+                least = least_budget(
+                    self.program,
+                    self._users,
+                    self._clock,
+                    strategy=strategy,
+                    block_size=block,
+                    buffered=self._inputs.dispatcher is not None,
+                )
+                hint = f"hint: the least budget that this plan can start with is {least:,} bytes"
+                raise BudgetError(f"{str(error).splitlines()[0]}\n  {hint}") from None
             if state is not None:
                 self._resume(state)
         except BaseException:
@@ -192,23 +198,6 @@ class App:
         if stream.arrival and self._inputs.dispatcher is None:
             self._begin_dispatch("fcfs")
         self._inputs.declare(stream, tuple(columns), self._sinks, [query.name for query in program.queries])
-
-    def _least_budget(self, block_size: int) -> str:
-        """Builds the plan again without a limit to see what it takes."""
-        nodes = {query.name: build(query.body) for query in self.program.queries}
-        with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
-            stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)
-            for stream in self.program.streams:
-                StreamInput(stream, needed_columns(stream, nodes.values()), stores, self._reject, self._clock)
-            flow = Flow(stores, self._reject, self._users, self._clock, self._sinks, strategy=self._strategy)
-            own = self.program
-            flow.declare(own.streams, own.queries, own.tables, own.writes)
-            flow.start([(query, nodes[query.name]) for query in self.program.queries])
-            least = stores.budget.peak
-            stores.close()
-        if self._inputs.dispatcher is not None or any(stream.arrival for stream in self.program.streams):
-            least = least * BUFFERS_SHARE // (BUFFERS_SHARE - 1) + BUFFERS_SHARE
-        return f"hint: the least budget that this plan can start with is {least:,} bytes"
 
     def add_query(self, text: str | BuiltQuery, *, backfill: bool = False) -> str:
         """Starts a query (or several) on the running app, from now on; returns the name of the last one.
@@ -356,7 +345,7 @@ class App:
             try:
                 self._push(source, event)
             except InputError as error:
-                self._reject(str(error), event)
+                self._rejects.add(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
         batches = source.ingest.batches(data)
@@ -464,19 +453,11 @@ class App:
         """Rows that could not be computed, the last 10,000 of them, each with its reason."""
         self.flush()
         self._calls.settle()
-        return list(self._rejects)
+        return list(self._rejects.rows)
 
     def subscribe_rejects(self, callback: Callable[[str, dict[str, Any]], None]) -> None:
         """Calls back with the reason and the row of everything rejected from now on."""
-        self._reject_subscribers.append(callback)
-
-    def _reject(self, reason: str, row: dict[str, Any]) -> None:
-        self._rejected += 1
-        for callback in self._reject_subscribers:
-            callback(reason, row)
-        if len(self._rejects) >= REJECTS_KEPT:
-            del self._rejects[: REJECTS_KEPT // 2]
-        self._rejects.append({"reason": reason, "row": row})
+        self._rejects.subscribe(callback)
 
     # Durability
 
@@ -496,7 +477,7 @@ class App:
             **self._inputs.snapshot(),
             "flow": self._flow.snapshot(),
             "calls": self._calls.snapshot(),
-            "rejected": self._rejected,
+            "rejected": self._rejects.count,
             "finished": self._finished,
             "stores": self._stores.snapshot(),
         }
@@ -516,7 +497,7 @@ class App:
             self._begin_dispatch("fcfs")
         self._inputs.restore(state)
         self._flow.restore()
-        self._rejected, self._finished = state["rejected"], state["finished"]
+        self._rejects.count, self._finished = state["rejected"], state["finished"]
         if self._directory is not None:
             self._flow.tables.resumed(self._directory.epoch, state["flow"]["tables"])
         if "calls" in state:
@@ -542,37 +523,12 @@ class App:
                 queries_of(self._flow),
                 memory_of(self._stores),
                 self._stores.uses,
-                tuple(self._rejects[-REJECTS_SEEN:]),
+                tuple(self._rejects.rows[-REJECTS_SEEN:]),
             )
         )
 
     def _metrics(self) -> Metrics:
-        stores, budget = self._stores.metrics, self._stores.budget
-        written, compressed = self._stores.bytes_written
-        running = self._flow.running
-        streams, dispatcher = self._inputs.streams.values(), self._inputs.dispatcher
-        reached = [s.reorder.watermark for s in streams if s.reorder.watermark > START]
-        return Metrics(
-            events=sum(s.events for s in streams),
-            late=self._inputs.late,
-            rejected=self._rejected,
-            results=sum(r.outlet.count for r in running.values()),
-            blocks_written=stores.blocks_written,
-            blocks_read=stores.blocks_read,
-            bytes_written=written,
-            bytes_compressed=compressed,
-            pool_hits=stores.pool_hits,
-            memory_bytes=budget.used,
-            pool_bytes=self._stores.pool_bytes,
-            memory_peak=budget.peak,
-            memory_budget=budget.total,
-            stored_bytes=self._stores.nbytes_total,
-            watermark=min(reached, default=None),
-            calls=self._calls.made,
-            calls_waiting=self._calls.waiting,
-            dispatch=None if dispatcher is None else dispatcher.metrics,
-            rate_sizing={name: sized for name, r in running.items() if (sized := sizing_of(r.pipeline.joins))},
-        )
+        return metrics_of(self._stores, self._inputs, self._flow, self._calls, self._rejects)
 
     def sizes(self, query: str) -> pa.Table:
         """The sizes of the query's rate-sized windows, and the rows held in them, at the last boundaries of their

@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.engine.calling import Calling
 from penstock.engine.flow import Flow
 from penstock.engine.inputs import Inputs
 from penstock.engine.metrics import Metrics
+from penstock.engine.rejects import Rejects
 from penstock.engine.running import Running
+from penstock.engine.sizing_metrics import sizing_of
 from penstock.errors import PenstockError
 from penstock.lang.query import Program
 from penstock.operators.panes.family import PaneFamily
@@ -82,6 +85,35 @@ def program_of(program: Program, inputs: Inputs, flow: Flow) -> Program:
     """What was declared when the app began, with what has been added and dropped since."""
     streams = tuple(source.definition for source in list(inputs.streams.values()))
     return replace(program, streams=streams, queries=tuple(query.query for query in list(flow.running.values())))
+
+
+def metrics_of(stores: StoreManager, inputs: Inputs, flow: Flow, calls: Calling, rejects: Rejects) -> Metrics:
+    blocks, budget = stores.metrics, stores.budget
+    written, compressed = stores.bytes_written
+    running = flow.running
+    streams, dispatcher = inputs.streams.values(), inputs.dispatcher
+    reached = [s.reorder.watermark for s in streams if s.reorder.watermark > START]
+    return Metrics(
+        events=sum(s.events for s in streams),
+        late=inputs.late,
+        rejected=rejects.count,
+        results=sum(r.outlet.count for r in running.values()),
+        blocks_written=blocks.blocks_written,
+        blocks_read=blocks.blocks_read,
+        bytes_written=written,
+        bytes_compressed=compressed,
+        pool_hits=blocks.pool_hits,
+        memory_bytes=budget.used,
+        pool_bytes=stores.pool_bytes,
+        memory_peak=budget.peak,
+        memory_budget=budget.total,
+        stored_bytes=stores.nbytes_total,
+        watermark=min(reached, default=None),
+        calls=calls.made,
+        calls_waiting=calls.waiting,
+        dispatch=None if dispatcher is None else dispatcher.metrics,
+        rate_sizing={name: sized for name, r in running.items() if (sized := sizing_of(r.pipeline.joins))},
+    )
 
 
 def streams_of(inputs: Inputs) -> tuple[StreamLook, ...]:

@@ -92,6 +92,27 @@ def test_sparks_own_streaming_emits_every_window_and_no_end_mark(spark: SparkSes
     assert {(row["window_end"], row["symbol"]): [row["n"], row["total"]] for row in found["sums"]} == expected
 
 
+def test_a_batch_may_be_larger_than_a_micro_batch(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_feeding import Feeding
+
+    feeding = Feeding(setup("spark"), spark, 70)
+    try:
+        feeding.begin([])
+        feeding.push("trades", events(200))
+        feeding.finish()
+        assert feeding.status()["micro_batches"] >= 3
+    finally:
+        feeding.close()
+
+
+@pytest.mark.parametrize(("option", "value"), [("state", "disk"), ("output_mode", "complete")])
+def test_a_choice_that_does_not_exist(option: str, value: str) -> None:
+    from penstock.measure.adapters.spark_streaming import SparkStreaming
+
+    with pytest.raises(InputError, match=f"system.options.{option} = '{value}': is none of "):
+        SparkStreaming(_own("SELECT 1", **{option: value})).check()
+
+
 def test_a_query_that_spark_does_not_know(spark: SparkSession) -> None:
     from penstock.measure.adapters.spark_engines import StreamingEngine
 

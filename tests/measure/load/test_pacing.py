@@ -231,6 +231,13 @@ def test_a_closed_loop_ends_by_the_clock_and_times_go_on() -> None:
     assert world.logged[-1].due_ns == pytest.approx(START + 1_090_000_000, abs=2_000_000)
 
 
+@pytest.mark.parametrize(("duration", "sent"), [(0.025, 3 * BATCH_ROWS), (1, 200_000)])
+def test_a_closed_loop_ends_by_events_or_by_the_clock(duration: float, sent: int) -> None:
+    world = World(10_000_000)
+    pacer = world.run(legs({"rate": "max", "event_rate": 1000, "events": 200_000, "duration": duration}))
+    assert pacer.sent == sent
+
+
 def test_mixed_streams_keep_their_shares_and_order() -> None:
     world = World()
     mix = {"a": 3, "b": 1, "c": 0}

@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 from measure.results.handmade import T0, Handmade, setup
 from penstock.cli_bench import bench
 from penstock.errors import InputError
+from penstock.measure.report.comparison import comparison
+from penstock.measure.report.document import Paragraph, Table
+from penstock.measure.report.outcomes import Outcome
 from penstock.measure.report.writing import report, write_report
 from penstock.measure.results.summary import summarise
 
@@ -169,11 +172,65 @@ def test_of_a_sweep(tmp_path: Path, windows: list[object]) -> None:
     page = Page((tmp_path / "out" / "report.html").read_text())
     assert "script" not in page.tags
     assert page.tags.count("svg") == 1
-    assert page.tags.count("tr") == 1 + len(windows) * 2 + 2
+    side_by_side = 1 + len(windows)
+    assert page.tags.count("tr") == side_by_side + 1 + len(windows) * 2 + 2
     assert "out of memory" in page.text
     drawn = (tmp_path / "out" / "figures" / "1-over-window.svg").read_text()
     for words in ("Throughput", "99th percentile of latency", "embedded", "window"):
         assert words in drawn
+
+
+def outcome(
+    adapter: str, rate: float | None, *, window: int = 1, p99: float = 1e6, group: str = "joins", mb: float = 100
+) -> Outcome:
+    measured = {
+        "throughput": {"events_per_second": rate},
+        "latency_overall": {"p99": p99},
+        "resources": {"system": {"max_rss_mb": mb}},
+    }
+    return Outcome(group, adapter, {"window": window}, "failed" if rate is None else "done", measured)
+
+
+def compared(*outcomes: Outcome) -> tuple[str, list[list[str]]]:
+    section = comparison(outcomes)
+    assert section is not None
+    said, table = section.blocks
+    assert isinstance(said, Paragraph)
+    assert isinstance(table, Table)
+    return said.text, [list(row) for row in table.rows]
+
+
+def test_systems_side_by_side() -> None:
+    said, rows = compared(
+        outcome("ours", 900),
+        outcome("ours", 1000),
+        outcome("ours", 1100),
+        outcome("theirs", 250, mb=2048),
+        outcome("ours", 100, window=2),
+        outcome("theirs", 150, window=2),
+        outcome("ours", 10, window=3),
+        outcome("theirs", None, window=3),
+        outcome("ours", 10, window=4),
+    )
+    assert "At 2 of 3 points that several were asked, ours is the fastest." in said
+    assert said.endswith("It is not at joins, window 2: theirs.")
+    assert rows == [
+        ["joins, window 1", "ours, 4.00 times", "1,000", "250", "100", "2,048"],
+        ["joins, window 2", "theirs, 1.50 times", "100", "150", "100", "100"],
+        ["joins, window 3", "ours, alone", "10.0", "failed", "100", "–"],
+    ]
+
+
+def test_systems_that_all_kept_a_rate_are_compared_by_latency() -> None:
+    said, rows = compared(outcome("ours", 1000, p99=8e6), outcome("theirs", 1001, p99=2e6))
+    assert "theirs is the fastest" in said
+    assert rows == [["joins", "theirs, 4.00 times", "1,000, p99 8.00 ms", "1,001, p99 2.00 ms", "100", "100"]]
+
+
+def test_one_system_alone_is_not_compared() -> None:
+    assert comparison([outcome("ours", 1000), outcome("ours", 1000, window=2)]) is None
+    assert comparison([outcome("ours", 1000), outcome("theirs", 1000, window=2)]) is None
+    assert comparison([outcome("ours", None), outcome("theirs", None)]) is None
 
 
 def test_of_a_directory_of_several(tmp_path: Path) -> None:

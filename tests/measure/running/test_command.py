@@ -46,7 +46,7 @@ def setup_file(tmp_path: Path) -> Path:
 
 def begun(setup_file: Path, run: Path) -> subprocess.Popen[str]:
     """A run in a process of its own, when results have come."""
-    command = [sys.executable, "-m", "penstock.cli", "bench", "run", str(setup_file), "--adapter", "systems:Echo"]
+    command = [sys.executable, "-m", "penstock", "bench", "run", str(setup_file), "--adapter", "systems:Echo"]
     process = subprocess.Popen(
         [*command, "-o", str(run)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

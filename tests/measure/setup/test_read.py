@@ -69,6 +69,7 @@ def test_a_value_given_as_text_takes_the_type_of_the_declared_one() -> None:
         ('rate = "${rate}"', "rate = 1\nevent_rate = 3", "phases[0].event_rate: is for rate = 'max'"),
         ('"2 s"', '"2 x"', "phases[0].duration: is no length of time"),
         ('duration = "2 s"', "", "phases[0]: a phase ends after a duration or after a number of events"),
+        ('duration = "2 s"', 'duration = "2 s"\nevents = 5', "phases[0]: only with rate = 'max' can a phase have both"),
         ('duration = "2 s"', "events = 5\nend_rate = 7", "phases[0].end_rate: a rate that changes needs a duration"),
         ("mean = 1", "mean = nan", "drivers[0].fields.S.a1.mean: should be a finite number"),
         ("stdev = 2", "stdev = -2", "drivers[0].fields.S.a1.stdev: should be greater than or equal to 0, not -2"),
@@ -144,6 +145,10 @@ def test_another_adapter_leaves_the_options_of_the_first(tmp_path: Path) -> None
     file.write_text(TEXT + '\n[system.options]\nmemory = "8MB"\n')
     assert read_setup(file, adapter="embedded").system.options == {"memory": "8MB"}
     assert read_setup(file, adapter="esper").system.options == {}
+    file.write_text(file.read_text() + '[system.others.esper]\nheap = "1g"\n')
+    assert read_setup(file, adapter="embedded").system.options == {"memory": "8MB"}
+    assert read_setup(file, adapter="esper").system.options == {"heap": "1g"}
+    assert read_setup(file, adapter="flink").system.options == {}
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

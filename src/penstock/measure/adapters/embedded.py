@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.engine.builder import quoted
 from penstock.errors import InputError
+from penstock.measure.adapters import rehearsal
 from penstock.measure.adapters.database import Database
 from penstock.measure.adapters.engine import Emit, Engine
 from penstock.measure.adapters.hosted import Hosted
@@ -30,10 +31,11 @@ class Embedded(Hosted):
         "strategy": "how windows are kept: 'auto' (the default), 'window' or 'panes'",
         "dispatch": "how events are taken: 'fcfs' or 'ejf'; by default as they come",
         "cache": "rows that are remembered of a table in a database; by default 1, so that every event asks",
+        **rehearsal.OPTION,
     }
 
     def engine(self) -> Engine:
-        return EmbeddedEngine()
+        return rehearsal.Rehearsed(EmbeddedEngine) if self.option("warm_up", True) else EmbeddedEngine()
 
 
 class EmbeddedEngine:
@@ -47,6 +49,7 @@ class EmbeddedEngine:
 
         options = dict(setup.system.options)
         cache = options.pop("cache", 1)
+        options.pop("warm_up", None)
         self._database = Database(setup, tables)
         text = program(setup, {name: self._origin(setup, name, path, cache) for name, path in tables.items()})
         app = App(text, **{name: value if name == "strategy" else str(value) for name, value in options.items()})  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import InputError, PenstockError
 from penstock.java import java_home
-from penstock.measure.adapters import maven
+from penstock.measure.adapters import maven, rehearsal
 from penstock.measure.adapters.engine import Emit, Engine
 from penstock.measure.adapters.heap import heap_size
 from penstock.measure.adapters.hosted import Hosted
@@ -48,6 +48,7 @@ class Esper(Hosted):
     options: ClassVar[Mapping[str, str]] = {
         "heap": "memory of the Java machine, such as 512m or 4g; 4g by default",
         "events": "'array' (the default, the fastest) or 'map': what events are to Esper",
+        **rehearsal.OPTION,
     }
 
     def check(self) -> None:
@@ -59,7 +60,10 @@ class Esper(Hosted):
         maven.jars(COORDINATES)
 
     def engine(self) -> Engine:
-        return EsperEngine(heap_size(self.option("heap", "4g")), _is_array(self.option("events", "array")))
+        heap, arrays = heap_size(self.option("heap", "4g")), _is_array(self.option("events", "array"))
+        if self.option("warm_up", True):
+            return rehearsal.Rehearsed(lambda: EsperEngine(heap, arrays))
+        return EsperEngine(heap, arrays)
 
 
 def _is_array(given: object) -> bool:

@@ -18,10 +18,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import InputError
 from penstock.measure.adapters.embedded import literal, program
 from penstock.measure.adapters.engine import Emit
+from penstock.measure.adapters.rehearsal import only_time
 from penstock.measure.adapters.spark import HEAP
 from penstock.measure.adapters.spark_feeding import Feeding, told
 from penstock.measure.adapters.spark_streaming import STATES
-from penstock.measure.setup.model import Setup, Stream
+from penstock.measure.setup.model import Setup
 from penstock.spark.end_mark import mark_end
 from penstock.spark.packing import decode
 from penstock.spark.query import query
@@ -72,7 +73,7 @@ class _OnSpark(ABC):
             warming = Feeding(setup, self._spark, MICRO_BATCH)
             try:
                 warming.begin(self.queries(warming, setup, tables, lambda query, batch: None))
-                warming.hand_over({name: [_only_time(stream, moment)] for name, stream in setup.streams.items()})
+                warming.hand_over({name: [only_time(stream, moment)] for name, stream in setup.streams.items()})
                 warming.settle()
             finally:
                 warming.close()
@@ -175,7 +176,7 @@ class StreamingEngine(_OnSpark):
         """Spark has no end of a stream: a last event, far in the future and otherwise NULL, closes the windows."""
         self.feeding.finish()
         self._end = end = self._last + _FAR
-        self.feeding.hand_over({name: [_only_time(stream, end)] for name, stream in self._streams.items()})
+        self.feeding.hand_over({name: [only_time(stream, end)] for name, stream in self._streams.items()})
         self.feeding.settle()
 
     def _taking(self, name: str, emit: Emit) -> Callable[[DataFrame, int], None]:
@@ -184,13 +185,6 @@ class StreamingEngine(_OnSpark):
                 emit(name, rows if self._end is None else _without(rows, self._end))
 
         return take
-
-
-def _only_time(stream: Stream, moment: datetime) -> pa.RecordBatch:
-    """One event of which only the time is known."""
-    schema = stream.schema_.arrow
-    columns = [pa.array([moment if field.name == stream.time else None], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _sql(feeding: Feeding, name: str, texts: Mapping[str, str]) -> DataFrame:

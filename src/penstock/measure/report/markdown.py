@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.measure.report.document import Block, Code, Document, Figure, Notes, Paragraph, Table, Tiles
+from penstock.measure.report.document import Block, Code, Document, Figure, Notes, Paragraph, Section, Table, Tiles
 
 FIGURES = "figures"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#$])")
@@ -13,9 +13,12 @@ _FENCES = re.compile(r"`{3,}")
 
 def markdown(document: Document) -> str:
     parts = [f"# {plain(document.title)}", *map(_block, document.lead)]
-    for section in document.sections:
-        parts += [f"## {plain(section.title)}", *map(_block, section.blocks)]
+    parts += map(section_text, document.sections)
     return "\n\n".join(parts) + "\n"
+
+
+def section_text(section: Section) -> str:
+    return "\n\n".join([f"## {plain(section.title)}", *map(_block, section.blocks)])
 
 
 def plain(text: str) -> str:

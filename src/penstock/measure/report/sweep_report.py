@@ -6,8 +6,7 @@ together by their median, and those that failed are left out.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,22 +14,10 @@ from typing import Any
 
 from penstock.errors import InputError
 from penstock.measure.report.charts import Axis, Bars, Chart, Lines, Series, svg
+from penstock.measure.report.comparison import comparison
 from penstock.measure.report.document import Block, Document, Figure, Notes, Paragraph, Section, Table
+from penstock.measure.report.outcomes import Outcome, outcomes_of, varied
 from penstock.measure.report.wording import duration, three
-from penstock.measure.results.summary import KILLED, summarise
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A run of several; one that has measured nothing has no `summary`."""
-
-    group: str
-    """Setups, and the series of a setup, are shown apart."""
-    adapter: str
-    parameters: Mapping[str, Any]
-    state: str
-    summary: Mapping[str, Any]
-    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,15 +28,11 @@ class _Shown:
     path: tuple[str, ...]
     scale: float = 1.0
 
-    def of(self, summary: Mapping[str, Any]) -> float | None:
-        value: Any = summary
-        for name in self.path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if not isinstance(value, (int, float)):
+    def of(self, outcome: Outcome) -> float | None:
+        value = outcome.measure(self.path)
+        if self.path[0] == "latency_overall" and not outcome.measure(("latency_overall", "count")):
             return None
-        if self.path[0] == "latency_overall" and not summary["latency_overall"].get("count"):
-            return None
-        return value * self.scale
+        return None if value is None else value * self.scale
 
 
 _FIGURES = (
@@ -70,6 +53,9 @@ def sweep_report(directory: Path) -> Document:
         section_of([one for one in outcomes if one.group == group], group, f"{number}", adapters)
         for number, group in enumerate(groups, 1)
     ]
+    compared = comparison(outcomes)
+    if compared is not None:
+        sections.insert(0, compared)
     failed = [f"{one.group}: {one.error}" for one in outcomes if one.error]
     states = [one.state for one in outcomes]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -81,58 +67,6 @@ def sweep_report(directory: Path) -> Document:
         named = "; ".join(f"{name} {value}" for name, value in machines[0].items() if not isinstance(value, dict))
         lead.append(Paragraph(f"Machine: {named}."))
     return Document(groups[0] if len(groups) == 1 else f"Runs in {directory.name}", lead, sections)
-
-
-def outcomes_of(directory: Path) -> list[Outcome]:
-    """Of a sweep in its order; else of all runs and sweeps that the directory holds, by their names."""
-    listed = _json(directory / "sweep.json")
-    if listed is not None:
-        return _swept(directory, listed)
-    if (directory / "setup.json").is_file():
-        return [_single(directory)]
-    found = []
-    for inner in sorted(directory.iterdir()) if directory.is_dir() else []:
-        if inner.is_dir() and not inner.is_symlink():
-            found += outcomes_of(inner)
-    return found
-
-
-def _swept(directory: Path, listed: Mapping[str, Any]) -> list[Outcome]:
-    found = []
-    points = listed.get("points")
-    for point in points if isinstance(points, list) else []:
-        try:
-            name, series = str(point["name"]), str(point.get("series") or "")
-            parameters, adapter, state = dict(point["parameters"]), str(point["adapter"]), str(point["state"])
-            error = str(point.get("error") or "")
-        except (TypeError, KeyError, ValueError) as problem:
-            raise InputError(f"{directory / 'sweep.json'}: a point cannot be read: {problem!r}") from None
-        # A name comes from a file: it must not lead out of the directory.
-        run = directory / "runs" / Path(name).name
-        setup = str(listed.get("setup") or directory.name)
-        group = f"{setup}: {series}" if series else setup
-        found.append(Outcome(group, adapter, parameters, state, _json(run / "summary.json") or {}, error))
-    return found
-
-
-def _single(run: Path) -> Outcome:
-    summary = _json(run / "summary.json") or summarise(run)
-    error = KILLED if KILLED in summary["notes"] else ""
-    return Outcome(summary["setup"], summary["adapter"], summary["parameters"], summary["state"], summary, error)
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def varied(outcomes: Sequence[Outcome]) -> list[str]:
-    """The parameters that have several values."""
-    names = dict.fromkeys(name for outcome in outcomes for name in outcome.parameters)
-    return [name for name in names if len({str(outcome.parameters.get(name)) for outcome in outcomes}) > 1]
 
 
 def section_of(outcomes: Sequence[Outcome], title: str, number: str, adapters: Sequence[str]) -> Section:
@@ -228,7 +162,7 @@ def _charts(outcomes: Sequence[Outcome], name: str, others: Sequence[str], adapt
 def _medians(shown: _Shown, outcomes: Sequence[Outcome], name: str) -> dict[Any, float]:
     found: dict[Any, list[float]] = {}
     for one in outcomes:
-        value = shown.of(one.summary)
+        value = shown.of(one)
         if value is not None:
             found.setdefault(one.parameters.get(name), []).append(value)
     return {at: median(values) for at, values in found.items()}
@@ -240,7 +174,7 @@ def _bars(outcomes: Sequence[Outcome]) -> list[Chart]:
     for shown in _FIGURES:
         found: dict[str, list[float]] = {}
         for one in outcomes:
-            value = shown.of(one.summary)
+            value = shown.of(one)
             if value is not None and one.state != "failed":
                 found.setdefault(one.adapter, []).append(value)
         if found:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import InputError
 from penstock.measure.report.charts import svg
+from penstock.measure.report.comparison import comparison
+from penstock.measure.report.document import Paragraph
+from penstock.measure.report.markdown import section_text
+from penstock.measure.report.outcomes import outcomes_of
 from penstock.measure.reproduction.item import Item, Paper, Shown, Table, number
 from penstock.measure.reproduction.papers import PAPERS
 from penstock.measure.reproduction.results import MICRO, Results
@@ -30,6 +35,15 @@ penstock bench report out/bench --papers docs
 `bench all` takes a short version of everything, `bench all --full` the long one; both go on where they were stopped.
 A figure of a paper that has no numbers in its text is compared by its shape: nothing was read off a drawing. Points and
 lines of a paper are dashed. A dash (–) is a number that the paper does not give or that was not measured."""
+
+
+_BESIDE = "Beside other systems"
+_HOW = """\
+The thesis compared three engines of its time; these are the same questions to systems of today: Penstock in one \
+process (embedded), Spark's own structured streaming, Esper and Flink, each asked in its own language and as it runs \
+fastest that we know of. Driver, system and sink share the machine. At most points a closed loop sends events as fast \
+as they are taken, so a system that is fast is partly measured by what the driver can make. A system that is not asked \
+has no words for the question."""
 
 
 def write(results: Path, docs: Path) -> Path:
@@ -62,7 +76,16 @@ def render(results: Results) -> tuple[str, dict[str, str]]:
             if shown.charts:
                 figures[image] = svg(*shown.charts, columns=shown.columns)
             parts.append(_section(paper, item, shown, image, results))
-    return "\n\n".join(parts) + "\n", figures
+    parts.append(_beside(results))
+    return "\n\n".join(filter(None, parts)) + "\n", figures
+
+
+def _beside(results: Results) -> str:
+    """The systems on the microbenchmarks, one beside the other."""
+    compared = comparison(outcomes_of(results.micro))
+    if compared is None:
+        return ""
+    return section_text(replace(compared, title=_BESIDE, blocks=[Paragraph(_HOW), *compared.blocks]))
 
 
 def _machine(machine: Mapping[str, Any]) -> str:

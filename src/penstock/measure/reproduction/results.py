@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.errors import InputError
 from penstock.measure.results.measures import Measures
+from penstock.measure.results.summary import number_at
 from penstock.workloads import micro
 
 MICRO = "micro/"
@@ -50,11 +51,7 @@ class Run:
         return Measures(self.path) if (self.path / "setup.json").is_file() else None
 
     def measure(self, path: Sequence[str]) -> float | None:
-        """A number of the summary, if it has one at that place."""
-        found: Any = self.summary
-        for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return float(found) if isinstance(found, (int, float)) else None
+        return number_at(self.summary, path)
 
 
 class Results:
@@ -64,6 +61,7 @@ class Results:
         if not directory.is_dir():
             raise InputError(f"{directory}: there is no such directory of results; 'penstock bench all' makes one")
         self._directory = directory
+        self.micro = directory / MICRO
 
     @cached_property
     def benches(self) -> dict[str, dict[str, Any]]:
@@ -77,11 +75,10 @@ class Results:
     @cached_property
     def _runs(self) -> dict[str, list[Run]]:
         found: dict[str, list[Run]] = {}
-        root = self._directory / MICRO
-        for file in sorted(root.glob("**/summary.json")):
+        for file in sorted(self.micro.glob("**/summary.json")):
             summary = _figures(file)
             if summary.get("state") == "done":
-                found.setdefault(file.relative_to(root).parts[0], []).append(Run(file.parent, summary))
+                found.setdefault(file.relative_to(self.micro).parts[0], []).append(Run(file.parent, summary))
         return found
 
     def runs(self, name: str) -> Sequence[Run]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,15 @@ def summary_of(measures: Measures) -> dict[str, Any]:
     # Notes come last: reading the logs adds to them.
     summary["notes"] = notes if state is not None else [*notes, KILLED]
     return summary
+
+
+def number_at(summary: Mapping[str, Any], path: Sequence[str]) -> float | None:
+    """A number of a summary, if it has one at that place.
+
+    >>> number_at({"throughput": {"events": 3}}, ("throughput", "events")), number_at({}, ("throughput", "events"))
+    (3.0, None)
+    """
+    found: Any = summary
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, (int, float)) else None

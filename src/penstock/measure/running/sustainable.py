@@ -15,6 +15,7 @@ Who calls: `penstock bench sustainable`.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -31,6 +32,9 @@ from penstock.measure.running.controller import Controller
 from penstock.measure.running.sweep import Perform
 from penstock.measure.setup.generators import Scalar
 from penstock.measure.setup.model import Driver, LatencyMode, Phase, Setup
+
+SUSTAINABLE = "sustainable.json"
+"""What the search found, in its directory."""
 
 GROWTH = 0.02
 """Seconds of delay that may be added in a second."""
@@ -143,7 +147,7 @@ class Search:
             told(trial)
         held = [trial.rate for trial in self.trials if trial.sustained]
         setup = self._read({})
-        return {
+        answer = {
             "setup": setup.name,
             "adapter": setup.system.adapter,
             "parameter": self._parameter,
@@ -152,6 +156,9 @@ class Search:
             "complete": not self._stopped,
             "trials": [asdict(trial) for trial in self.trials],
         }
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._directory / SUSTAINABLE).write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+        return answer
 
     def _try(self, rate: float, perform: Perform) -> Trial | None:
         """None if it was stopped."""

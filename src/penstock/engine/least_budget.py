@@ -1,0 +1,46 @@
+"""The least memory that a program can start with, for whoever gave less."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.aggregates.user import UserAggregate
+from penstock.engine.clock import Clock
+from penstock.engine.flow import Flow
+from penstock.engine.inputs import BUFFERS_SHARE
+from penstock.engine.rejects import Rejects
+from penstock.engine.stream_input import StreamInput
+from penstock.lang.query import Program
+from penstock.plan.build import build
+from penstock.plan.columns import needed_columns
+from penstock.store.budget import Budget
+from penstock.store.manager import StoreManager
+
+
+def least_budget(
+    program: Program,
+    users: Mapping[str, UserAggregate],
+    clock: Clock,
+    *,
+    strategy: str,
+    block_size: int,
+    buffered: bool,
+) -> int:
+    """Builds the plan once more, without a limit, to see what it takes; `buffered` events are dispatched."""
+    nodes = {query.name: build(query.body) for query in program.queries}
+    reject = Rejects().add
+    with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+        stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)
+        for stream in program.streams:
+            StreamInput(stream, needed_columns(stream, nodes.values()), stores, reject, clock)
+        sinks = tuple(sink.name for sink in program.sinks)
+        flow = Flow(stores, reject, users, clock, sinks, strategy=strategy)
+        flow.declare(program.streams, program.queries, program.tables, program.writes)
+        flow.start([(query, nodes[query.name]) for query in program.queries])
+        least = stores.budget.peak
+        stores.close()
+    if buffered or any(stream.arrival for stream in program.streams):
+        least = least * BUFFERS_SHARE // (BUFFERS_SHARE - 1) + BUFFERS_SHARE
+    return least
