@@ -15,7 +15,7 @@ from measure.results.handmade import T0, Handmade, setup
 from penstock.cli_bench import bench
 from penstock.errors import InputError
 from penstock.measure.report.comparison import comparison
-from penstock.measure.report.document import Paragraph, Table
+from penstock.measure.report.document import Notes, Paragraph, Table
 from penstock.measure.report.outcomes import Outcome
 from penstock.measure.report.writing import report, write_report
 from penstock.measure.results.summary import summarise
@@ -188,20 +188,22 @@ def outcome(
         "latency_overall": {"p99": p99},
         "resources": {"system": {"max_rss_mb": mb}},
     }
-    return Outcome(group, adapter, {"window": window}, "failed" if rate is None else "done", measured)
+    state, error = ("done", "") if rate is not None else ("failed", "out of memory")
+    return Outcome(group, adapter, {"window": window}, state, measured, error)
 
 
-def compared(*outcomes: Outcome) -> tuple[str, list[list[str]]]:
+def compared(*outcomes: Outcome) -> tuple[str, list[list[str]], list[str]]:
     section = comparison(outcomes)
     assert section is not None
-    said, table = section.blocks
+    said, table, *failed = section.blocks
     assert isinstance(said, Paragraph)
     assert isinstance(table, Table)
-    return said.text, [list(row) for row in table.rows]
+    reasons = [item for notes in failed if isinstance(notes, Notes) for item in notes.items]
+    return said.text, [list(row) for row in table.rows], reasons
 
 
 def test_systems_side_by_side() -> None:
-    said, rows = compared(
+    said, rows, failed = compared(
         outcome("ours", 900),
         outcome("ours", 1000),
         outcome("ours", 1100),
@@ -219,10 +221,11 @@ def test_systems_side_by_side() -> None:
         ["joins, window 2", "theirs, 1.50 times", "100", "150", "100", "100"],
         ["joins, window 3", "ours, alone", "10.0", "failed", "100", "–"],
     ]
+    assert failed == ["theirs at joins, window 3: out of memory"]
 
 
 def test_systems_that_all_kept_a_rate_are_compared_by_latency() -> None:
-    said, rows = compared(outcome("ours", 1000, p99=8e6), outcome("theirs", 1001, p99=2e6))
+    said, rows, _ = compared(outcome("ours", 1000, p99=8e6), outcome("theirs", 1001, p99=2e6))
     assert "theirs is the fastest" in said
     assert rows == [["joins", "theirs, 4.00 times", "1,000, p99 8.00 ms", "1,001, p99 2.00 ms", "100", "100"]]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from penstock.measure.report.document import Block, Paragraph, Section, Table
+from penstock.measure.report.document import Block, Notes, Paragraph, Section, Table
 from penstock.measure.report.outcomes import Outcome, varied
 from penstock.measure.report.wording import duration, three
 
@@ -85,6 +85,15 @@ def comparison(outcomes: Sequence[Outcome]) -> Section | None:
             ]
         )
     blocks: list[Block] = [Paragraph(_verdict(points)), Table(headings, rows, names=2)]
+    failed = [
+        f"{one.adapter} at {point.label}: {one.error}"
+        for point in points
+        for runs in point.by_system.values()
+        for one in runs
+        if one.error
+    ]
+    if failed:
+        blocks.append(Notes(failed))
     return Section("The systems side by side", blocks)
 
 

@@ -121,41 +121,44 @@ public final class FlinkConnector implements DynamicTableSourceFactory, DynamicT
         }
     }
 
-    /** Reads frames and makes rows of them. */
+    /** Reads frames and makes rows of them, a few at a time: what lives for a moment costs Java next to nothing. */
     private static final class Frames {
+        private static final int FEW = 1024;
+
         private final DataInputStream in;
         private final String kinds;
+        private final int[] nulls;
+        private final int[] starts;
+        private byte[] all;
+        private ByteBuffer data;
+        private int rows;
+        private int done;
 
         Frames(Socket socket, String kinds) throws IOException {
             in = new DataInputStream(new BufferedInputStream(socket.getInputStream(), 1 << 16));
             this.kinds = kinds;
+            nulls = new int[kinds.length()];
+            starts = new int[kinds.length()];
         }
 
-        /** The rows of the next frame; null after the last. */
+        /** The next rows; null after the last. */
         GenericRowData[] next() throws IOException {
-            int size;
-            try {
-                size = Integer.reverseBytes(in.readInt());
-            } catch (EOFException over) {
-                return null;
+            while (done == rows) {
+                if (!read()) {
+                    return null;
+                }
             }
-            int rows = Integer.reverseBytes(in.readInt());
-            byte[] all = new byte[size];
-            in.readFully(all);
-            ByteBuffer data = ByteBuffer.wrap(all).order(ByteOrder.LITTLE_ENDIAN);
-            GenericRowData[] made = new GenericRowData[rows];
-            for (int i = 0; i < rows; i++) {
+            int from = done;
+            done = Math.min(rows, from + FEW);
+            GenericRowData[] made = new GenericRowData[done - from];
+            for (int i = 0; i < made.length; i++) {
                 made[i] = new GenericRowData(kinds.length());
             }
             for (int c = 0; c < kinds.length(); c++) {
-                int nulls = data.get() != 0 ? data.position() : -1;
-                if (nulls >= 0) {
-                    data.position(nulls + rows);
-                }
-                column(data, made, c, kinds.charAt(c), all);
-                if (nulls >= 0) {
-                    for (int i = 0; i < rows; i++) {
-                        if (all[nulls + i] != 0) {
+                column(made, c, from);
+                if (nulls[c] >= 0) {
+                    for (int i = 0; i < made.length; i++) {
+                        if (all[nulls[c] + from + i] != 0) {
                             made[i].setField(c, null);
                         }
                     }
@@ -164,37 +167,66 @@ public final class FlinkConnector implements DynamicTableSourceFactory, DynamicT
             return made;
         }
 
-        private static void column(ByteBuffer data, GenericRowData[] made, int c, char kind, byte[] all) {
-            int rows = made.length;
+        /** Takes the next frame and finds its columns; false after the last. */
+        private boolean read() throws IOException {
+            int size;
+            try {
+                size = Integer.reverseBytes(in.readInt());
+            } catch (EOFException over) {
+                return false;
+            }
+            rows = Integer.reverseBytes(in.readInt());
+            done = 0;
+            all = new byte[size];
+            in.readFully(all);
+            data = ByteBuffer.wrap(all).order(ByteOrder.LITTLE_ENDIAN);
+            int at = 0;
+            for (int c = 0; c < kinds.length(); c++) {
+                nulls[c] = all[at] != 0 ? at + 1 : -1;
+                starts[c] = at + 1 + (nulls[c] >= 0 ? rows : 0);
+                at = starts[c] + length(kinds.charAt(c), starts[c]);
+            }
+            return true;
+        }
+
+        private int length(char kind, int start) {
+            if (kind == 's') return 4 * (rows + 1) + data.getInt(start + 4 * rows);
+            if (kind == 'd' || kind == 'l' || kind == 't') return 8 * rows;
+            if (kind == 'h') return 2 * rows;
+            return kind == 'b' || kind == 'z' ? rows : 4 * rows;
+        }
+
+        private void column(GenericRowData[] made, int c, int from) {
+            int start = starts[c];
+            int count = made.length;
+            char kind = kinds.charAt(c);
             if (kind == 'd') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Double.valueOf(data.getDouble()));
+                for (int i = 0; i < count; i++) made[i].setField(c, Double.valueOf(data.getDouble(start + 8 * (from + i))));
             } else if (kind == 'i' || kind == 'a') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Integer.valueOf(data.getInt()));
+                for (int i = 0; i < count; i++) made[i].setField(c, Integer.valueOf(data.getInt(start + 4 * (from + i))));
             } else if (kind == 'l') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Long.valueOf(data.getLong()));
+                for (int i = 0; i < count; i++) made[i].setField(c, Long.valueOf(data.getLong(start + 8 * (from + i))));
             } else if (kind == 't') {
-                for (int i = 0; i < rows; i++) {
-                    long us = data.getLong();
+                for (int i = 0; i < count; i++) {
+                    long us = data.getLong(start + 8 * (from + i));
                     long ms = Math.floorDiv(us, 1000L);
                     made[i].setField(c, TimestampData.fromEpochMillis(ms, (int) (us - ms * 1000L) * 1000));
                 }
             } else if (kind == 'f') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Float.valueOf(data.getFloat()));
+                for (int i = 0; i < count; i++) made[i].setField(c, Float.valueOf(data.getFloat(start + 4 * (from + i))));
             } else if (kind == 'h') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Short.valueOf(data.getShort()));
+                for (int i = 0; i < count; i++) made[i].setField(c, Short.valueOf(data.getShort(start + 2 * (from + i))));
             } else if (kind == 'b') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Byte.valueOf(data.get()));
+                for (int i = 0; i < count; i++) made[i].setField(c, Byte.valueOf(data.get(start + from + i)));
             } else if (kind == 'z') {
-                for (int i = 0; i < rows; i++) made[i].setField(c, Boolean.valueOf(data.get() != 0));
+                for (int i = 0; i < count; i++) made[i].setField(c, Boolean.valueOf(data.get(start + from + i) != 0));
             } else {
-                int offsets = data.position();
-                int text = offsets + 4 * (rows + 1);
-                for (int i = 0; i < rows; i++) {
-                    int from = data.getInt(offsets + 4 * i);
-                    int to = data.getInt(offsets + 4 * i + 4);
-                    made[i].setField(c, StringData.fromBytes(all, text + from, to - from));
+                int text = start + 4 * (rows + 1);
+                for (int i = 0; i < count; i++) {
+                    int begin = data.getInt(start + 4 * (from + i));
+                    int end = data.getInt(start + 4 * (from + i) + 4);
+                    made[i].setField(c, StringData.fromBytes(all, text + begin, end - begin));
                 }
-                data.position(text + data.getInt(offsets + 4 * rows));
             }
         }
     }
