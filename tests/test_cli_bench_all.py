@@ -74,10 +74,15 @@ def test_a_burst_begins_at_three_quarters_of_what_a_system_sustains(tmp_path: Pa
     assert search.leftover is not None
     search.leftover.mkdir(parents=True)
     for complete in (False, True):
-        found = {"complete": complete, "sustainable": 4_000_000.0}
+        found = {"complete": complete, "sustainable": 4_000_000.0, "trial_seconds": 6.0}
         (search.leftover / "sustainable.json").write_text(json.dumps(found))
         assert (search.problem() is None) is complete
     assert list(burst.more()) == ["--set", "rate=3000000"]
+    assert burst.leftover is not None
+    burst.leftover.mkdir(parents=True)
+    for rate, said in ((100_000, "the run was not at 3,000,000 events a second"), (3_000_000, None)):
+        (burst.leftover / "summary.json").write_text(json.dumps({"state": "done", "parameters": {"rate": rate}}))
+        assert burst.problem() == said
 
 
 def test_a_system_that_is_not_there_is_left_out_and_named(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,9 @@ def run_all(output: Path, *, quick: bool, only: Sequence[str], systems: Sequence
         since = time.monotonic()
         problem = perform(task, output / "logs", _LIMIT[quick])
         if problem is not None:
-            (beyond if task.beyond() else failed).append(task.name)
-            console.print(Text(f"    {'not possible' if task.beyond() else 'failed'}: {problem}", style="yellow"))
+            kind, names = ("not possible", beyond) if task.beyond() else ("failed", failed)
+            names.append(task.name)
+            console.print(Text(f"    {kind}: {problem}", style="yellow"))
         console.print(f"    [dim]{time.monotonic() - since:.0f} s[/dim]")
     pages = _pages(output)
     for page in pages:
@@ -124,8 +125,12 @@ def _micro(name: str, system: str, output: Path, quick: bool) -> Task:
 
     def problem() -> str | None:
         if not series:
-            state = _json(directory / "summary.json").get("state")
-            return None if state == "done" else f"the run was {state or 'never begun'}"
+            summary = _json(directory / "summary.json")
+            if summary.get("state") != "done":
+                return f"the run was {summary.get('state') or 'never begun'}"
+            wanted = rate()
+            fits = wanted is None or summary["parameters"]["rate"] == wanted
+            return None if fits else f"the run was not at {wanted:,} events a second"
         points = _json(directory / "sweep.json").get("points")
         if not points:
             return "it has measured no point"
@@ -133,33 +138,43 @@ def _micro(name: str, system: str, output: Path, quick: bool) -> Task:
         told = [f"{point['name']}: {point.get('error') or point['state']}" for point in left]
         return f"{len(left)} of {len(points)} points: {told[0]}" if left else None
 
+    ours = adapter_class(system).dialect == adapter_class("embedded").dialect
+
     def beyond() -> bool:
-        points = _json(directory / "sweep.json").get("points") or ()
-        ours = adapter_class(system).dialect == adapter_class("embedded").dialect
-        return not ours and bool(points) and all(point.get("state") in ("done", "failed") for point in points)
+        points = _json(directory / "sweep.json").get("points") if series else [_json(directory / "summary.json")]
+        return not ours and bool(points) and all(point.get("state") in ("done", "failed") for point in points or ())
+
+    def rate() -> int | None:
+        return _steady_rate(output, system) if name == _BURST else None
+
+    def more() -> Sequence[str]:
+        wanted = rate()
+        return () if wanted is None else ("--set", f"rate={wanted}")
 
     command = ["sweep" if series else "run", name, "--adapter", system, *(["--quick"] if quick else [])]
     leftover = None if series else directory
-    task = Task(f"{name} on {system}", [*command, "--output", str(directory)], problem, leftover, beyond=beyond)
-    return replace(task, more=lambda: _steady_rate(output, system)) if name == _BURST else task
+    return Task(f"{name} on {system}", [*command, "--output", str(directory)], problem, leftover, more, beyond)
 
 
 def _search(name: str, system: str, output: Path, quick: bool) -> Task:
     """The highest rate that a system sustains: a burst is given to one that is busy, and not to one that idles."""
     directory = output / "sustainable" / name / system
 
-    def problem() -> str | None:
-        return None if _json(directory / SUSTAINABLE).get("complete") else "the search has come to no end"
+    seconds = 6 if quick else 10
 
-    trial = "3 s" if quick else "10 s"
-    command = ["sustainable", name, "--adapter", system, "--trial", trial, "--output", str(directory)]
+    def problem() -> str | None:
+        found = _json(directory / SUSTAINABLE)
+        done = found.get("complete") and found.get("trial_seconds", 0) >= seconds
+        return None if done else "the search has come to no end"
+
+    command = ["sustainable", name, "--adapter", system, "--trial", f"{seconds} s", "--output", str(directory)]
     return Task(f"sustainable rate of {name} on {system}", command, problem, directory)
 
 
-def _steady_rate(output: Path, system: str) -> list[str]:
+def _steady_rate(output: Path, system: str) -> int | None:
     """The rate before the burst, if it is known what the system sustains; else the setup has one."""
     held = _json(output / "sustainable" / _BURST / system / SUSTAINABLE).get("sustainable")
-    return ["--set", f"rate={_BUSY * held:.0f}"] if held else []
+    return round(_BUSY * held) if held else None
 
 
 def _is_there(system: str, tell: Callable[[str], None]) -> bool:

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from penstock.cli_interrupt import Interrupt
 from penstock.measure.running.controller import Controller, RunError
-from penstock.measure.running.live import DriverView, Snapshot
+from penstock.measure.running.live import Snapshot, fraction_done
 from penstock.measure.setup.find import assignments, find_setup, quick_parameters
-from penstock.measure.setup.model import Driver, Setup
+from penstock.measure.setup.model import Setup
 from penstock.measure.setup.read import read_setup, read_text
 
 LATE_US = 100_000
@@ -84,6 +84,7 @@ def picture(seen: Snapshot, setup: Setup) -> Group:
     """A line for each driver and each query."""
     lines: list[RenderableType] = [Text(f"{setup.name} · {setup.system.adapter} · {seen.state}", style="bold")]
     drivers = Table.grid(padding=(0, 2))
+    passed = (seen.now_ns - seen.began_ns) / 1e9 if seen.began_ns else 0.0
     for driver in setup.drivers:
         for copy in range(driver.copies):
             name = f"{driver.name}-{copy}"
@@ -91,7 +92,7 @@ def picture(seen: Snapshot, setup: Setup) -> Group:
             drivers.add_row(
                 Text(name, style="cyan"),
                 Text(view.phase_name, no_wrap=True),
-                ProgressBar(total=1.0, completed=_fraction(driver, view, seen), width=20),
+                ProgressBar(total=1.0, completed=fraction_done(driver, view, passed), width=20),
                 Text(f"{view.sent:,} sent", no_wrap=True),
                 Text(f"{view.lag_us / 1000:,.0f} ms late", style="yellow") if view.lag_us > LATE_US else Text(""),
             )
@@ -112,19 +113,6 @@ def picture(seen: Snapshot, setup: Setup) -> Group:
     if len(seen.queries) > 12:
         lines.append(Text(f"and {len(seen.queries) - 12} queries more", style="dim"))
     return Group(*lines)
-
-
-def _fraction(driver: Driver, view: DriverView, seen: Snapshot) -> float:
-    """How far a driver is: by the clock where its phases have lengths, else by the phase it is in."""
-    if view.finished:
-        return 1.0
-    if driver.length_us is not None:
-        passed = seen.now_ns - seen.began_ns if seen.began_ns else 0
-        return min(max(passed / 1e3 / driver.length_us, 0.0), 1.0) if driver.length_us else 1.0
-    if driver.phases and all(phase.events is not None for phase in driver.phases):
-        events = sum(phase.events or 0 for phase in driver.phases)
-        return min(view.sent * driver.copies / events, 1.0) if events else 1.0
-    return view.phase / len(driver.phases) if driver.phases else 0.0
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

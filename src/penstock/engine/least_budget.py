@@ -34,7 +34,7 @@ def least_budget(
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)
         for stream in program.streams:
-            StreamInput(stream, needed_columns(stream, nodes.values()), stores, reject, clock)
+            StreamInput(stream, needed_columns(stream, nodes.values(), program.writes), stores, reject, clock)
         sinks = tuple(sink.name for sink in program.sinks)
         flow = Flow(stores, reject, users, clock, sinks, strategy=strategy)
         flow.declare(program.streams, program.queries, program.tables, program.writes)

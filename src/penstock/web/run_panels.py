@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from penstock.measure.running.live import DriverView
-from penstock.measure.setup.model import Driver, Setup
+from penstock.measure.running.live import fraction_done
+from penstock.measure.setup.model import Setup
 from penstock.web import shown
 from penstock.web.live_run import LiveRun
 from penstock.web.parts import Figures, Table, Text, done_bar, panel
@@ -119,12 +119,3 @@ def planned_seconds(setup: Setup) -> float | None:
     lengths = [driver.length_us for driver in setup.drivers]
     known = [length / 1e6 for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
-
-
-def fraction_done(driver: Driver, view: DriverView, elapsed: float) -> float:
-    """How far a driver has come: by its time where all phases have one, else by the phases that are behind it."""
-    if view.finished:
-        return 1.0
-    if driver.length_us:
-        return elapsed * 1e6 / driver.length_us
-    return view.phase / len(driver.phases) if driver.phases else 0.0

@@ -84,6 +84,18 @@ def test_every_type_passes_through_flink() -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_of_many_rows_passes_in_order() -> None:
+    """The connector makes a thousand rows at a time."""
+    flink_environment.make()
+    made = adapter("SELECT * FROM s", columns=COLUMNS)
+    few = pa.Table.from_batches([every_type()])
+    batch = pa.concat_tables([few] * 900).combine_chunks().to_batches()[0]
+    got = answers(made.engine(), made.setup, [("s", batch), ("s", batch.slice(0, 0)), ("s", batch.slice(1))])
+    shown = got.drop_columns(["rowtime", "proctime"]).to_pylist()
+    assert shown == [*batch.to_pylist(), *batch.slice(1).to_pylist()]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,6 @@ def test_a_stream_that_is_replayed_has_one_event_with_a_time(tmp_path: Path) -> 
     told = setup_of(TEXT).model_dump(mode="json")
     replay = {"file": str(tmp_path / "s.csv"), "stream": "s", "pace": "max"}
     told["drivers"] = [{"name": "d", "replay": replay}]
-    (row,) = made_events(parse_setup(told), "s").to_pylist()
+    (row,) = made_events(parse_setup(told), "s", datetime.now(UTC)).to_pylist()
     assert row["ts"] is not None
     assert (row["id"], row["a1"]) == (None, None)

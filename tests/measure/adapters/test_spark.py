@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,21 +95,31 @@ def test_sparks_own_streaming_emits_every_window_and_no_end_mark(spark: SparkSes
 def test_a_batch_may_be_larger_than_a_micro_batch(spark: SparkSession) -> None:
     from penstock.measure.adapters.spark_feeding import Feeding
 
-    feeding = Feeding(setup("spark"), spark, 70)
+    handed_over: list[list[int]] = []
+
+    class Watched(Feeding):
+        def hand_over(self, waiting: Mapping[str, Sequence[pa.RecordBatch]]) -> None:
+            handed_over.append([size for batch in waiting["trades"] for size in batch.column("size").to_pylist()])
+            super().hand_over(waiting)
+
+    feeding = Watched(setup("spark"), spark, 70)
     try:
         feeding.begin([])
         feeding.push("trades", events(200))
         feeding.finish()
-        assert feeding.status()["micro_batches"] >= 3
+        assert all(0 < len(rows) <= 70 for rows in handed_over)
+        assert [size for rows in handed_over for size in rows] == events(200).column("size").to_pylist()
+        with pytest.raises(PenstockError, match="takes no more events"):
+            feeding.push("trades", events(1))
     finally:
         feeding.close()
 
 
-@pytest.mark.parametrize(("option", "value"), [("state", "disk"), ("output_mode", "complete")])
-def test_a_choice_that_does_not_exist(option: str, value: str) -> None:
+@pytest.mark.parametrize(("option", "value"), [("state", "disk"), ("output_mode", "complete"), ("micro_batch", 0)])
+def test_a_choice_that_does_not_exist(option: str, value: str | int) -> None:
     from penstock.measure.adapters.spark_streaming import SparkStreaming
 
-    with pytest.raises(InputError, match=f"system.options.{option} = '{value}': is none of "):
+    with pytest.raises(InputError, match=f"system.options.{option} = '{value}': "):
         SparkStreaming(_own("SELECT 1", **{option: value})).check()
 
 

@@ -236,6 +236,8 @@ def test_a_closed_loop_ends_by_events_or_by_the_clock(duration: float, sent: int
     world = World(10_000_000)
     pacer = world.run(legs({"rate": "max", "event_rate": 1000, "events": 200_000, "duration": duration}))
     assert pacer.sent == sent
+    told = ["phase 'load': ended by its duration, with 196,608 of 200,000 events"]
+    assert world.notes == (told if sent < 200_000 else [])
 
 
 def test_mixed_streams_keep_their_shares_and_order() -> None:
@@ -268,7 +270,7 @@ def test_what_is_sent_does_not_depend_on_the_system() -> None:
 class Recorded:
     """A leg that keeps times of its own."""
 
-    number, name, paced, length_us = 0, "replay", True, None
+    number, name, paced, length_us, events = 0, "replay", True, None, None
 
     def __init__(self) -> None:
         times = np.array([0, 10, 500_000])

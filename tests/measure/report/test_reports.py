@@ -15,8 +15,8 @@ from measure.results.handmade import T0, Handmade, setup
 from penstock.cli_bench import bench
 from penstock.errors import InputError
 from penstock.measure.report.comparison import comparison
-from penstock.measure.report.document import Notes, Paragraph, Table
-from penstock.measure.report.outcomes import Outcome
+from penstock.measure.report.document import Paragraph, Table
+from penstock.measure.report.outcomes import Outcome, failures
 from penstock.measure.report.writing import report, write_report
 from penstock.measure.results.summary import summarise
 
@@ -192,18 +192,17 @@ def outcome(
     return Outcome(group, adapter, {"window": window}, state, measured, error)
 
 
-def compared(*outcomes: Outcome) -> tuple[str, list[list[str]], list[str]]:
+def compared(*outcomes: Outcome) -> tuple[str, list[list[str]]]:
     section = comparison(outcomes)
     assert section is not None
-    said, table, *failed = section.blocks
+    said, table = section.blocks
     assert isinstance(said, Paragraph)
     assert isinstance(table, Table)
-    reasons = [item for notes in failed if isinstance(notes, Notes) for item in notes.items]
-    return said.text, [list(row) for row in table.rows], reasons
+    return said.text, [list(row) for row in table.rows]
 
 
 def test_systems_side_by_side() -> None:
-    said, rows, failed = compared(
+    said, rows = compared(
         outcome("ours", 900),
         outcome("ours", 1000),
         outcome("ours", 1100),
@@ -221,13 +220,25 @@ def test_systems_side_by_side() -> None:
         ["joins, window 2", "theirs, 1.50 times", "100", "150", "100", "100"],
         ["joins, window 3", "ours, alone", "10.0", "failed", "100", "–"],
     ]
-    assert failed == ["theirs at joins, window 3: out of memory"]
 
 
 def test_systems_that_all_kept_a_rate_are_compared_by_latency() -> None:
-    said, rows, _ = compared(outcome("ours", 1000, p99=8e6), outcome("theirs", 1001, p99=2e6))
+    said, rows = compared(
+        outcome("ours", 1000, p99=8e6), outcome("theirs", 990, p99=2e6), outcome("slow", 100, p99=1e6)
+    )
     assert "theirs is the fastest" in said
-    assert rows == [["joins", "theirs, 4.00 times", "1,000, p99 8.00 ms", "1,001, p99 2.00 ms", "100", "100"]]
+    assert rows[0][:5] == [
+        "joins",
+        "theirs, 4.00 times by latency",
+        "1,000, p99 8.00 ms",
+        "990, p99 2.00 ms",
+        "100, p99 1.00 ms",
+    ]
+
+
+def test_why_a_system_failed_is_said_once() -> None:
+    failed = [outcome("theirs", None, window=window) for window in (1, 2)]
+    assert failures([outcome("ours", 1), *failed]) == ["joins on theirs: out of memory"]
 
 
 def test_one_system_alone_is_not_compared() -> None:

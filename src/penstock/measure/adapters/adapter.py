@@ -81,6 +81,13 @@ class Adapter(ABC):
     def option(self, name: str, default: Scalar) -> Scalar:
         return self.setup.system.options.get(name, default)
 
+    def whole_option(self, name: str, default: int) -> int:
+        """One that must be a whole number above 0."""
+        given = self.option(name, default)
+        if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+            return given
+        raise InputError(f"system.options.{name} = '{given}': write a whole number above 0")
+
     @abstractmethod
     def check(self) -> None:
         """Raises InputError that says what to install, or what is wrong, if a run cannot begin."""

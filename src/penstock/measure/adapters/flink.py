@@ -58,20 +58,14 @@ class Flink(Hosted):
 
     def engine(self) -> Engine:
         settings = {
-            "parallelism.default": str(self._count("parallelism", 1)),
-            "pipeline.auto-watermark-interval": f"{self._count('watermarks', 10)} ms",
+            "parallelism.default": str(self.whole_option("parallelism", 1)),
+            "pipeline.auto-watermark-interval": f"{self.whole_option('watermarks', 10)} ms",
             "pipeline.object-reuse": "true",
             "table.local-time-zone": "UTC",
         }
         heap = heap_size(self.option("heap", "4g"))
         python = self.setup.system.options.get("python")
         return FlinkEngine(flink_environment.found(None if python is None else str(python)), settings, heap)
-
-    def _count(self, name: str, default: int) -> int:
-        given = self.option(name, default)
-        if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-            return given
-        raise InputError(f"system.options.{name} = '{given}': write a whole number above 0")
 
 
 class FlinkEngine:

@@ -22,6 +22,7 @@ OPTION = {"warm_up": "whether the queries first work off some made events, and f
 
 _EVENTS = 1_000
 _EVERY = timedelta(milliseconds=1)
+"""Enough for slides of a second, small windows that fill, and a few matches."""
 
 
 class Rehearsed:
@@ -35,8 +36,9 @@ class Rehearsed:
         rehearsing = self._make()
         try:
             rehearsing.start(setup, tables, lambda query, batch: None)
+            now = datetime.now(UTC)
             for name in setup.streams:
-                rehearsing.push(name, made_events(setup, name))
+                rehearsing.push(name, made_events(setup, name, now))
             rehearsing.finish()
         finally:
             rehearsing.close()
@@ -55,10 +57,10 @@ class Rehearsed:
         self._engine.close()
 
 
-def made_events(setup: Setup, name: str) -> pa.RecordBatch:
+def made_events(setup: Setup, name: str, now: datetime) -> pa.RecordBatch:
     """Events of a stream as a driver of the setup makes them; where it replays a file, one of which only the time is
     known."""
-    stream, now = setup.streams[name], datetime.now(UTC)
+    stream = setup.streams[name]
     driver = next((driver for driver in setup.drivers if name in driver.fields), None)
     if driver is None:
         return only_time(stream, now)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from penstock.errors import InputError
 from penstock.java import java_home
+from penstock.measure.adapters import rehearsal
 from penstock.measure.adapters.engine import Engine
 from penstock.measure.adapters.heap import heap_size
 from penstock.measure.adapters.hosted import Hosted
@@ -15,11 +16,13 @@ from penstock.measure.adapters.hosted import Hosted
 HEAP = "4g"
 """As much as the other systems in Java have; Spark's own default is a quarter of it."""
 
+MICRO_BATCH = 1_000_000
+
 COMMON: Mapping[str, str] = {
     "master": "where Spark runs, 'local[*]' by default: all cores of this machine",
     "heap": "memory of Spark's Java machine, such as 512m or 4g (the default), if it runs on this machine",
     "micro_batch": "its events at most, 1,000,000 by default; when as many wait for the next one, drivers are held up",
-    "warm_up": "whether the queries first work off one made event, and forget it; true by default",
+    **rehearsal.OPTION,
 }
 
 
@@ -43,6 +46,7 @@ class PenstockOnSpark(Hosted):
 
 def check_spark(adapter: Hosted) -> None:
     heap_size(adapter.option("heap", HEAP))
+    adapter.whole_option("micro_batch", MICRO_BATCH)
     if find_spec("pyspark") is None:
         name = adapter.setup.system.adapter
         raise InputError(f"the adapter '{name}' needs Spark: `pip install 'penstock[spark]'` brings it, with a Java")

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import InputError
 from penstock.measure.adapters.embedded import literal, program
 from penstock.measure.adapters.engine import Emit
-from penstock.measure.adapters.rehearsal import only_time
-from penstock.measure.adapters.spark import HEAP
+from penstock.measure.adapters.rehearsal import made_events, only_time
+from penstock.measure.adapters.spark import HEAP, MICRO_BATCH
 from penstock.measure.adapters.spark_feeding import Feeding, told
 from penstock.measure.adapters.spark_streaming import STATES
 from penstock.measure.setup.model import Setup
@@ -34,7 +34,6 @@ DIALECT = "spark"
 SETTINGS = {"spark.sql.streaming.stopTimeout": "10000", "spark.sql.streaming.numRecentProgressUpdates": "2"}
 
 MASTER = "local[*]"
-MICRO_BATCH = 1_000_000
 MEMORY = "64MB"
 
 _FAR = timedelta(days=366)
@@ -44,7 +43,7 @@ _FAR = timedelta(days=366)
 class _OnSpark(ABC):
     """What both have in common. The session runs in the host; its processes are the host's children.
 
-    Before the run the same queries work off one made event, elsewhere, and are forgotten: Spark loads its classes and
+    Before the run the same queries work off some made events, elsewhere, and are forgotten: Spark loads its classes and
     starts its Python workers with the first micro-batch, which takes seconds.
     """
 
@@ -69,11 +68,11 @@ class _OnSpark(ABC):
         conf = {**SETTINGS, "spark.driver.memory": str(options.get("heap", HEAP)), **self.settings(options)}
         self._spark = session("penstock bench", str(options.get("master", MASTER)), conf)
         if options.get("warm_up", True):
-            moment = datetime.now(UTC)
+            now = datetime.now(UTC)
             warming = Feeding(setup, self._spark, MICRO_BATCH)
             try:
                 warming.begin(self.queries(warming, setup, tables, lambda query, batch: None))
-                warming.hand_over({name: [only_time(stream, moment)] for name, stream in setup.streams.items()})
+                warming.hand_over({name: [made_events(setup, name, now)] for name in setup.streams})
                 warming.settle()
             finally:
                 warming.close()

@@ -74,8 +74,10 @@ class Feeding:
         pushed = 0
         while pushed < batch.num_rows:
             with self._changed:
-                self._changed.wait_for(lambda: self._rows < self._most or self._failure is not None)
+                self._changed.wait_for(lambda: self._rows < self._most or self._ended or self._failure is not None)
                 self._raise_failure()
+                if self._ended:
+                    raise PenstockError("Spark has been told the end: it takes no more events")
                 piece = batch.slice(pushed, self._most - self._rows)
                 self._waiting[stream].append(piece)
                 self._rows += piece.num_rows
@@ -128,6 +130,7 @@ class Feeding:
         with self._changed:
             self._ended = True
             self._waiting = {name: [] for name in self._waiting}
+            self._rows = 0
             self._changed.notify_all()
         for query in self._queries:
             try:

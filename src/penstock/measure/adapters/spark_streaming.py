@@ -15,7 +15,7 @@ STATES = {
     "memory": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
-"""Spark's two state stores, its default first."""
+"""Spark's two state stores, its default first; here, since drivers and sinks know this adapter without pyspark."""
 
 
 class SparkStreaming(Hosted):

@@ -70,6 +70,11 @@ class Schedule:
         self._reached = 0.0
         self._events = self._count(phase.events)
 
+    @property
+    def events(self) -> int | None:
+        """How many events this copy has, where that is known."""
+        return None if math.isinf(self._events) else int(self._events)
+
     def _count(self, events: int | None) -> float:
         """How many events this copy has at most."""
         if events is None and not math.isinf(self._ramp.total):

@@ -53,6 +53,8 @@ class Leg(Protocol):
     name: str
     paced: bool
     length_us: int | None
+    events: int | None
+    """How many there are, where that is known."""
 
     def take(self, rows: int) -> Stretch | None:
         """The next events, `rows` at most; None when there are no more."""
@@ -70,6 +72,7 @@ class MadeLeg:
         self._schedule = Schedule(phase, number, share)
         self.paced = self._schedule.paced
         self.length_us = self._schedule.length_us
+        self.events = self._schedule.events
         mix = dict.fromkeys(makers, 1.0) if phase.mix is None else phase.mix
         self._makers = {name: makers[name] for name, weight in mix.items() if weight > 0}
         weights = np.array([mix[name] for name in self._makers])

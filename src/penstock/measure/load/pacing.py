@@ -154,6 +154,9 @@ class Pacer:
             elif leg.paced:
                 self._step(leg, stretch, now)
             elif leg.length_us is not None and now >= self._begin_us + leg.length_us:
+                if leg.events is not None:
+                    sent = f"{self._sent - self._sent_before:,} of {leg.events:,}"
+                    self._outlet.note(f"phase '{leg.name}': ended by its duration, with {sent} events")
                 self._ahead.skip()
             else:
                 self._send(leg, stretch, len(stretch.times))

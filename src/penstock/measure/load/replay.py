@@ -28,6 +28,7 @@ class ReplayLeg:
     number: int = 0
     name: str = "replay"
     length_us: int | None = None
+    events: int | None = None
 
     def __init__(self, replay: Replay, streams: Mapping[str, Stream], share: Share, where: str) -> None:
         self._replay = replay

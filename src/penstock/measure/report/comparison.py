@@ -1,7 +1,7 @@
 """Several systems side by side: who is fastest at each point, and where that is not the one that is fastest at most.
 
-The rate of events decides. Where all have the same, because the load was given and they kept it, the 99th percentile of
-latency does. A system whose run failed, or that could not be asked, is behind those that came to an end.
+The rate of events decides. Among those that have the highest, because the load was given and they kept it, the 99th
+percentile of latency does. A system whose run failed is behind those that came to an end.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
-from penstock.measure.report.document import Block, Notes, Paragraph, Section, Table
+from penstock.measure.report.document import Block, Paragraph, Section, Table
 from penstock.measure.report.outcomes import Outcome, varied
 from penstock.measure.report.wording import duration, three
 
@@ -32,38 +33,57 @@ class Point:
 
     def measured(self, path: Sequence[str]) -> dict[str, float]:
         """The median of each system's runs that are done."""
-        found = {
-            system: [value for one in outcomes if one.state == "done" and (value := one.measure(path))]
-            for system, outcomes in self.by_system.items()
-        }
-        return {system: median(values) for system, values in found.items() if values}
+        found: dict[str, list[float]] = {}
+        for system, outcomes in self.by_system.items():
+            for one in outcomes:
+                value = one.measure(path)
+                if one.state == "done" and value is not None:
+                    found.setdefault(system, []).append(value)
+        return {system: median(values) for system, values in found.items()}
+
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        return self.measured(_RATE)
+
+    @cached_property
+    def latencies(self) -> dict[str, float]:
+        return self.measured(_LATENCY)
+
+    @cached_property
+    def ranked(self) -> list[str]:
+        """The systems that came to an end, the best first."""
+        by_rate = sorted(self.rates, key=lambda system: self.rates[system], reverse=True)
+        level = [system for system in by_rate if self.rates[by_rate[0]] <= _SAME * self.rates[system]]
+        if not all(system in self.latencies for system in level):
+            return by_rate
+        return sorted(level, key=lambda system: self.latencies[system]) + by_rate[len(level) :]
 
     @property
     def by_latency(self) -> bool:
-        rates = self.measured(_RATE).values()
-        return len(rates) > 1 and max(rates) <= _SAME * min(rates) and len(self.measured(_LATENCY)) == len(rates)
+        """Whether the first two have the same rate."""
+        two = self.ranked[:2]
+        same = len(two) == 2 and max(self.rates.values()) <= _SAME * self.rates[two[1]]
+        return same and all(system in self.latencies for system in two)
 
     @property
-    def ranked(self) -> list[tuple[str, float]]:
-        """The systems that came to an end, the best first."""
-        figures = self.measured(_LATENCY if self.by_latency else _RATE)
-        return sorted(figures.items(), key=lambda entry: entry[1], reverse=not self.by_latency)
-
-    @property
-    def lead(self) -> float | None:
-        """By how much the best is better than the second; None if no other came to an end."""
-        if len(self.ranked) < 2:
-            return None
-        (_, best), (_, second) = self.ranked[:2]
-        return second / best if self.by_latency else best / second
+    def lead(self) -> str:
+        """The best, and how many times better it is than the second."""
+        first, *others = self.ranked
+        if not others:
+            return f"{first}, alone"
+        if self.by_latency:
+            return f"{first}, {_times(self.latencies[others[0]], self.latencies[first])} by latency"
+        return f"{first}, {_times(self.rates[first], self.rates[others[0]])}"
 
     def told(self, system: str) -> str:
         if system not in self.by_system:
             return "–"
-        rate = self.measured(_RATE).get(system)
-        if rate is None:
+        if system not in self.rates:
             return self.by_system[system][0].state
-        return f"{three(rate)}, p99 {duration(self.measured(_LATENCY)[system])}" if self.by_latency else three(rate)
+        rate = three(self.rates[system])
+        if self.by_latency and system in self.latencies:
+            return f"{rate}, p99 {duration(self.latencies[system])}"
+        return rate
 
 
 def comparison(outcomes: Sequence[Outcome]) -> Section | None:
@@ -79,26 +99,18 @@ def comparison(outcomes: Sequence[Outcome]) -> Section | None:
         rows.append(
             [
                 point.label,
-                f"{point.ranked[0][0]}, {three(point.lead)} times" if point.lead else f"{point.ranked[0][0]}, alone",
+                point.lead,
                 *(point.told(system) for system in systems),
                 *(three(memory[system]) if system in memory else "–" for system in systems),
             ]
         )
     blocks: list[Block] = [Paragraph(_verdict(points)), Table(headings, rows, names=2)]
-    failed = [
-        f"{one.adapter} at {point.label}: {one.error}"
-        for point in points
-        for runs in point.by_system.values()
-        for one in runs
-        if one.error
-    ]
-    if failed:
-        blocks.append(Notes(failed))
     return Section("The systems side by side", blocks)
 
 
 def points_of(outcomes: Sequence[Outcome]) -> list[Point]:
-    """In the order in which they first appear; a label has what is varied in its group."""
+    """In the order in which they first appear; a label has what is varied in its group. Where each system has a value
+    of its own, such as the rate that it sustains, they have no point in common."""
     names: dict[str, list[str]] = {}
     for group in dict.fromkeys(one.group for one in outcomes):
         names[group] = varied([one for one in outcomes if one.group == group])
@@ -110,12 +122,16 @@ def points_of(outcomes: Sequence[Outcome]) -> list[Point]:
     return [Point(label, by_system) for label, by_system in found.items()]
 
 
+def _times(better: float, worse: float) -> str:
+    return f"{three(better / worse)} times" if worse else "beyond compare"
+
+
 def _verdict(points: Sequence[Point]) -> str:
-    best, times = Counter(point.ranked[0][0] for point in points).most_common(1)[0]
+    best, times = Counter(point.ranked[0] for point in points).most_common(1)[0]
     asked = f"{times} of {len(points)} points that several were asked"
     said = f"Events a second and largest memory. At {asked}, {best} is the fastest."
-    elsewhere = [point for point in points if point.ranked[0][0] != best]
+    elsewhere = [point for point in points if point.ranked[0] != best]
     if not elsewhere:
         return said
-    listed = "; ".join(f"{point.label}: {point.ranked[0][0]}" for point in elsewhere)
+    listed = "; ".join(f"{point.label}: {point.ranked[0]}" for point in elsewhere)
     return f"{said} It is not at {listed}."

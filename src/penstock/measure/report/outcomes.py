@@ -62,7 +62,8 @@ def _swept(directory: Path, listed: Mapping[str, Any]) -> list[Outcome]:
 
 def _single(run: Path) -> Outcome:
     summary = _json(run / "summary.json") or summarise(run)
-    error = KILLED if KILLED in summary["notes"] else ""
+    notes = summary["notes"]
+    error = KILLED if KILLED in notes else notes[-1] if notes and summary["state"] == "failed" else ""
     return Outcome(summary["setup"], summary["adapter"], summary["parameters"], summary["state"], summary, error)
 
 
@@ -78,3 +79,8 @@ def varied(outcomes: Sequence[Outcome]) -> list[str]:
     """The parameters that have several values."""
     names = dict.fromkeys(name for outcome in outcomes for name in outcome.parameters)
     return [name for name in names if len({str(outcome.parameters.get(name)) for outcome in outcomes}) > 1]
+
+
+def failures(outcomes: Sequence[Outcome]) -> list[str]:
+    """What kept runs from coming to an end, each reason once."""
+    return list(dict.fromkeys(f"{one.group} on {one.adapter}: {one.error}" for one in outcomes if one.error))

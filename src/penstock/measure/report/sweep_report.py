@@ -16,7 +16,7 @@ from penstock.errors import InputError
 from penstock.measure.report.charts import Axis, Bars, Chart, Lines, Series, svg
 from penstock.measure.report.comparison import comparison
 from penstock.measure.report.document import Block, Document, Figure, Notes, Paragraph, Section, Table
-from penstock.measure.report.outcomes import Outcome, outcomes_of, varied
+from penstock.measure.report.outcomes import Outcome, failures, outcomes_of, varied
 from penstock.measure.report.wording import duration, three
 
 
@@ -56,12 +56,12 @@ def sweep_report(directory: Path) -> Document:
     compared = comparison(outcomes)
     if compared is not None:
         sections.insert(0, compared)
-    failed = [f"{one.group}: {one.error}" for one in outcomes if one.error]
+    failed = failures(outcomes)
     states = [one.state for one in outcomes]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     lead: list[Block] = [Paragraph(f"{len(outcomes)} runs on {', '.join(adapters)}: {counted}.")]
     if failed:
-        lead.append(Notes(list(dict.fromkeys(failed))))
+        lead.append(Notes(failed))
     machines = [one.summary["machine"] for one in outcomes if isinstance(one.summary.get("machine"), dict)]
     if machines:
         named = "; ".join(f"{name} {value}" for name, value in machines[0].items() if not isinstance(value, dict))

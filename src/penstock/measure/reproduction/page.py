@@ -10,9 +10,9 @@ from typing import Any
 from penstock.errors import InputError
 from penstock.measure.report.charts import svg
 from penstock.measure.report.comparison import comparison
-from penstock.measure.report.document import Paragraph
+from penstock.measure.report.document import Notes, Paragraph
 from penstock.measure.report.markdown import section_text
-from penstock.measure.report.outcomes import outcomes_of
+from penstock.measure.report.outcomes import failures, outcomes_of
 from penstock.measure.reproduction.item import Item, Paper, Shown, Table, number
 from penstock.measure.reproduction.papers import PAPERS
 from penstock.measure.reproduction.results import MICRO, Results
@@ -43,7 +43,7 @@ The thesis compared three engines of its time; these are the same questions to s
 process (embedded), Spark's own structured streaming, Esper and Flink, each asked in its own language and as it runs \
 fastest that we know of. Driver, system and sink share the machine. At most points a closed loop sends events as fast \
 as they are taken, so a system that is fast is partly measured by what the driver can make. A system that is not asked \
-has no words for the question."""
+has no words for the question. The burst, which meets each system at a rate of its own, is in Table 4.5."""
 
 
 def write(results: Path, docs: Path) -> Path:
@@ -82,10 +82,12 @@ def render(results: Results) -> tuple[str, dict[str, str]]:
 
 def _beside(results: Results) -> str:
     """The systems on the microbenchmarks, one beside the other."""
-    compared = comparison(outcomes_of(results.micro))
+    outcomes = outcomes_of(results.micro)
+    compared = comparison(outcomes)
     if compared is None:
         return ""
-    return section_text(replace(compared, title=_BESIDE, blocks=[Paragraph(_HOW), *compared.blocks]))
+    blocks = [Paragraph(_HOW), *compared.blocks, Notes(failures(outcomes))]
+    return section_text(replace(compared, title=_BESIDE, blocks=blocks))
 
 
 def _machine(machine: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.histogram import Histogram
 from penstock.measure.results.resources import Usage
-from penstock.measure.setup.model import Setup
+from penstock.measure.setup.model import Driver, Setup
 
 RECENT_NS = 5_000_000_000
 RATE_NS = 2_000_000_000
@@ -46,6 +46,21 @@ class DriverView:
     lag_us: int = 0
     """The largest since the last message."""
     finished: bool = False
+
+
+def fraction_done(driver: Driver, view: DriverView, seconds: float) -> float:
+    """How far a driver has come in so many seconds: by the clock or by its events where all phases have a length or a
+    number of them, else by the phases that are behind it."""
+    if view.finished:
+        return 1.0
+    counts = [phase.events for phase in driver.phases if phase.events is not None]
+    if driver.length_us is not None:
+        done, of = seconds * 1e6, driver.length_us
+    elif driver.phases and len(counts) == len(driver.phases):
+        done, of = float(view.sent * driver.copies), sum(counts)
+    else:
+        done, of = float(view.phase), len(driver.phases)
+    return min(max(done / of, 0.0), 1.0) if of else 0.0
 
 
 @dataclass(frozen=True)

@@ -152,12 +152,15 @@ class Search:
             "adapter": setup.system.adapter,
             "parameter": self._parameter,
             "sustainable": max(held) if held else None,
+            "trial_seconds": self._trial_us / 1e6,
             "latency_limit_ms": None if self._limit_us is None else self._limit_us / 1000,
             "complete": not self._stopped,
             "trials": [asdict(trial) for trial in self.trials],
         }
         self._directory.mkdir(parents=True, exist_ok=True)
-        (self._directory / SUSTAINABLE).write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+        unfinished = self._directory / f"{SUSTAINABLE}.new"
+        unfinished.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(self._directory / SUSTAINABLE)
         return answer
 
     def _try(self, rate: float, perform: Perform) -> Trial | None:

@@ -97,8 +97,8 @@ class Phase(Strict):
     """
 
     name: str = Field("load", description="steady, peak and recovery have a meaning for adaptivity")
-    duration: Duration | None = Field(None, description="how long; or give events")
-    events: int | None = Field(None, ge=0, le=MOST, description="how many; or give duration")
+    duration: Duration | None = Field(None, description="how long; or give events, or both with rate = 'max'")
+    events: int | None = Field(None, ge=0, le=MOST, description="how many; or give duration, or both with rate = 'max'")
     rate: Rate = Field(description="events a second at its beginning, or 'max'")
     end_rate: float | None = Field(None, ge=0, le=MOST, description="by default the rate stays")
     event_rate: float | None = Field(

@@ -121,7 +121,10 @@ public final class FlinkConnector implements DynamicTableSourceFactory, DynamicT
         }
     }
 
-    /** Reads frames and makes rows of them, a few at a time: what lives for a moment costs Java next to nothing. */
+    /**
+     * Reads frames and makes rows of them, a few at a time: 65,536 rows of a hundred columns are millions of objects,
+     * which the collector would move before the last of them is sent; of a thousand rows it finds nothing left.
+     */
     private static final class Frames {
         private static final int FEW = 1024;
 
@@ -177,6 +180,8 @@ public final class FlinkConnector implements DynamicTableSourceFactory, DynamicT
             }
             rows = Integer.reverseBytes(in.readInt());
             done = 0;
+            data = null;
+            all = null;
             all = new byte[size];
             in.readFully(all);
             data = ByteBuffer.wrap(all).order(ByteOrder.LITTLE_ENDIAN);
