@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,18 +18,6 @@ from penstock.measure.setup.read import parse_setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(autouse=True)
-def settings_as_before(spark: SparkSession) -> Iterator[None]:
-    """An engine that finds a session changes its settings, which other tests share here."""
-    from penstock.measure.adapters.spark_engines import SETTINGS
-    from penstock.spark.session import STATE_STORE
-
-    before = {name: spark.conf.get(name) for name in (*SETTINGS, STATE_STORE)}
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 _BATCHES = [events(100, first) for first in range(0, 2000, 100)]
@@ -61,6 +49,18 @@ def test_penstock_on_spark_answers_as_embedded(spark: SparkSession) -> None:
 def _own(text: str, **options: Any) -> Setup:
     system = {"adapter": "spark-streaming", "options": options}
     return parse_setup({**SETUP, "queries": {"asked": {"text": {"spark": text}}}, "system": system})
+
+
+def test_a_session_that_runs_already_is_left_as_it_was(spark: SparkSession) -> None:
+    from penstock.measure.adapters.spark_engines import PenstockEngine, StreamingEngine
+
+    before = dict(spark.conf.getAll)
+    for engine, text in ((StreamingEngine(), {"spark": "SELECT ts FROM trades"}), (PenstockEngine(), None)):
+        queries = SETUP["queries"] if text is None else {"all": {"text": text}}
+        given = parse_setup({**SETUP, "queries": queries, "system": {"options": {"warm_up": False}}})
+        engine.start(given, {}, lambda query, batch: None)
+        engine.close()
+        assert dict(spark.conf.getAll) == before
 
 
 def test_sparks_own_streaming_emits_every_window_and_no_end_mark(spark: SparkSession) -> None:

@@ -49,7 +49,9 @@ class _OnSpark(ABC):
 
     def __init__(self) -> None:
         self._spark: SparkSession | None = None
-        self._stops_spark = SparkSession.getActiveSession() is None
+        self._found = SparkSession.getActiveSession()
+        """A session that runs already is left as it was, and running."""
+        self._before: dict[str, str | None] = {}
         self._feeding: Feeding | None = None
 
     def settings(self, options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -65,8 +67,11 @@ class _OnSpark(ABC):
             if table.where != "memory":
                 raise InputError(f"tables.{name}.where = '{table.where}': on Spark tables are read from files alone")
         options = setup.system.options
-        conf = {**SETTINGS, "spark.driver.memory": str(options.get("heap", HEAP)), **self.settings(options)}
-        self._spark = session("penstock bench", str(options.get("master", MASTER)), conf)
+        conf = {**SETTINGS, **self.settings(options)}
+        if self._found is not None:
+            self._before = {name: self._found.conf.get(name, None) for name in conf}
+        memory = {"spark.driver.memory": str(options.get("heap", HEAP))}
+        self._spark = session("penstock bench", str(options.get("master", MASTER)), {**conf, **memory})
         if options.get("warm_up", True):
             now = datetime.now(UTC)
             warming = Feeding(setup, self._spark, MICRO_BATCH)
@@ -93,8 +98,15 @@ class _OnSpark(ABC):
     def close(self) -> None:
         if self._feeding is not None:
             self._feeding.close()
-        if self._spark is not None and self._stops_spark:
+        if self._spark is None:
+            return
+        if self._found is None:
             self._spark.stop()
+        for name, value in self._before.items():
+            if value is None:
+                self._spark.conf.unset(name)
+            else:
+                self._spark.conf.set(name, value)
 
 
 class PenstockEngine(_OnSpark):
