@@ -160,7 +160,10 @@ def _command(source: str, results: Results) -> str:
     quick = " --quick" if results.is_quick(source) else ""
     if source.startswith(MICRO):
         name = source.removeprefix(MICRO)
-        return f"penstock bench {'sweep' if micro.is_series(name) else 'run'} {name}{quick}"
+        if micro.is_series(name):
+            return f"penstock bench sweep {name}{quick}"
+        # Which searches the system's rate before.
+        return f"penstock bench all --only {name}{'' if quick else ' --full'}"
     return f"penstock bench {source}{quick}"
 
 
