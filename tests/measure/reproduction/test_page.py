@@ -192,7 +192,7 @@ def test_a_burst_is_drawn_from_the_logs_of_its_run(tmp_path: Path) -> None:
     table = section(page, "thesis", "Table 4.5")
     assert "| 4,725.0 | 1,262.0 | 1,483.0 | 500 |" in table
     assert "| peak latency degradation ratio | 82.8 | 57.4 | 5.9 | 50 |" in table
-    assert "`penstock bench run adaptivity`" in table
+    assert "`penstock bench all --only adaptivity --full`" in table
     assert "images/reproduction/thesis-figure-4-17.svg" in section(page, "thesis", "Figure 4.17")
     drawn = (tmp_path / "docs" / IMAGES / "thesis-figure-4-17.svg").read_text(encoding="utf-8")
     assert all(name in drawn for name in ("steady", "peak", "recovery", "Penstock"))
