@@ -168,6 +168,8 @@ class App:
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         self._flow.declare(program.streams, program.queries, program.tables, program.writes)
+        if program.tables:
+            self._flow.load_tables()
         past = {name: source.dispatched for name, source in self._inputs.streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         warn_of_theta(nodes)
