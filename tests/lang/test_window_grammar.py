@@ -27,7 +27,7 @@ SCHEMA = Schema((Field("k", SqlType.STRING), Field("Key2", SqlType.INT), Field("
 
 
 def window(text: str) -> WindowSpec:
-    body = parse(f"SELECT COUNT(*) FROM s {text}", streams={"s": SCHEMA}).queries[0].body
+    body = parse(f"SELECT k FROM s {text}", streams={"s": SCHEMA}).queries[0].body
     assert isinstance(body, Select)
     assert body.window is not None
     return body.window
