@@ -58,6 +58,18 @@ def scale(number: str, unit: str) -> int | None:
     return int(micros) if micros.denominator == 1 else None
 
 
+def duration(text: str) -> int | None:
+    """Microseconds in `1 MINUTE`, or None if it is no such text.
+
+    >>> duration("1 MINUTE"), duration("90 seconds"), duration("soon")
+    (60000000, 90000000, None)
+    """
+    words = text.split()
+    if len(words) != 2 or singular(words[1]) not in UNITS:
+        return None
+    return scale(words[0], singular(words[1])) or None
+
+
 def parse_timestamp(text: str) -> int | None:
     """Microseconds since the epoch; without a zone the text is UTC. None if it is no timestamp.
 
