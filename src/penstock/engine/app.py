@@ -35,6 +35,7 @@ from penstock.engine.inputs import Inputs
 from penstock.engine.least_budget import least_budget
 from penstock.engine.looking import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
 from penstock.engine.metrics import Metrics
+from penstock.engine.moments import micros_of
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.rejects import Rejects
@@ -388,6 +389,28 @@ class App:
             if self._flow.tables.refreshes:
                 self._flow.tables.refresh_due()
             self._inputs.pass_time()
+
+    def advance(self, stream: str, time: Any) -> None:
+        """Moves a stream's event time on without an event: none with a time below `time` will come any more, and those
+        that do are late. Windows close, and rows that waited for this stream come out, as if an event had come.
+
+        `time` is an integer (microseconds since 1970 UTC, whatever the stream's UNIT), a datetime, or a timestamp of
+        pandas, numpy or Arrow; without a zone it is UTC. A time that the stream has reached changes nothing. How far a
+        stream has come is part of every checkpoint.
+        """
+        source = self._inputs.named(stream)
+        micros = micros_of(time)
+        self.flush()
+        self._guard.check()
+        if self._finished:
+            raise InputError("the app was finished; make a new one to push more events")
+        self._inputs.check_advance(source, micros)
+        if self._inputs.waiting(source.definition.name):
+            self.work()
+        self._settle_calls()
+        with self._guard:
+            self._do_what_is_due()
+            self._inputs.advance(source, micros)
 
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""

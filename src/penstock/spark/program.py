@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError, QueryError
 from penstock.lang import declared_streams, parse
-from penstock.lang.durations import LONGEST, written
+from penstock.lang.durations import LONGEST, duration
 from penstock.lang.query import FunctionDef, Query, StreamDef
 from penstock.lang.table_defs import TableWrite
 from penstock.lang.table_options import is_database
@@ -135,7 +135,7 @@ def _time_column(stream: str, schema: Schema, event_time: str | None) -> str:
 
 
 def _micros(lateness: str | int) -> int:
-    micros = written(lateness) if isinstance(lateness, str) else lateness
+    micros = duration(lateness) if isinstance(lateness, str) else lateness
     if not isinstance(micros, int) or not 0 <= micros <= LONGEST:
         raise InputError(f"{lateness!r} is no duration; write for example '5 SECONDS' or '200 MILLISECONDS'")
     return micros
