@@ -469,9 +469,16 @@ class App:
         self._outlet(query).subscribe(callback)
 
     def late(self, stream: str) -> pa.Table:
-        """The late events of a stream since the last call (the last 65,536 of them), in the columns that are read."""
+        """The late events of a stream with LATE INTO since the last call (the last 65,536 of them), in the columns that
+        are read. Those of other streams are counted and not kept."""
         self.flush()
-        return self._inputs.named(stream).late.take()
+        source = self._inputs.named(stream)
+        if source.definition.late_into is None:
+            raise InputError(
+                f"stream {source.definition.name} does not keep late events: they are counted in `metrics.late`; write "
+                "LATE INTO and a name behind CREATE STREAM to keep them"
+            )
+        return source.late.take()
 
     @property
     def rejects(self) -> list[dict[str, Any]]:

@@ -54,7 +54,8 @@ class StreamInput:
             self._resources,
             ties_by_value=ties_by_value,
         )
-        self.late = Outlet(definition.name, self.ingest.schema, LATE_KEPT)
+        self.late = Outlet(definition.name, self.ingest.schema, LATE_KEPT if definition.late_into is not None else 0)
+        """Late events wait only where the stream has a LATE INTO; elsewhere they are counted."""
         self.events = 0
         self.dispatched = START
         self._heartbeat = heartbeat_of(definition)
