@@ -218,8 +218,8 @@ def queries(draw: st.DrawFn, window: Window, wide: bool = False) -> Query:
     """A query over a window; what has no meaning with it, or no fixed order, is not drawn. `wide` is over a stream with
     the columns `WIDE`: groups have dozens of keys, and plain rows all columns."""
     keys = draw(wide_keys()) if wide else draw(st.sampled_from(((), ("k",), ("k", "g"))))
-    if window.partition_by and draw(st.booleans()):
-        keys = window.partition_by
+    if window.partition_by:
+        keys = window.partition_by if draw(st.booleans()) else tuple(dict.fromkeys((*keys, *window.partition_by)))
     query = Query("s", window, tuple(map(column, keys)), where=draw(st.one_of(st.none(), st.sampled_from(CONDITIONS))))
     per_event = window.slide is None and not isinstance(window.extent, Session)
     query = replace(query, emit=draw(st.sampled_from((None, None, "RSTREAM", "ISTREAM", "DSTREAM"))))
