@@ -150,6 +150,7 @@ class SessionRelation(Operator):
         self._selection = Selection(node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
         self._sessions = SessionWindows(node.window.extent.gap, node.partition_by)
+        self._sessions.hold(self._selection.emitter.remembers)
         self._queues = resources.queues(name, self._kept.specs, node)
         self._queue_of = GroupTable((SqlType.BIGINT,))
 
