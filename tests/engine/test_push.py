@@ -180,7 +180,7 @@ FIRST, LAST = -62_135_596_800, 253_402_300_799
         ("DAYS", 1_730_000_000, "is UNIT SECONDS meant?"),
         ("MICROSECONDS", 1_730_000_000_000_000_000, "are these nanoseconds? Divide by 1,000: UNIT MICROSECONDS is"),
         (None, 1_730_000_000_000_000_000, "are these nanoseconds? Divide by 1,000: a TIMESTAMP is microseconds"),
-        ("SECONDS", LAST + 1, "event time 253402300800 is in the year 10,000; times lie in the years 1 to 9999"),
+        ("SECONDS", LAST + 1, "event time 253402300800 is in the year 10,000; is UNIT MILLISECONDS meant?"),
         ("SECONDS", FIRST - 1, "event time -62135596801 is in the year 0; times lie in the years 1 to 9999"),
     ],
 )
