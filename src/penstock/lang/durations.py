@@ -69,10 +69,10 @@ def scale(number: str, unit: str) -> int | None:
     return int(micros) if micros is not None and micros.denominator == 1 else None
 
 
-def written(text: str) -> int | None:
+def duration(text: str) -> int | None:
     """A number and a unit, as options have them, in microseconds; None if it is none, or too long.
 
-    >>> written("1 MINUTE"), written("9e1 seconds"), written("soon"), written("1E30 DAYS")
+    >>> duration("1 MINUTE"), duration("9e1 seconds"), duration("soon"), duration("1E30 DAYS")
     (60000000, 90000000, None, None)
     """
     words = text.split()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.lang.durations import written
+from penstock.lang.durations import duration
 from penstock.lang.places import QueryText
 from penstock.lang.syntax import CreateTable
 from penstock.lang.table_defs import TableDef
@@ -33,7 +33,7 @@ def options_of(source: QueryText, statement: CreateTable) -> tuple[tuple[str, st
         if key not in known:
             there = f"there are {', '.join(known)}" if known else "a table without FROM 'uri' has none"
             raise source.refusal(f"unknown option '{key}' of a table", statement.options_span, there)
-        if key == "refresh" and not written(value):
+        if key == "refresh" and not duration(value):
             raise source.refusal(f"'{value}' is no length of time", statement.options_span, "write '1 MINUTE'")
         if key == "mode" and value not in MODES:
             raise source.refusal(f"there is no mode '{value}'", statement.options_span, "write 'load' or 'lookup'")
@@ -45,7 +45,7 @@ def options_of(source: QueryText, statement: CreateTable) -> tuple[tuple[str, st
 def refresh_of(table: TableDef) -> int | None:
     """How often the table is loaded again, in microseconds of the local clock."""
     text = dict(table.options).get("refresh")
-    return None if text is None else written(text)
+    return None if text is None else duration(text)
 
 
 def is_looked_up(table: TableDef) -> bool:
