@@ -24,7 +24,7 @@ class Operator(ABC):
     operator has seen only a part of it. `port` tells the inputs of a union apart.
     """
 
-    def send_to(self, receive: Receive) -> None:
+    def send_to(self, receive: Receive) -> None:  # noqa: B027
         """Many results of one call go there while it is at work, before those that it returns (`outgoing`). An operator
         that makes no more rows than it is given has no need of it."""
 

@@ -51,7 +51,9 @@ class PartitionedAggregate(Operator):
         keys = node.partition_by + node.group_by
         self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject)
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
-        self._emitter = Emitter(node.emission, node.schema, resources.reject, node.key_types)
+        self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types)
+        self._reject_to = resources.reject
+        self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node)
         self._partition_keys = len(node.partition_by)
@@ -67,7 +69,7 @@ class PartitionedAggregate(Operator):
                 if part.rows:
                     self._per_event(part)
             return Progress(self._outgoing.take(), watermark - 1)
-        for step in self._partitions.walk(chunk, watermark):
+        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made + self._rejected):
             if isinstance(step, int):
                 self._evaluate_all(step)
             else:
@@ -76,6 +78,10 @@ class PartitionedAggregate(Operator):
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
+
+    def _reject(self, reason: str, row: dict[str, Any]) -> None:
+        self._rejected += 1
+        self._reject_to(reason, row)
 
     def _per_event(self, chunk: Chunk) -> None:
         partitions, due, added, removed, gone_upto, starts, keys = self._enter(chunk)

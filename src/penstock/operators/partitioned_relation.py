@@ -73,7 +73,7 @@ class PartitionedRelation(Operator):
                 if part.rows:
                     self._per_event(part)
             return Progress(self._outgoing.take(), watermark - 1)
-        for step in self._partitions.walk(chunk, watermark):
+        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made):
             if isinstance(step, int):
                 due = self._partitions.due_at_boundary().tolist()
                 _emit(self._selection.emitter, (self._evaluation(p, step) for p in due), self._outgoing)

@@ -32,6 +32,7 @@ from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Evaluation, Show, Turn
 from penstock.operators.leaving import Leaving
 from penstock.operators.outgoing import Inbox
+from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.seat import Entered
 from penstock.operators.shared_window import SharedWindow
@@ -276,13 +277,22 @@ class SharedAggregation:
             added = Run(entered.first, slots, tuple([entered.columns[column] for column in self._seat.names]))
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
-        done = 0
+        done, silent, tail = 0, False, self._seat.tail
         while True:
-            steps = self._policy.steps(times[done:] if done else times, entered.first + done, watermark)
+            oldest = START if tail is None else tail.oldest
+            rest = times[done:] if done else times
+            steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
+            made = 0 if steps.complete else self._made
             self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
                 return
+            silent = self._made == made
             done += int(steps.add_upto[-1])
+
+    @property
+    def _made(self) -> int:
+        """How many rows have come of evaluations so far, with those that were rejected."""
+        return sum(audience.made for audience in self._audiences)
 
     def _play(self, added: Run, steps: Steps, arrivals: Arrivals | None, offset: int) -> None:
         """Plays all steps, in turns where more rows leave than can be brought together. The step between two turns is

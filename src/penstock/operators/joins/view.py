@@ -25,7 +25,7 @@ from penstock.operators.joins.core import JoinCore, Piece
 from penstock.operators.joins.outer import OuterSearch
 from penstock.operators.joins.rate_sizing import MatchWaits
 from penstock.operators.joins.search import Found, Search, Windows, rows_of, stretches, together
-from penstock.operators.joins.windows import NOTHING, RateSizedWindow, side_window
+from penstock.operators.joins.windows import NOTHING, RangeWindow, RateSizedWindow, RowsWindow, side_window
 from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import Range, TimeSlide, WindowSpec
@@ -63,12 +63,14 @@ class JoinView:
         shareable = node.is_inner and self._of_events and all(map(is_total, checked))
         self._common = (node.bands, node.conditions) if shareable and node.where is None else None
         self._looked = Windows([], [])
+        self._rejected = 0
         self.starts: list[tuple[Int64s, Int64s]] = []
         """The ends and starts of the windows that were evaluated since they were last taken."""
         self.outgoing = Outgoing()
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         """A row is rejected for each query that reads it."""
+        self._rejected += 1
         for _ in range(self._core.readers_of(self)):
             self._core.resources.reject(reason, row)
 
@@ -179,9 +181,11 @@ class JoinView:
     def _see_boundaries(self, policy: BoundaryPolicy, piece: Piece) -> int:
         policy.observe(piece.times)
         heads = [np.append(b, head) for b, head in zip(piece.before, piece.heads, strict=True)]
-        done = most = 0
+        done, most, silent = 0, 0, False
         while True:
-            steps = policy.steps(piece.times[done:], 0, piece.watermark)
+            made = self.outgoing.made + self._rejected
+            steps = policy.steps(piece.times[done:], 0, piece.watermark, silent)
+            silent = False
             at = done + steps.add_upto[steps.evaluates] if len(steps) else np.empty(0, np.int64)
             if len(at):
                 ends = steps.window_end[steps.evaluates]
@@ -189,9 +193,18 @@ class JoinView:
                 starts = self._starts(ends, windows)
                 self.starts.append((ends, starts))
                 most = max(most, self._relations(windows, starts, ends))
+                silent = self._is_steady(windows) and self.outgoing.made + self._rejected == made
             done += int(steps.add_upto[-1]) if len(steps) else 0
             if steps.complete:
                 return most
+
+    def _is_steady(self, windows: Windows) -> bool:
+        """Whether no row leaves a window before another one comes."""
+        last = zip(self._windows, windows.low, windows.high, strict=True)
+        return all(
+            isinstance(window, RowsWindow) or (isinstance(window, RangeWindow) and low[-1] == high[-1])
+            for window, low, high in last
+        )
 
     def _relations(self, windows: Windows, starts: Int64s, ends: Int64s) -> int:
         most = 0
