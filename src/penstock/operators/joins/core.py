@@ -179,7 +179,7 @@ class JoinCore:
             reached, due = watermark, [[chunk]]
         else:
             reached = self._ports.put(port, chunk, watermark)
-            due = self._ports.take(reached)
+            due = self._ports.take_due()
         self._run(due, reached)
         self._hand_over()
         return reached

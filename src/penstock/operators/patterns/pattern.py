@@ -102,7 +102,7 @@ class Pattern(Operator):
                 self._advance(parts, reached)
             return Progress(self._outgoing.take(), watermark)
         reached = self._ports.put(port, chunk, watermark)
-        self._release(reached, reached)
+        self._take(self._ports.take_due(), reached)
         return Progress(self._outgoing.take(), reached)
 
     def send_to(self, receive: Receive) -> None:
@@ -113,14 +113,13 @@ class Pattern(Operator):
         if self._ports is None:
             self._advance([Chunk(np.empty(0, np.int64), NO_ROWS)], int(_END))
         else:
-            self._release(-START, int(_END))
+            self._take(self._ports.take(-START), int(_END))
         return self._outgoing.take()
 
-    def _release(self, before: int, limit: int) -> None:
-        """Takes the rows of all inputs with times below `before`, which has been reached by all."""
-        assert self._ports is not None
-        due = [concat(chunks, schema) for chunks, schema in zip(self._ports.take(before), self._schemas, strict=True)]
-        for parts, reached in self._stretches(due, limit):
+    def _take(self, due: list[list[Chunk]], limit: int) -> None:
+        """Takes rows of all inputs that are due; `limit` is how far all have come."""
+        rows = [concat(chunks, schema) for chunks, schema in zip(due, self._schemas, strict=True)]
+        for parts, reached in self._stretches(rows, limit):
             self._advance(parts, reached)
 
     def _stretches(self, due: list[Chunk], limit: int) -> Iterator[tuple[list[Chunk], int]]:
