@@ -5,7 +5,7 @@
       <store name>.blocks  one file per store
 
 Invariants:
-1. One process at a time owns a directory.
+1. One process at a time owns a directory. It is for its user alone.
 2. A file that the last committed checkpoint may name is not removed before the next commit. Files that no checkpoint
    names go when a checkpoint is restored or committed, and those of a run without checkpoints at its end.
 
@@ -246,7 +246,7 @@ def block_file(name: str) -> str:
 
 def _lock(directory: Path) -> int:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(
