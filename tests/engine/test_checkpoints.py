@@ -260,8 +260,9 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
                 app.checkpoint()
         with ps.App(STREAM + SLIDES, memory="1MB", block_size=512) as app:
             app.push("s", events(0, 1000))
-            assert app._temporary is not None
-            modes = {path: path.stat().st_mode & 0o077 for path in Path(app._temporary).rglob("*")}
+            assert app._scratch is not None
+            blocks = app._scratch.path
+            modes = {path: path.stat().st_mode & 0o077 for path in [blocks, *blocks.rglob("*")]}
     finally:
         os.umask(before)
     modes |= {path: path.stat().st_mode & 0o077 for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]}

@@ -12,8 +12,6 @@ One thread at a time uses an app; any may `offer` events to it.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -56,6 +54,7 @@ from penstock.plan.joins.explain import warn_of_theta
 from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
+from penstock.store.scratch import Scratch
 
 REJECTS_SEEN = 20
 
@@ -121,8 +120,8 @@ class App:
         self.restored: dict[str, Any] | None = None
         total, block = parse_size(memory), parse_size(block_size)
         self._directory = CheckpointDirectory(Path(checkpoint)) if checkpoint is not None else None
-        self._temporary = tempfile.mkdtemp(prefix="penstock-") if checkpoint is None else None
-        blocks = Path(self._temporary) if self._temporary is not None else Path(str(checkpoint)) / "blocks"
+        self._scratch = Scratch() if checkpoint is None else None
+        blocks = self._scratch.path if self._scratch is not None else Path(str(checkpoint)) / "blocks"
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
             self._calls = Calling(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
@@ -590,8 +589,8 @@ class App:
             self._flow.tables.disconnect()
         if hasattr(self, "_stores"):
             self._stores.close()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.close()
 
     def __enter__(self) -> App:
         return self

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,7 @@ class StoreManager:
         self._devices: dict[str, BlockDevice] = {}
         self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
         self._has_checkpoint = False
-        self._lock = None if directory is None else _lock(directory)
+        self._unlock = None if directory is None else weakref.finalize(self, os.close, _lock(directory))
 
     def create(
         self, name: str, properties: Properties, columns: Sequence[ColumnSpec] = (), *, time_column: str = "time"
@@ -208,9 +209,8 @@ class StoreManager:
             self._discard(device)
         self._stores.clear()
         self._devices.clear()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._unlock is not None:
+            self._unlock()
 
     def _close(self, store: FifoStore | RunStore | RowQueues) -> None:
         if isinstance(store, FifoStore):
