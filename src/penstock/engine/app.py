@@ -545,6 +545,7 @@ class App:
             families=paned_windows(running),
             groups=aggregations(running),
             memory=self._stores.budget.total,
+            block_size=self._stores.block_size,
             changes=self._flow.changes(),
             writes=self.program.writes,
         )
@@ -562,10 +563,10 @@ class App:
         return tuple(self._inputs.streams)
 
     def __repr__(self) -> str:
-        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self.metrics}>"
+        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self._metrics()}>"
 
     def _repr_html_(self) -> str:
-        return as_html(self._flow.running, str(self.metrics))
+        return as_html(self._flow.running, str(self._metrics()))
 
     def _query(self, name: str) -> str:
         """A query's name as it was given; a rule stands for the query of its condition."""

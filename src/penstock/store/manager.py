@@ -69,7 +69,7 @@ class StoreManager:
         self.budget = budget
         self._buffers = BufferManager(budget)
         self._directory = directory
-        self._block_size = block_size
+        self.block_size = block_size
         self._compression = compression
         self._devices: dict[str, BlockDevice] = {}
         self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
@@ -104,7 +104,7 @@ class StoreManager:
         device = self._device(name)
         account = self.budget.account(name)
         try:
-            size, pool = self._block_size, pool_blocks or 2
+            size, pool = self.block_size, pool_blocks or 2
             store = FifoStore(columns, device, account, block_size=size, pool_blocks=pool, by_row=by_row)
         except Exception:
             account.close()
@@ -220,8 +220,8 @@ class StoreManager:
     def _device(self, name: str) -> BlockDevice:
         assert name not in self._devices
         if self._directory is None:
-            return MemoryDevice(self._block_size)
-        return FileDevice(self._directory / block_file(name), self._block_size, self._compression)
+            return MemoryDevice(self.block_size)
+        return FileDevice(self._directory / block_file(name), self.block_size, self._compression)
 
     def _discard(self, device: BlockDevice) -> None:
         device.close()
