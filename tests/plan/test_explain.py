@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.lang import parse
-from penstock.plan.build import build
-from penstock.plan.explain import explain
+from penstock.plan.explain import explain_program
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.txt"))
 
 
 def explained(text: str) -> str:
-    program = parse(text)
-    return explain(program.queries, {query.name: build(query.body) for query in program.queries})
+    return explain_program(parse(text))
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
