@@ -175,8 +175,9 @@ class _Runner:
             self._commit()
             self._committed = self._flushed = time.monotonic()
         elif pauses or now - self._flushed >= FLUSH_SECONDS:
-            for output in (*self._sinks.values(), self._rejects):
-                output.flush()
+            for sink in self._sinks.values():
+                sink.flush()
+            self._rejects.flush()
             self._flushed = now
 
     def _next_feed(self) -> _Feed | None:
