@@ -47,6 +47,18 @@ def test_run_prints_results_and_nothing_else(penstock, app_file: Path) -> None: 
     assert [(r["row"], r["raw"]) for r in rejects] == [(3, "2,x")]
 
 
+def test_every_without_a_checkpoint_is_how_often_results_are_committed(penstock, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "in.csv").write_text("t,n\n" + "".join(f"{t},1\n" for t in range(40)))
+    file = tmp_path / "app.sql"
+    text = APP.format(source=tmp_path / "in.csv").replace(
+        "SELECT", f"CREATE SINK o TO '{tmp_path}/o'; INSERT INTO o SELECT"
+    )
+    file.write_text(text)
+    for every, parts in (("0", 4), ("3600", 2)):
+        assert penstock("run", file, *EMBEDDED, "--batch", 11, "--every", every)[0] == 0
+        assert len(list((tmp_path / "o").iterdir())) == parts
+
+
 def test_quiet_and_limit(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
     code, out, err = penstock(
         "run",

@@ -125,7 +125,10 @@ def run(
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", min=0.0, help="Time between checkpoints; by default 10.", rich_help_panel=_EMBEDDED
+            metavar="SECONDS",
+            min=0.0,
+            help="Time between checkpoints, by default 10; without --checkpoint, until results are on disk.",
+            rich_help_panel=_EMBEDDED,
         ),
     ] = None,
     block_size: Annotated[
@@ -172,7 +175,7 @@ def run(
             text,
             memory=memory,
             checkpoint=None if checkpoint is None else Path(checkpoint),
-            every=10.0 if every is None else every,
+            every=every,
             block_size=block_size or "64KiB",
             compression=None if compression is None else compression.value,
             rejects=Path(rejects or f"{file.stem}.rejects.jsonl"),

@@ -81,6 +81,16 @@ def outside(text: str) -> list[Outside]:
     return found
 
 
+def declared_streams(text: str) -> set[str]:
+    """The names, in lower case, that the text declares by CREATE STREAM. Comments and strings declare nothing.
+
+    >>> declared_streams("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t) -- CREATE STREAM other")
+    {'calls'}
+    """
+    with _refusals(text) as source:
+        return {s.name.text.lower() for s in _statements(source) if isinstance(s, CreateStream)}
+
+
 @contextmanager
 def _refusals(text: str) -> Iterator[QueryText]:
     """Whatever a text does to the libraries underneath, it is refused in our words."""
