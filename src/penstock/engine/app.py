@@ -403,7 +403,7 @@ class App:
         self._inputs.check_advance(source, micros)
         if self._inputs.waiting(source.definition.name):
             self.work()
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.advance(source, micros)
