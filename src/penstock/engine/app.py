@@ -548,6 +548,7 @@ class App:
             memory=self._stores.budget.total,
             changes=self._flow.changes(),
             writes=self.program.writes,
+            streams=self.program.streams,
         )
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.lang.query import Emit, Query, Rule
+from penstock.lang.query import Emit, Query, Rule, StreamDef
 from penstock.lang.render import render, render_duration, render_window
 from penstock.lang.table_defs import TableWrite
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
+from penstock.plan.arrival import describe_arrival
 from penstock.plan.joins.explain import describe_join
 from penstock.plan.nodes import (
     AggregateNode,
@@ -62,13 +63,14 @@ def explain(
     groups: Aggregations | None = None,
     changes: Mapping[str, str] | None = None,
     writes: Iterable[TableWrite] = (),
+    streams: Iterable[StreamDef] = (),
 ) -> str:
     """The plans, and under each window its estimates for the workload given (or a stated default); at the end those of
     stores that several windows share, for so much memory.
 
     `sharing` names for each query those that share its stored rows, `groups` has the queries of each aggregation and
     `families` the windows that are made of panes; by default as if all were started together. `changes` says what
-    becomes of queries whose windows are about to change, `writes` what changes tables.
+    becomes of queries whose windows are about to change, `writes` what changes tables, `streams` the declared ones.
     """
     queries = tuple(queries)
     sharing = sharers(nodes) if sharing is None else sharing
@@ -80,6 +82,7 @@ def explain(
         f"estimates for {assumed.rate:,.0f} events/s, {assumed.groups_in_slide:,} groups per slide, "
         f"{assumed.groups:,} groups per window, blocks of {block_size // 1024} KB"
     ]
+    lines += describe_arrival(streams)
     lines += _counted(aggregations(nodes) if groups is None else groups)
     for query in queries:
         target = f" into {query.into}" if query.into else ""

@@ -10,6 +10,8 @@ Invariants:
 2. Every bucket that reads a stream is called in every micro-batch in which that stream has events, since every one
    gets clock rows.
 3. All events of a micro-batch enter before the watermark passes any of them.
+4. Which events are late is settled before any of them enters: by the order in which they come where the source has one
+   (`arrival`), else by the clocks of the micro-batches before.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -27,6 +29,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from penstock.errors import CheckpointError, InputError
 from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
+from penstock.spark.arrival import Arrivals, Ties, Told, decode_ties
 from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
 from penstock.spark.bucket_app import BucketApp, Output, Recipe
 from penstock.spark.buckets import bucket_of
@@ -132,9 +135,10 @@ class BucketProcessor(StatefulProcessor):
         share = self._recipe.share_of(label)
         yield from self._results(label, share, [(REJECTS_NAME, batch) for batch in given.rejects])
         reported = {part.stream.name for part in share.parts if part.reports}
-        for stream, batch, watermark in _steps(given, live):
-            events += batch.num_rows if stream in reported else 0
-            app.push(stream, batch, watermark)
+        for stream, batch, late_ones, watermark in _steps(given, live):
+            if stream in reported:
+                events += batch.num_rows + (0 if late_ones is None else late_ones.num_rows)
+            app.push(stream, batch, watermark, late_ones)
             yield from self._results(label, share, app.take_outputs())
         if given.ended and not live.ended:
             live.ended = True
@@ -172,7 +176,8 @@ class BucketProcessor(StatefulProcessor):
         saved = state_format.decode(bytes(saved_state[0]))
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
-        clocks = {name: Clock(first, last) for name, (first, last) in saved["clocks"].items()}
+        ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
+        clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
         return _Live(app, self._recipe.id, clocks, saved["ended"]), len(saved_state[0])
 
     def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
@@ -184,6 +189,7 @@ class BucketProcessor(StatefulProcessor):
         payload = state_format.encode(
             {
                 "clocks": {name: [clock.first, clock.last] for name, clock in live.clocks.items()},
+                "ties": {name: list(clock.ties) for name, clock in live.clocks.items() if len(clock.ties.times)},
                 "ended": live.ended,
                 "app": live.app.snapshot(),
             }
@@ -218,28 +224,44 @@ class BucketProcessor(StatefulProcessor):
                 yield _figures(name=name, part=part, rows=own.num_rows, packed=encode(own))
 
 
-def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, int]]:
-    """The packs in the order of time, each with the watermark up to which its successors hold nothing.
+def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, pa.RecordBatch | None, int]]:
+    """The packs in the order of time, each with what of it is late and the watermark up to which its successors hold
+    nothing.
 
     The watermarks move within the micro-batch so that the reorder buffers never hold more than packs that overlap, and
     no stream falls behind the others. The clocks move on.
     """
     app = live.app
     reached = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
-    for row in given.clocks:
-        live.clocks[row.stream] = live.clocks.get(row.stream, Clock()).advanced(row.t_min, row.t_max)
+    arrivals = _advance(given.clocks, live)
     ceilings = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
     for row, following in given.packs():
         for stream, ceiling in ceilings.items():
             before = reached.get(stream, START)
             reached[stream] = ceiling if following is None else max(before, min(ceiling, following - 1))
             if stream == row.stream:
-                yield stream, decode(row.payload, app.input_schema(stream)), reached[stream]
+                yield stream, *app.unpack(stream, row.payload, row.place, arrivals.get(stream)), reached[stream]
             elif reached[stream] > before:
-                yield stream, app.no_events(stream), reached[stream]
+                yield stream, app.no_events(stream), None, reached[stream]
     for stream, ceiling in ceilings.items():
         if reached.get(stream) != ceiling:
-            yield stream, app.no_events(stream), ceiling
+            yield stream, app.no_events(stream), None, ceiling
+
+
+def _advance(rows: list[Row], live: _Live) -> dict[str, Arrivals]:
+    """Moves the clocks on; returns how the events of the streams come whose sources have an order."""
+    arrivals: dict[str, Arrivals] = {}
+    for stream in {row.stream for row in rows}:
+        own = [row for row in rows if row.stream == stream]
+        before = clock = live.clocks.get(stream, Clock())
+        for row in own:
+            clock = clock.advanced(row.t_min, row.t_max)
+        told = [Told(row.place, row.t_max, decode_ties(row.payload)) for row in own if row.place is not None]
+        if told:
+            arrivals[stream] = Arrivals(before.last, before.ties, told, live.app.lateness(stream))
+            clock = replace(clock, ties=arrivals[stream].ties())
+        live.clocks[stream] = clock
+    return arrivals
 
 
 def _watermark(clock: Clock, lateness: int) -> int:

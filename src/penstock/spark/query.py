@@ -28,7 +28,7 @@ from penstock.spark.packing import REJECTED, packers
 from penstock.spark.plan_file import Plan, gone_shares, read_plan, write_plan
 from penstock.spark.program import Program, frame_of, read_program
 from penstock.spark.session import REQUIRED
-from penstock.spark.shares import Share, share_out
+from penstock.spark.shares import Share, share_out, shown
 from penstock.spark.write import results
 from penstock.store.budget import parse_size
 from penstock.types import Field, Schema, SqlType
@@ -62,7 +62,8 @@ def query(
     of shuffle partitions and belongs to the checkpoint. `spread="partials"` is for keys of which a few have most of the
     events: aggregates that can be merged are computed in parts, whatever the key of an event.
 
-    One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. Several
+    One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. That is
+    so for INSERT INTO a stream, too, if no query reads the stream; else its rows just go on to those queries. Several
     give a tagged one that `penstock.spark.write` splits to their sinks, with late and rejected rows under names of
     their own; `tagged` says so explicitly. What rules CALL comes out as rows, too, with the key and the arguments under
     the name of the rule; `write` makes the calls, in this process: of `functions`, or those that the program declares.
@@ -134,12 +135,9 @@ def _shares(
 
 
 def _schemas(program: Program) -> dict[str, Schema]:
-    """What comes out under which name: results of queries that feed no stream, late events, rejects."""
-    found = {
-        query.name: program.nodes[query.name].schema
-        for query in program.queries
-        if query.into is None or query.into in program.sinks
-    }
+    """What comes out under which name: results of queries, late events, rejects."""
+    nodes = [program.nodes[query.name] for query in program.queries]
+    found = {name: program.nodes[name].schema for name in shown(program.queries, nodes, program.sinks)}
     found |= call_schemas(program.queries)
     found |= {stream.late_into: stream.schema for stream in program.streams if stream.late_into is not None}
     return {**found, REJECTS: Schema(tuple(Field(field.name, SqlType.STRING, True) for field in REJECTED))}

@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.lang.fingerprint import fingerprint
@@ -89,6 +89,19 @@ def share_out(
         parts = tuple(_part(s, own, reporters[s.name] == share_id) for s in declared if s.name in read[share_id])
         shares.append(Share(share_id, placements[members[0].name], tuple(members), own, parts))
     return shares
+
+
+def shown(queries: Sequence[Query], nodes: Sequence[Node], sinks: Collection[str]) -> list[str]:
+    """The queries whose rows come out under their names: all but those whose rows only go on to other queries. Of a
+    rule that calls functions its calls come out."""
+    read = set().union(*map(streams, nodes))
+    return [
+        query.name
+        for query in queries
+        if query.into is None
+        or query.into in sinks
+        or (query.into not in read and not (query.rule is not None and query.rule.calls))
+    ]
 
 
 def _reporter(stream: StreamDef, readers: Sequence[str], held: Mapping[str, Columns]) -> str | None:
