@@ -87,7 +87,13 @@ class Run:
                     f"{share.id}.{i}" for i in range(1 if share.placement.spread is Spread.ONE_PLACE else BUCKETS)
                 ),
             )
-            for share in share_out(declared, parsed.queries, nodes, place(parsed.queries, nodes))
+            for share in share_out(
+                declared,
+                parsed.queries,
+                nodes,
+                place(parsed.queries, nodes),
+                in_order=[stream.name for stream in declared] if in_order else (),
+            )
         )
         sinks = tuple(sink.name for sink in parsed.sinks)
         self._chance = chance

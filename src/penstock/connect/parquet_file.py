@@ -50,7 +50,7 @@ class ParquetFile:
         return [sum(group.column(i).total_compressed_size for i in read) for group in groups]
 
     def _groups(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
-        return self._file.iter_batches(
+        yield from self._file.iter_batches(
             self._reading.batch_rows, row_groups=list(range(first, stop)), columns=self._columns, use_threads=False
         )
 

@@ -90,10 +90,7 @@ class FileStretches:
                 break
             begin = int(start["offset"]) if path == at else 0
             size = _size(path) if self._sizes is None else self._sizes[path]
-            if self._files.format_of(path) == "parquet":
-                stop, done = self._reach_groups(path, begin, most)
-            else:
-                stop, done = self._reach(path, begin, most, size, complete=self._final or path != listing[-1])
+            stop, done = self._reach(path, begin, most, size, complete=self._final or path != listing[-1])
             if stop != begin:
                 taken.append([str(path), begin, stop])
             most -= self._size(Stretch(str(path), begin, stop))
@@ -112,6 +109,8 @@ class FileStretches:
 
     def _reach(self, path: Path, begin: int, most: int, size: int, complete: bool) -> tuple[int | None, bool]:
         """Up to where to read, and whether that is all of the file."""
+        if self._files.format_of(path) == "parquet":
+            return self._reach_groups(path, begin, most)
         if path.suffix == ".gz":
             return None, True
         if begin > size:

@@ -149,16 +149,20 @@ class Arrivals:
         first = START + lateness if last is None else last
         self._largest = np.maximum.accumulate([first, *(stretch.last for stretch in told)]).tolist()
 
+    def watermark(self, place: int) -> int:
+        """The one that the stretch at a place begins with: events below it are late."""
+        largest: int = self._largest[bisect_left(self._places, place)]
+        return largest - self._lateness
+
     def late(self, place: int, times: Int64s, sequences: Int64s | None, marked: Marks) -> Bools:
         """Which of some events of the stretch at a place are late."""
-        index = bisect_left(self._places, place)
-        watermark = self._largest[index] - self._lateness
+        watermark = self.watermark(place)
         late: Bools = (marked & LATE != 0) | (times < watermark)
         if sequences is not None:
             due = np.flatnonzero(~late & ((marked & DUE != 0) | (times == watermark)))
             if len(due):
                 precedes = marked[due] & PRECEDES != 0
-                for told in self._ties[: index + 1]:
+                for told in self._ties[: bisect_left(self._places, place) + 1]:
                     precedes |= told.precedes(times[due], sequences[due])
                 late[due] = precedes
         return late

@@ -128,7 +128,7 @@ class BucketApp:
                 stores,
                 self._reject,
                 self._clock,
-                ties_by_value=part.order_matters,
+                ties_by_value=part.ties_by_value,
             )
             for part in share.parts
         }

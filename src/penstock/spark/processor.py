@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -61,28 +61,38 @@ _live: LiveObjects[_Live] = LiveObjects()
 
 
 class _Input:
-    """The packed rows of one bucket and micro-batch in their order: kinds, and then times (see `packing`).
+    """The packed rows of one bucket and micro-batch in their order: by kind (see `packing`), packs by time and arrival.
 
     Static data is sorted by Spark and read as it is used, however much there is; a micro-batch is sorted here.
     `ended` is known once all packs have been taken.
     """
 
     def __init__(self, rows: Iterator[Row], *, in_order: bool) -> None:
-        if not in_order:
-            # The bytes break ties, so that the order does not depend on the shuffle's.
-            rows = iter(sorted(rows, key=lambda row: (row.kind, row.t_min or 0, row.t_max or 0, row.payload or b"")))
-        self._rows = rows
         self.clocks: list[Row] = []
         self.rejects: list[pa.RecordBatch] = []
         self.ended = False
-        self._next = self._pack()
+        if in_order:
+            self._rows = rows
+            self._next = self._pack()
+        else:
+            # The bytes break ties, so that the order does not depend on the shuffle's.
+            by_time = sorted(rows, key=lambda row: (row.kind, row.t_min or 0, row.t_max or 0, row.payload or b""))
+            self._rows = iter(by_time)
+            self._held = list(iter(self._pack, None))
+            self._next = next(iter(self._held), None)
+        self._in_order = in_order
 
     @property
     def has_events(self) -> bool:
         return self._next is not None
 
-    def packs(self) -> Iterator[tuple[Row, int | None]]:
-        """Each pack, and the least time of those that follow."""
+    def packs(self, arrivals: Mapping[str, Arrivals]) -> Iterator[tuple[Row, int | None]]:
+        """Each pack, and a time that those which follow do not go below, what is late left aside."""
+        if not self._in_order:
+            timed = _in_order(self._held, arrivals)
+            for at, (_, row) in enumerate(timed, 1):
+                yield row, None if at == len(timed) else timed[at][0]
+            return
         while self._next is not None:
             row, self._next = self._next, self._pack()
             yield row, None if self._next is None else self._next.t_min
@@ -99,6 +109,19 @@ class _Input:
                 assert row.kind == END
                 self.ended = True
         return None
+
+
+def _in_order(packs: list[Row], arrivals: Mapping[str, Arrivals]) -> list[tuple[int, Row]]:
+    """Packs by the least time that they and those after them bring; those of a stream with an order of arrival in that
+    order, so that equal times keep it."""
+    timed = [(row.t_min, row) for row in packs if row.place is None]
+    for stream, known in arrivals.items():
+        least = None
+        for row in sorted((row for row in packs if row.stream == stream), key=lambda row: row.place, reverse=True):
+            own = max(row.t_min, known.watermark(row.place))
+            least = own if least is None else min(least, own)
+            timed.append((least, row))
+    return sorted(timed, key=lambda pair: (pair[0], pair[1].place or 0))
 
 
 class BucketProcessor(StatefulProcessor):
@@ -225,7 +248,7 @@ class BucketProcessor(StatefulProcessor):
 
 
 def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, pa.RecordBatch | None, int]]:
-    """The packs in the order of time, each with what of it is late and the watermark up to which its successors hold
+    """The packs in their order, each with what of it is late and the watermark up to which its successors hold
     nothing.
 
     The watermarks move within the micro-batch so that the reorder buffers never hold more than packs that overlap, and
@@ -235,7 +258,7 @@ def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, pa
     reached = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
     arrivals = _advance(given.clocks, live)
     ceilings = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
-    for row, following in given.packs():
+    for row, following in given.packs(arrivals):
         for stream, ceiling in ceilings.items():
             before = reached.get(stream, START)
             reached[stream] = ceiling if following is None else max(before, min(ceiling, following - 1))

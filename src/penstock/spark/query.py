@@ -6,7 +6,7 @@ Only the columns that some query reads are asked of the sources.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -16,6 +16,7 @@ from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError
 from penstock.lang.fingerprint import fingerprint
 from penstock.plan.placement import Spread, place
+from penstock.spark.arrival import PLACE
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.buckets import bucket_labels
 from penstock.spark.calls import Functions, call_schemas, remember
@@ -84,7 +85,8 @@ def query(
     retain = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
     plan = Plan() if place_of is None else read_plan(place_of)
     plan.check_streams(program.streams, program.nodes, bounded)
-    shares = _shares(spark, program, plan, buckets, place_of, spread)
+    in_order = {name for name, frame in frames.items() if PLACE in frame.columns}
+    shares = _shares(spark, program, plan, buckets, place_of, spread, in_order)
     recipe = Recipe(
         shares,
         program.sinks,
@@ -109,7 +111,13 @@ def query(
 
 
 def _shares(
-    spark: SparkSession, program: Program, plan: Plan, buckets: int | None, checkpoint: str | None, spread: SpreadBy
+    spark: SparkSession,
+    program: Program,
+    plan: Plan,
+    buckets: int | None,
+    checkpoint: str | None,
+    spread: SpreadBy,
+    in_order: Collection[str],
 ) -> tuple[Share, ...]:
     """The shares with their buckets; with a checkpoint directory those of the last run, as far as they can be."""
     if buckets is not None and buckets < 1:
@@ -120,7 +128,7 @@ def _shares(
     default = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     shares = []
     given = (program.streams, program.queries, program.nodes, placements)
-    for number, share in enumerate(share_out(*given, plan.kept(program.nodes), plan.held())):
+    for number, share in enumerate(share_out(*given, plan.kept(program.nodes), plan.held(), in_order=in_order)):
         count = 1 if share.placement.spread is Spread.ONE_PLACE else plan.buckets(share, buckets, default)
         if share.placement.spread is Spread.ONE_PLACE and (buckets or default) > 1:
             names = ", ".join(query.name for query in share.queries)
