@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.lang import parse
-from penstock.plan.build import build
-from penstock.plan.explain import explain
+from penstock.plan.explain import explain_program
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.txt"))
 
 
 def explained(text: str) -> str:
-    program = parse(text)
-    return explain(program.queries, {query.name: build(query.body) for query in program.queries})
+    return explain_program(parse(text))
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
@@ -29,14 +27,14 @@ def test_there_are_fixtures() -> None:
 
 
 def test_the_order_of_arrival_is_told_of_every_stream() -> None:
-    program = parse("""
+    told = explained("""
         CREATE STREAM a (t TIMESTAMP, EVENT TIME t);
         CREATE STREAM b (t TIMESTAMP, EVENT TIME t) FROM 'days/*.csv';
         CREATE STREAM c (t TIMESTAMP, EVENT TIME t) FROM 'generate:stock';
         CREATE STREAM d (t TIMESTAMP, EVENT TIME t) FROM '-';
         CREATE STREAM e (t TIMESTAMP, ARRIVAL ORDER t)
     """)
-    assert explain((), {}, streams=program.streams).splitlines()[1:] == [
+    assert told.splitlines()[1:] == [
         "stream a, arrival order: as pushed; on Spark unknown (a DataFrame): which events beyond LATENESS are late "
         "depends on the run",
         "stream b, arrival order: files by name, rows by place",

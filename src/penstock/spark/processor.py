@@ -274,7 +274,7 @@ def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, pa
 def _advance(rows: list[Row], live: _Live) -> dict[str, Arrivals]:
     """Moves the clocks on; returns how the events of the streams come whose sources have an order."""
     arrivals: dict[str, Arrivals] = {}
-    for stream in {row.stream for row in rows}:
+    for stream in sorted({row.stream for row in rows}):
         own = [row for row in rows if row.stream == stream]
         before = clock = live.clocks.get(stream, Clock())
         for row in own:
