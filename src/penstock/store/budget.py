@@ -6,7 +6,7 @@ Invariants:
 3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
    Then whoever holds what can be done without (`give_up`) gives that up.
 
-Every state, store and buffer of an app holds one account and resizes it about once per batch.
+Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
 
 >>> budget = Budget(parse_size("1MB"))
 >>> groups = budget.account("groups of q1")
@@ -109,6 +109,14 @@ class Account:
         if used > budget.peak:
             budget.peak = used
         return True
+
+    def charge(self, nbytes: int) -> None:
+        """So many bytes more, for something that is about to be kept; `BudgetError` and no change without them."""
+        self.resize(self.nbytes + nbytes)
+
+    def release(self, nbytes: int) -> None:
+        """So many bytes less: what they were for is gone."""
+        self.resize(self.nbytes - nbytes)
 
     def close(self) -> None:
         """Gives everything back and leaves the budget's list."""
