@@ -39,10 +39,15 @@ def listed(batches: list[pa.RecordBatch]) -> list[tuple[int, str | None, str]]:
     ]
 
 
+def by_time(rows: list[tuple[int, str | None, str]]) -> list[tuple[int, str | None, str]]:
+    """Rows of one time in the order given."""
+    return sorted(rows, key=lambda row: row[0])
+
+
 def test_a_spilled_run_gives_up_its_rows_piece_by_piece(tmp_path: Path) -> None:
     device = FileDevice(tmp_path / "runs", 2048)
     batch = run_of(list(range(0, 3000, 3)))
-    run = SpilledRun.write(batch, device, "time")
+    run = SpilledRun.write([batch], device, "time")
     assert (run.first_time, run.rows) == (0, 1000)
     assert (tmp_path / "runs").stat().st_size > 10 * 2048
     taken = []
@@ -51,7 +56,7 @@ def test_a_spilled_run_gives_up_its_rows_piece_by_piece(tmp_path: Path) -> None:
         assert run.rows == 1000 - min(1000, watermark // 3 + 1)
         assert not run.rows or run.first_time > watermark
     assert listed(taken) == listed([batch])
-    reused = SpilledRun.write(batch, device, "time")
+    reused = SpilledRun.write([batch], device, "time")
     assert reused.rows == 1000
     assert (tmp_path / "runs").stat().st_size < 100 * 2048
 
@@ -84,7 +89,8 @@ def test_runs_under_any_budget(steps: list[list[int] | int | str], budget: int, 
             held.append(listed([batch]))
         elif isinstance(step, int):
             expected = [row for run in held for row in run if row[0] <= step]
-            assert listed(store.take_upto(step)) == expected
+            taken = [row for upto in store.cuts(step, 500) for row in by_time(listed(store.take_upto(upto)))]
+            assert taken == by_time(expected)
             held = [[row for row in run if row[0] > step] for run in held]
         elif step == "restore":
             saved = decode(encode(store.snapshot()))
@@ -96,6 +102,43 @@ def test_runs_under_any_budget(steps: list[list[int] | int | str], budget: int, 
         assert total.used <= total.total
         assert store.rows == sum(map(len, held))
         assert store.first_time == min((row[0] for run in held for row in run), default=None)
+
+
+def test_runs_in_memory_go_to_the_device_as_one() -> None:
+    """What has to be read from later is few runs, each in order."""
+    budget = Budget(300_000)
+    store = RunStore(MemoryDevice(65536), budget.account("reorder"), "time")
+    for number in range(200):
+        store.add(run_of([number % 7 + 10 * i for i in range(200)], number))
+    assert budget.peak <= 300_000
+    spilled = [run for run in store._runs if isinstance(run, SpilledRun)]
+    assert 1 <= len(spilled) <= 12
+    assert store._runs[: len(spilled)] == spilled
+    assert store.rows == 40_000
+    rows = by_time(listed(store.take_upto(10**6)))
+    assert [mark for _, mark, _ in rows[:3]] == [None] * 3
+    assert [time for time, _, _ in rows] == sorted(n % 7 + 10 * i for n in range(200) for i in range(200))
+
+
+def test_a_part_of_a_batch_does_not_hold_on_to_all_of_it() -> None:
+    batch = run_of(list(range(100_000)))
+    store = RunStore(MemoryDevice(65536), Budget(10**9).account("reorder"), "time")
+    store.add(batch.slice(70_000, 10))
+    assert store._runs[0].nbytes < 4096
+    assert listed(store.take_upto(10**6)) == listed([batch.slice(70_000, 10)])
+
+
+def test_what_the_owner_holds_is_on_the_account() -> None:
+    budget = Budget(100_000)
+    store = RunStore(MemoryDevice(65536), budget.account("reorder"), "time")
+    assert store.hold(60_000)
+    assert not store.hold(100_001)
+    assert budget.used == 60_000
+    store.add(run_of(list(range(3000))))
+    assert isinstance(store._runs[0], SpilledRun)
+    assert budget.used == 60_000
+    assert store.hold(0)
+    assert budget.used == 0
 
 
 def test_a_failed_spill_leaves_nothing_behind() -> None:
@@ -123,4 +166,4 @@ def test_a_failed_spill_leaves_nothing_behind() -> None:
 def test_a_row_larger_than_a_block_is_refused() -> None:
     batch = pa.record_batch({"time": [1, 2], "text": ["x" * 5000, "y"]})
     with pytest.raises(StorageError, match="use larger blocks"):
-        SpilledRun.write(batch, MemoryDevice(2048), "time")
+        SpilledRun.write([batch], MemoryDevice(2048), "time")

@@ -112,7 +112,7 @@ def _out_of_order(count: int) -> Iterator[Push]:
     for numbers, times in _spread(count, PIECE_ROWS, _HOUR):
         order = np.argsort(_mixed(numbers, len(numbers) * 7919), kind="stable")
         back = np.where(numbers % 2 == 0, 0, _HOUR // 2)
-        own = {"t": np.maximum(times - back, 0)[order], "k": numbers, "x": numbers * 0.5}
+        own = {"t": (times + _HOUR // 2 - back)[order], "k": numbers, "x": numbers * 0.5}
         yield "s", pa.record_batch({**own, "p": numbers, "q": numbers, "r": numbers})
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
+from penstock.store.batches import decoded
 
 CHUNK_ROWS = 32768
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
@@ -82,12 +83,6 @@ def readable(batch: pa.RecordBatch) -> list[dict[str, Any]]:
         columns = [c.view(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
         rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
     return rows
-
-
-def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with plain strings."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def to_bytes(batch: pa.RecordBatch) -> bytes:

@@ -192,7 +192,8 @@ class BucketApp:
             if released.late is not None:
                 self.late += released.late.num_rows
                 source.late.put(released.late)
-            self._flow.dispatch(stream, [released.chunk], released.watermark)
+            for chunk, reached in released.parts():
+                self._flow.dispatch(stream, [chunk], reached)
 
     def finish(self, last_times: Mapping[str, int]) -> None:
         """The streams have ended at these times: everything up to the first boundary after the last event."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.operators.chunk import decoded
 from penstock.operators.merging import Merge
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.resources import Resources
@@ -20,6 +19,7 @@ from penstock.plan.placement import Spread
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.failures import plainly
 from penstock.spark.packing import REJECTED, decode, encode, reject_row
+from penstock.store.batches import decoded
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 

@@ -6,14 +6,16 @@ block, each an Arrow IPC stream, so that only the piece at its front is ever rea
 Invariants:
 1. Within a run, times never fall. Runs are taken in the order they were added, so a stable merge of what `take_upto`
    returns keeps the order of arrival among equal times.
-2. The account holds the bytes of all runs and pieces in memory. When the budget is full, pieces that were read are
-   given up first, then the run needed last is spilled.
+2. The account holds the bytes of all runs and pieces in memory, and what the owner holds back (`hold`), before they
+   are kept. When the budget is full, pieces that were read are given up first. Then all runs in memory become one on
+   the device: they are merged a part at a time, so that there are few runs to read from later.
+3. A run holds on to no more memory than its rows need: rows of a much larger batch are copied.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +23,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import BudgetError, StorageError
+from penstock.store.batches import compact, decoded, held_bytes
 from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import StoreMetrics
+
+_MARK_ROWS = 256
+_MERGED_BYTES = 1 << 20
+"""Runs in memory are merged in parts of about this size."""
 
 
 class Piece(NamedTuple):
@@ -46,13 +54,23 @@ class MemoryRun:
 
     def __init__(self, batch: pa.RecordBatch, time_column: str) -> None:
         self.batch = batch
-        self.nbytes = int(batch.nbytes)  # rows that were taken still share the run's buffers
+        self.nbytes = held_bytes(batch)  # rows that were taken still share the run's buffers
         self._times = times_of(batch, time_column)
         self.first_time = int(self._times[0])
 
     @property
     def rows(self) -> int:
         return int(self.batch.num_rows)
+
+    def is_marked(self, time: int) -> bool:
+        """Whether `marks` has more than the first row up to a time."""
+        return len(self._times) > _MARK_ROWS and bool(self._times[_MARK_ROWS] <= time)
+
+    def marks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Times in the run, and the bytes that lie from each to the next."""
+        times = self._times[::_MARK_ROWS]
+        rows = np.diff(np.append(np.arange(0, self.rows, _MARK_ROWS), self.rows))
+        return times, rows * (int(self.batch.nbytes) // max(1, self.rows) + 1)
 
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
         """The rows with times up to `time`, which leave the run."""
@@ -79,13 +97,15 @@ class SpilledRun:
         self.metrics = StoreMetrics()
 
     @classmethod
-    def write(cls, batch: pa.RecordBatch, device: BlockDevice, time_column: str) -> SpilledRun:
-        """Puts a sorted batch on the device; if that fails, nothing of it stays there."""
+    def write(cls, batches: Iterable[pa.RecordBatch], device: BlockDevice, time_column: str) -> SpilledRun:
+        """Puts sorted batches, of which none precedes the one before, on the device as one run; if that fails, nothing
+        of it stays there."""
         pieces: deque[Piece] = deque()
         try:
-            for part, payload in _cut(batch, device.capacity):
-                first_time = int(times_of(part, time_column)[0])
-                pieces.append(Piece(device.write(payload), first_time, part.num_rows, len(payload)))
+            for batch in batches:
+                for part, payload in _cut(batch, device.capacity):
+                    first_time = int(times_of(part, time_column)[0])
+                    pieces.append(Piece(device.write(payload), first_time, part.num_rows, len(payload)))
         except StorageError:
             for piece in pieces:
                 device.free(piece.address)
@@ -107,6 +127,17 @@ class SpilledRun:
     def front_bytes(self) -> int:
         """Memory that the first piece takes, if it is there."""
         return self._pieces[0].nbytes if self._front is not None else 0
+
+    def is_marked(self, time: int) -> bool:
+        """Whether `marks` has more than the first row up to a time."""
+        return len(self._pieces) > 1 and self._pieces[1].first_time <= time
+
+    def marks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Times in the run, and the bytes that lie from each to the next."""
+        pieces = np.array(self._pieces, np.int64).reshape(-1, len(Piece._fields))
+        times = pieces[:, 1].copy()
+        times[:1] = self.first_time
+        return times, pieces[:, 3]
 
     def drop_front(self) -> None:
         """Frees that memory; the piece is read again when it is needed."""
@@ -157,6 +188,7 @@ class RunStore:
         self._account = account
         self._time_column = time_column
         self._past = StoreMetrics()
+        self._held = 0
         self._runs: list[MemoryRun | SpilledRun] = []
 
     @property
@@ -183,10 +215,10 @@ class RunStore:
         return min((run.first_time for run in self._runs), default=None)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keeps a batch that is sorted by time."""
+        """Keeps a batch that is sorted by time. Where the budget has no room for it, it goes to the device at once."""
         if batch.num_rows == 0:
             return
-        run = MemoryRun(batch, self._time_column)
+        run = MemoryRun(compact(batch), self._time_column)
         self._runs.append(run)
         try:
             self._fit()
@@ -195,8 +227,34 @@ class RunStore:
             self._account.resize(self._in_memory())
             raise
 
+    def hold(self, nbytes: int) -> bool:
+        """The owner is about to keep so many bytes besides the runs; answers whether there is room for them."""
+        more = nbytes - self._held
+        if more > self._account.free:
+            return False
+        self._account.resize(self._account.nbytes + more)
+        self._held = nbytes
+        return True
+
+    def cuts(self, time: int, nbytes: int) -> list[int]:
+        """Rising times of which the last is `time`: between one and the next are about so many bytes of rows, as far as
+        rows have different times."""
+        due = [run for run in self._runs if run.first_time <= time]
+        if not any(run.is_marked(time) for run in due):
+            return [time]
+        marks = [run.marks() for run in due]
+        times, weights = (np.concatenate(part) for part in zip(*marks, strict=True))
+        weights = weights[times <= time]
+        times = times[times <= time]
+        order = np.argsort(times, kind="stable")
+        passed = np.cumsum(weights[order])
+        at = np.searchsorted(passed, np.arange(nbytes, int(passed[-1]), nbytes))
+        cuts = np.unique(times[order][at])
+        return [*cuts[cuts < time].tolist(), time]
+
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
-        """All rows with times up to `time`: sorted batches, in the order in which their runs were added."""
+        """All rows with times up to `time`: sorted batches, in the order in which their runs were added. There may be
+        more of them than there is room for: `cuts` says up to where to take them."""
         taken = [batch for run in self._runs if run.first_time <= time for batch in run.take_upto(time)]
         for run in self._runs:
             if not run.rows and isinstance(run, SpilledRun):
@@ -228,10 +286,10 @@ class RunStore:
         self._account.close()
 
     def _in_memory(self) -> int:
-        return sum(run.nbytes if isinstance(run, MemoryRun) else run.front_bytes for run in self._runs)
+        return self._held + sum(run.nbytes if isinstance(run, MemoryRun) else run.front_bytes for run in self._runs)
 
     def _fit(self) -> None:
-        """Gives up what can be read again, then spills runs, the one needed last first, until the budget is kept."""
+        """Gives up what can be read again, then spills the runs in memory, until the budget is kept."""
         while True:
             try:
                 return self._account.resize(self._in_memory())
@@ -239,13 +297,38 @@ class RunStore:
                 fronts = [run for run in self._runs if isinstance(run, SpilledRun) and run.front_bytes]
                 for spilled in fronts:
                     spilled.drop_front()
-                if fronts:
-                    continue
-                candidates = [(run.first_time, i) for i, run in enumerate(self._runs) if isinstance(run, MemoryRun)]
-                _, index = max(candidates)
-                victim = self._runs[index]
-                assert isinstance(victim, MemoryRun)
-                self._runs[index] = SpilledRun.write(victim.batch, self.device, self._time_column)
+                if not fronts and not self._spill():
+                    raise
+
+    def _spill(self) -> bool:
+        """The runs in memory become one on the device, or one for each set of columns; answers whether there were any.
+        They come after those that are there already, as before."""
+        runs = [run for run in self._runs if isinstance(run, MemoryRun)]
+        if not runs:
+            return False
+        names = runs[0].batch.schema.names
+        own = [run for run in runs if run.batch.schema.names == names]
+        spilled = SpilledRun.write(self._merged(own), self.device, self._time_column)
+        self._runs = [run for run in self._runs if run not in own]
+        at = sum(isinstance(run, SpilledRun) for run in self._runs)
+        self._runs.insert(at, spilled)
+        del runs, own
+        pa.default_memory_pool().release_unused()
+        return True
+
+    def _merged(self, runs: list[MemoryRun]) -> Iterator[pa.RecordBatch]:
+        """The rows of some runs in the order of their times, a part at a time. The runs keep their rows."""
+        readers = [MemoryRun(run.batch, self._time_column) for run in runs]
+        over = RunStore(self.device, UNLIMITED, self._time_column)
+        over._runs.extend(readers)
+        last = max(int(times_of(run.batch, self._time_column)[-1]) for run in runs)
+        for upto in over.cuts(last, _MERGED_BYTES):
+            parts = [decoded(part) for part in over.take_upto(upto)]
+            if len(parts) == 1:
+                yield parts[0]
+            elif parts:
+                rows = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+                yield rows.take(pa.array(np.argsort(times_of(rows, self._time_column), kind="stable")))
 
 
 def _serialize(batch: pa.RecordBatch) -> memoryview:
