@@ -115,7 +115,7 @@ def test_a_budget_that_is_outgrown_says_what_all_buckets_together_need() -> None
     text = f"{STREAM} SELECT k, MEDIAN(v) AS x FROM s [RANGE 1 DAY SLIDE 1 HOUR] GROUP BY k"
     run = Run(text, random.Random(0), memory=900_000)
     with pytest.raises(
-        BudgetError, match=r"least memory budget that would have worked is [\d,]+ bytes: [\d,]+ for each of 3"
+        BudgetError, match=r"memory budget of at least [\d,]+ bytes, [\d,]+ for each of 3 buckets: a lower bound"
     ):
         run.attempt(0, [{"s": events(0, 60_000)}])
 

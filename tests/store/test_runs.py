@@ -163,7 +163,16 @@ def test_a_failed_spill_leaves_nothing_behind() -> None:
     assert store.metrics.blocks_written == store.metrics.blocks_read > 10
 
 
-def test_a_row_larger_than_a_block_is_refused() -> None:
-    batch = pa.record_batch({"time": [1, 2], "text": ["x" * 5000, "y"]})
-    with pytest.raises(StorageError, match="use larger blocks"):
-        SpilledRun.write([batch], MemoryDevice(2048), "time")
+def test_a_row_larger_than_a_block_takes_several() -> None:
+    batch = pa.record_batch({"time": [1, 2, 3], "text": ["x" * 5000, "y", "z" * 9000]})
+    device = MemoryDevice(2048)
+    store = RunStore(device, Budget(10).account("reorder"), "time")
+    store.add(batch)
+    assert (store.rows, store.first_time) == (3, 1)
+    saved = decode(encode(store.snapshot()))
+    store = RunStore(device, Budget(10).account("reorder"), "time")
+    store.restore(saved)
+    assert store.cuts(3, 100) == [1, 2, 3]
+    assert [batch.to_pydict()["text"][0][0] for upto in (1, 2, 3) for batch in store.take_upto(upto)] == ["x", "y", "z"]
+    assert store.metrics.blocks_read > 6
+    assert store.rows == 0

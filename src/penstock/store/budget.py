@@ -18,7 +18,7 @@ Traceback (most recent call last):
     ...
 penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
-  hint: the least memory budget that would have worked is 1,100,000 bytes
+  hint: give a memory budget of at least 1,100,000 bytes: a lower bound, since more may be asked for later
 """
 
 from __future__ import annotations
@@ -169,12 +169,16 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
-        least = self.used - account.nbytes + nbytes
-        split = f": {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
+        """Who asked for what, who holds the rest, and what would have granted this request. That is a lower bound: what
+        others and the account itself ask for after it is not known here."""
+        more = nbytes - account.nbytes
+        least = self.total - self.free + more
+        split = f", {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
-            f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
+            f"{account.name} needs {more:,} {'more ' if account.nbytes else ''}bytes, "
             f"but only {self.free:,} of the {self.total:,} in the budget are free\n"
             f"  in use: {others}\n"
-            f"  hint: the least memory budget that would have worked is {least * self._parts:,} bytes{split}"
+            f"  hint: give a memory budget of at least {least * self._parts:,} bytes{split}: "
+            "a lower bound, since more may be asked for later"
         )

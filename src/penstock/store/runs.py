@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -35,7 +36,8 @@ _MERGED_BYTES = 1 << 20
 
 
 class Piece(NamedTuple):
-    """A part of a spilled run."""
+    """A part of a spilled run. A single row that is larger than a block is a piece with the row and, for each further
+    block, one without rows."""
 
     address: int
     first_time: int
@@ -104,8 +106,11 @@ class SpilledRun:
         try:
             for batch in batches:
                 for part, payload in _cut(batch, device.capacity):
-                    first_time = int(times_of(part, time_column)[0])
-                    pieces.append(Piece(device.write(payload), first_time, part.num_rows, len(payload)))
+                    first_time, rows = int(times_of(part, time_column)[0]), part.num_rows
+                    for start in range(0, len(payload), device.capacity):
+                        block = payload[start : start + device.capacity]
+                        pieces.append(Piece(device.write(block), first_time, rows, len(block)))
+                        rows = 0
         except StorageError:
             for piece in pieces:
                 device.free(piece.address)
@@ -126,7 +131,19 @@ class SpilledRun:
     @property
     def front_bytes(self) -> int:
         """Memory that the first piece takes, if it is there."""
-        return self._pieces[0].nbytes if self._front is not None else 0
+        return sum(piece.nbytes for piece in self._first(self._pieces)) if self._front is not None else 0
+
+    @staticmethod
+    def _first(pieces: deque[Piece]) -> list[Piece]:
+        """The first piece, with those that go on with its row."""
+        further = itertools.takewhile(lambda piece: piece.rows == 0, itertools.islice(pieces, 1, None))
+        return [pieces[0], *further]
+
+    def _read(self, pieces: list[Piece]) -> pa.RecordBatch:
+        self.metrics.blocks_read += len(pieces)
+        self.metrics.bytes_read += sum(piece.nbytes for piece in pieces)
+        payloads = [self._device.read(piece.address) for piece in pieces]
+        return _deserialize(payloads[0] if len(payloads) == 1 else b"".join(payloads))
 
     def is_marked(self, time: int) -> bool:
         """Whether `marks` has more than the first row up to a time."""
@@ -151,9 +168,7 @@ class SpilledRun:
         batch = self._front
         while pieces and first_time <= time:
             if batch is None:
-                batch = _deserialize(self._device.read(pieces[0].address))
-                self.metrics.blocks_read += 1
-                self.metrics.bytes_read += pieces[0].nbytes
+                batch = self._read(self._first(pieces))
             times = times_of(batch, self._time_column)
             upto = int(np.searchsorted(times, time, side="right"))
             if upto > skip:
@@ -161,7 +176,7 @@ class SpilledRun:
             if upto < len(times):
                 skip, first_time = upto, int(times[upto])
                 break
-            freed.append(pieces.popleft().address)
+            freed += [pieces.popleft().address for _ in self._first(pieces)]
             skip, batch = 0, None
             if pieces:
                 first_time = pieces[0].first_time
@@ -344,18 +359,14 @@ def _deserialize(payload: bytes | memoryview) -> pa.RecordBatch:
 
 
 def _cut(batch: pa.RecordBatch, capacity: int) -> Iterator[tuple[pa.RecordBatch, memoryview]]:
-    """Parts of the batch that fit a block once serialised, in order."""
+    """Parts of the batch that fit a block once serialised, in order; single rows that are larger than a block."""
     rest = [batch]
     while rest:
         part = rest.pop()
         if part.nbytes <= 2 * capacity or part.num_rows == 1:
             payload = _serialize(part)
-            if len(payload) <= capacity:
+            if len(payload) <= capacity or part.num_rows == 1:
                 yield part, payload
                 continue
-        if part.num_rows == 1:
-            raise StorageError(
-                f"a row of {len(payload):,} bytes does not fit a block of {capacity:,}; use larger blocks"
-            )
         half = part.num_rows // 2
         rest += [part.slice(half), part.slice(0, half)]
