@@ -83,9 +83,9 @@ class Run:
         )
         sinks = tuple(sink.name for sink in parsed.sinks)
         self._chance = chance
-        self._recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
+        self.recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
         self._packers = packers(declared, shares)
-        self._merger = Merger(self._recipe)
+        self._merger = Merger(self.recipe, 1)
         self._sources = {stream.name: stream.schema.arrow for stream in declared}
         self._schemas = {query.name: nodes[query.name].schema.arrow for query in parsed.queries}
         self._schemas |= {stream.late_into: stream.schema.arrow for stream in declared if stream.late_into is not None}
@@ -114,7 +114,7 @@ class Run:
             for bucket in self.buckets:
                 own = [row for row in rows if row.bucket == bucket.label]
                 if own:
-                    operator = BucketProcessor(self._recipe, PARTS, streaming=True)
+                    operator = BucketProcessor(self.recipe, PARTS, streaming=True)
                     operator.init(bucket)
                     outputs += [row for row in operator.handleInputRows((bucket.label,), iter(own), None) if row.packed]
         self._chance.shuffle(outputs)

@@ -126,12 +126,13 @@ class Account:
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many buckets. `give_up` is called before a refusal: it answers whether it has
-    given something back."""
+    `parts` of what the user gave, for as many `holders`. `give_up` is called before a refusal: it answers whether
+    it has given something back."""
 
-    def __init__(self, total_bytes: int, parts: int = 1) -> None:
+    def __init__(self, total_bytes: int, parts: int = 1, holders: str = "buckets") -> None:
         self.total = total_bytes
         self._parts = parts
+        self._holders = holders
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
@@ -173,7 +174,7 @@ class Budget:
         others and the account itself ask for after it is not known here."""
         more = nbytes - account.nbytes
         least = self.total - self.free + more
-        split = f", {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
+        split = f", {least:,} for each of {self._parts} {self._holders}" if self._parts > 1 else ""
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
             f"{account.name} needs {more:,} {'more ' if account.nbytes else ''}bytes, "
