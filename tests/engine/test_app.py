@@ -77,7 +77,7 @@ def test_results_have_the_declared_types_however_strings_were_pushed() -> None:
 
 
 def test_late_events_are_counted_and_kept() -> None:
-    with ps.App(STREAM.format(" LATENESS 2 SECONDS", "") + SUMS) as app:
+    with ps.App(STREAM.format(" LATENESS 2 SECONDS", " LATE INTO aside") + SUMS) as app:
         app.push("Calls", [event(10), event(9), event(7, v=70)])
         app.push("Calls", event(6, v=60))
         assert app.metrics.late == 2
@@ -85,6 +85,22 @@ def test_late_events_are_counted_and_kept() -> None:
         assert app.late("Calls").num_rows == 0
         app.finish()
         assert app.results("Sums").column("n").to_pylist() == [1, 2]
+
+
+def test_late_events_without_late_into_are_counted_and_not_kept(tmp_path: Path) -> None:
+    text = STREAM.format(" LATENESS 2 SECONDS", "") + SUMS
+    with ps.App(text, checkpoint=tmp_path) as app:
+        app.push("Calls", [event(10), event(9), event(7, v=70)])
+        app.push("Calls", event(6, v=60))
+        assert app.metrics.late == 2
+        with pytest.raises(ps.InputError, match="LATE INTO"):
+            app.late("Calls")
+        late = app._inputs.named("Calls").late
+        assert late.count == 2
+        assert late.take().num_rows == 0
+        app.checkpoint()
+    with ps.App(text, checkpoint=tmp_path) as app:
+        assert app.metrics.late == 2
 
 
 @pytest.mark.parametrize("subscribed", [False, True])

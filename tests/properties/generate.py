@@ -206,8 +206,8 @@ PLAIN = tuple(map(column, ("k", "n", "x")))
 def queries(draw: st.DrawFn, window: Window) -> Query:
     """A query over a window; what has no meaning with it, or no fixed order, is not drawn."""
     keys = draw(st.sampled_from(((), ("k",), ("k", "g"))))
-    if window.partition_by and draw(st.booleans()):
-        keys = window.partition_by
+    if window.partition_by:
+        keys = window.partition_by if draw(st.booleans()) else tuple(dict.fromkeys((*keys, *window.partition_by)))
     query = Query("s", window, tuple(map(column, keys)), where=draw(st.one_of(st.none(), st.sampled_from(CONDITIONS))))
     per_event = window.slide is None and not isinstance(window.extent, Session)
     if not isinstance(window.extent, Session):

@@ -311,6 +311,22 @@ def test_what_cannot_be_done_is_refused_before_the_first_event(
         on_spark.query(spark, {"s": frame}, text, **options)
 
 
+def test_streams_may_come_from_the_text_and_from_dataframes(spark: SparkSession) -> None:
+    """A comment or a string with the words CREATE STREAM declares nothing."""
+    text = """-- CREATE STREAM s would say the same
+        CREATE STREAM r (at BIGINT, EVENT TIME at UNIT SECONDS);
+        CREATE QUERY a AS SELECT k, COUNT(*) AS events FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k;
+        CREATE QUERY b AS SELECT 'CREATE STREAM s' AS words, COUNT(*) AS events FROM r [RANGE 1 HOUR SLIDE 1 HOUR]"""
+    frames = {
+        "s": spark.createDataFrame([], ddl(stream_of(SUMS).schema)),
+        "R": spark.createDataFrame([(1,)], "at bigint"),
+        "without a time": spark.range(1),
+    }
+    found = on_spark.query(spark, frames, text)
+    assert on_spark.results(found, "a").columns == ["window_start", "window_end", "k", "events"]
+    assert on_spark.results(found, "b").first()["words"] == "CREATE STREAM s"
+
+
 def test_a_session_without_the_state_store_is_told_what_to_set(spark: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.session.timeZone", "Europe/Lisbon")

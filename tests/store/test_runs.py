@@ -20,7 +20,7 @@ def run_of(times: list[int], mark: int = 0) -> pa.RecordBatch:
     return pa.record_batch(
         {
             "time": pa.array(sorted(times), pa.timestamp("us", "UTC")),
-            "name": pa.array([f"{mark}-{index}" if index % 3 else None for index in range(len(times))]),
+            "name": pa.array([f"{mark}-{i}" if i % 3 else None for i in range(len(times))], pa.string()),
             "kind": pa.array(["a"] * len(times)).dictionary_encode(),
         }
     )

@@ -35,6 +35,7 @@ from penstock.engine.inputs import Inputs
 from penstock.engine.least_budget import least_budget
 from penstock.engine.looking import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
 from penstock.engine.metrics import Metrics
+from penstock.engine.moments import micros_of
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.rejects import Rejects
@@ -168,6 +169,8 @@ class App:
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         self._flow.declare(program.streams, program.queries, program.tables, program.writes)
+        if program.tables:
+            self._flow.load_tables()
         past = {name: source.dispatched for name, source in self._inputs.streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         warn_of_theta(nodes)
@@ -387,6 +390,28 @@ class App:
                 self._flow.tables.refresh_due()
             self._inputs.pass_time()
 
+    def advance(self, stream: str, time: Any) -> None:
+        """Moves a stream's event time on without an event: none with a time below `time` will come any more, and those
+        that do are late. Windows close, and rows that waited for this stream come out, as if an event had come.
+
+        `time` is an integer (microseconds since 1970 UTC, whatever the stream's UNIT), a datetime, or a timestamp of
+        pandas, numpy or Arrow; without a zone it is UTC. A time that the stream has reached changes nothing. How far a
+        stream has come is part of every checkpoint.
+        """
+        source = self._inputs.named(stream)
+        micros = micros_of(time)
+        self.flush()
+        self._guard.check()
+        if self._finished:
+            raise InputError("the app was finished; make a new one to push more events")
+        self._inputs.check_advance(source, micros)
+        if self._inputs.waiting(source.definition.name):
+            self.work()
+        self._settle_calls()
+        with self._guard:
+            self._do_what_is_due()
+            self._inputs.advance(source, micros)
+
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
         if self._finished:
@@ -444,9 +469,16 @@ class App:
         self._outlet(query).subscribe(callback)
 
     def late(self, stream: str) -> pa.Table:
-        """The late events of a stream since the last call (the last 65,536 of them), in the columns that are read."""
+        """The late events of a stream with LATE INTO since the last call (the last 65,536 of them), in the columns that
+        are read. Those of other streams are counted and not kept."""
         self.flush()
-        return self._inputs.named(stream).late.take()
+        source = self._inputs.named(stream)
+        if source.definition.late_into is None:
+            raise InputError(
+                f"stream {source.definition.name} does not keep late events: they are counted in `metrics.late`; write "
+                "LATE INTO and a name behind CREATE STREAM to keep them"
+            )
+        return source.late.take()
 
     @property
     def rejects(self) -> list[dict[str, Any]]:

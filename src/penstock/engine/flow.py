@@ -115,8 +115,8 @@ class Flow:
         tables: Sequence[TableDef],
         writes: Sequence[TableWrite],
     ) -> None:
-        """Makes tables, filled from their sources unless an expected snapshot has them; before the queries that read
-        them are started. `streams` and `queries` are all that begin now."""
+        """Makes tables, empty; before the queries that read them are started. `streams` and `queries` are all that
+        begin now."""
         schemas = {stream.name: stream.schema for stream in streams}
         names = list(derived(queries, self._sinks))
         self.tables.note_streams(schemas, names)
@@ -124,7 +124,10 @@ class Flow:
             schemas |= {q.into: columns_of(q.body) for q in queries if q.into is not None and q.into in names}
             known = {name: StreamRef(name, schema) for name, schema in schemas.items()}
             self.tables.declare(tables, writes, known, self.passed)
-            self.tables.load(self._saved.tables)
+
+    def load_tables(self) -> None:
+        """Fills the tables from their sources, except those that an expected snapshot has."""
+        self.tables.load(self._saved.tables)
 
     def start(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int] | None = None) -> None:
         """Starts queries together, from here on or, given how far the streams have come, with the rows of the past that

@@ -23,7 +23,7 @@ from penstock.engine.input_buffers import Round
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
-from penstock.errors import QueryError
+from penstock.errors import InputError, QueryError
 from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import NO_ROWS, Chunk
@@ -156,6 +156,7 @@ class Inputs:
         if self.dispatcher is not None:
             self._arrivals.advance()
             self._pass_arrivals()
+        self._beat()
         if self._has_idle_streams:
             self._pass_idle_streams()
 
@@ -169,12 +170,44 @@ class Inputs:
                 self._pass_on(source.definition.name, [Chunk(_NO_TIMES, NO_ROWS)], source.dispatched)
 
     def _pass_idle_streams(self) -> None:
-        """Streams that have been silent for their IDLE AFTER no longer hold the others back."""
+        """Streams that have been silent for their IDLE AFTER hold nothing back: neither their own last events nor, if
+        some stream is not idle, what those have brought. Where all are idle, all come as far as any of them."""
         idle = [source for source in self.streams.values() if source.is_idle]
-        reached = min((s.reorder.watermark for s in self.streams.values() if s not in idle), default=START)
+        if not idle:
+            return
         for source in idle:
-            if source.dispatched < reached:
-                self._pass_parts(source, source.pass_over(reached))
+            rested = source.rest()
+            if rested is not None:
+                self._hand_on(source, rested)
+        awake = [source.reorder.watermark for source in self.streams.values() if source not in idle]
+        reached = min(awake) + 1 if awake else max(source.reorder.watermark for source in idle)
+        if reached > START + 1:
+            for source in idle:
+                self._hand_on(source, source.advance(reached))
+
+    def _beat(self) -> None:
+        """Streams that are silent for their heartbeat go on with the local clock."""
+        for source in self.streams.values():
+            beat = source.beat
+            if beat is not None:
+                self._hand_on(source, source.advance(beat))
+
+    def check_advance(self, source: StreamInput, time: int) -> None:
+        """Refuses to advance a stream to a time that is not its own to reach."""
+        if source.definition.arrival:
+            raise InputError(
+                f"stream {source.definition.name} is in ARRIVAL ORDER, so its time is that of the clock; call tick()"
+            )
+        latest = self._latest()
+        if latest is not None and time > latest:
+            raise InputError(
+                f"stream {source.definition.name}: the time to advance to is further ahead of the clock than max_ahead "
+                "allows; give microseconds since 1970 UTC, or a larger max_ahead"
+            )
+
+    def advance(self, source: StreamInput, time: int) -> None:
+        """Nothing comes on this stream before `time` any more."""
+        self._hand_on(source, source.advance(time, is_news=True))
 
     def finish(self) -> None:
         """Nothing more comes: what waits to be put in order is in order."""

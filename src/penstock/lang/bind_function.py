@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from penstock.lang.durations import SECOND, UNITS, scale, singular
+from penstock.lang.durations import SECOND, duration
 from penstock.lang.places import QueryText
 from penstock.lang.query import FunctionDef
 from penstock.lang.syntax import CreateFunction
@@ -59,9 +59,7 @@ def bind_function(source: QueryText, statement: CreateFunction) -> FunctionDef:
 
 
 def _seconds(source: QueryText, statement: CreateFunction, value: str) -> float:
-    number, _, unit = value.strip().partition(" ")
-    micros = scale(number, singular(unit.strip())) if singular(unit.strip()) in UNITS else None
-    seconds = (micros or 0) / SECOND
+    seconds = (duration(value) or 0) / SECOND
     if not 0 < seconds <= 3600:
         raise _refused(source, statement, "timeout", value, "write a time such as '5 SECONDS', at most an hour")
     return seconds

@@ -64,6 +64,24 @@ def parse(
         raise source.refusal(f"this text cannot be read: {str(error)[:200]}", None) from None
 
 
+def declared_streams(text: str) -> set[str]:
+    """The names, in lower case, that the text declares by CREATE STREAM. Comments and strings declare nothing.
+
+    >>> declared_streams("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t); SELECT 'CREATE STREAM b' -- CREATE STREAM c")
+    {'calls'}
+    """
+    tokens = tokenize(QueryText(text))
+    return {
+        third.text.lower()
+        for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if first.text.upper() == "CREATE" and second.text.upper() == "STREAM" and _is_word(first) and _is_word(second)
+    }
+
+
+def _is_word(token: Token) -> bool:
+    return token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+
+
 def _check_nesting(source: QueryText, tokens: list[Token]) -> None:
     depth = 0
     for token in tokens:

@@ -52,7 +52,7 @@ def render_aggregate(call: AggregateCall, names: Mapping[str, str] | None = None
 def render_window(window: WindowSpec) -> str:
     parts = []
     if window.partition_by:
-        parts.append("PARTITION BY " + ", ".join(map(_name, window.partition_by)))
+        parts.append("PARTITION BY " + ", ".join(map(render_name, window.partition_by)))
     extent, slide = window.extent, window.slide
     if isinstance(extent, Range):
         now = extent.micros == 1 and isinstance(slide, EveryEvent)
@@ -98,7 +98,7 @@ def render_duration(micros: int) -> str:
 def _render(expression: Expression, names: Mapping[str, str]) -> tuple[str, int]:
     """The text and how tightly its outermost operator binds."""
     if isinstance(expression, Column):
-        return names.get(expression.name) or _name(expression.name), _ATOM
+        return names.get(expression.name) or render_name(expression.name), _ATOM
     if isinstance(expression, Literal):
         return _literal(expression)
     if isinstance(expression, Cast):
@@ -159,5 +159,5 @@ def _moment(micros: int) -> str:
     return (_EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%d %H:%M:%S.%f").removesuffix(".000000")
 
 
-def _name(name: str) -> str:
+def render_name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) or name[:1] in "$#" else "`" + name.replace("`", "``") + "`"

@@ -3,7 +3,8 @@
 Before an event arrives, the watermark is the largest time seen minus LATENESS. An event with a time below it is
 late: it is set aside, and everything downstream is the contract over the input without it. Taking the watermark, and
 not the last event that happened to be released, as the line makes lateness a matter of the stream alone: whether a
-boundary had closed in between does not depend on which queries there are.
+boundary had closed in between does not depend on which queries there are. `advance` moves the watermark without an
+event.
 
 Invariants:
 1. Everything released has a time <= watermark; everything held has a time above it.
@@ -38,6 +39,7 @@ START = -(1 << 62)
 """The watermark before the first event."""
 
 _RUN_ROWS = 4096
+_NO_TIMES = np.empty(0, np.int64)
 
 _PART_BYTES = 1 << 20
 """About what a part of the rows released takes."""
@@ -317,16 +319,33 @@ class Reorder:
         first = self._runs.first_time
         self._held_first = -START if first is None else first
 
-    def advance_to(self, watermark: int) -> None:
-        """Time has moved on without this stream, which was idle: events from before are late from now on."""
-        self._largest = max(self._largest, watermark + self._lateness)
+    def advance(self, watermark: int) -> Released:
+        """Nothing comes with a time below `watermark` any more: events that do are late. Returns what is released."""
+        if watermark <= self.watermark:
+            return Released(Chunk(_NO_TIMES, NO_ROWS), self.watermark, None)
+        before, self.watermark = self.watermark, watermark
+        return self._moved(before)
 
-    def finish(self) -> Released:
-        """The end of a bounded run: everything held, in order."""
-        self.watermark = max(self.watermark, self._largest)
-        none = pa.RecordBatch.from_pylist([], schema=self.schema)
-        chunks = self._release(np.empty(0, np.int64), none)
-        return Released(next(chunks), self.watermark, None, chunks)
+    def finish(self, past: int = 0) -> Released:
+        """Everything held, in order; the watermark is at least the time of the last row then, plus `past`."""
+        before = self.watermark
+        last = max((int(_times(batch).max()) for batch in self._fresh), default=before)
+        self.watermark = max(before, last, self._runs.last_time(START)) + past
+        return self._moved(before)
+
+    def _moved(self, before: int) -> Released:
+        """What is released by a watermark that was moved on without a row."""
+        chunks = self._release(_NO_TIMES, NO_ROWS)
+        if self.watermark > before:
+            self._largest = max(self._largest, self.watermark + self._lateness)
+            self._tie = START
+        if self._sequence is None:
+            return Released(next(chunks), self.watermark, None, chunks)
+        first, *more = chunks
+        last = more[-1] if more else first
+        if self.watermark > before and last.rows and last.times[-1] == self.watermark:
+            self._tie = int(self._sequences(last.arrow.slice(last.rows - 1))[0])
+        return Released(first, self.watermark, None, iter(more))
 
     @property
     def holds(self) -> bool:

@@ -77,12 +77,12 @@ class Recipe:
         return self._app(self.share_of(label), stores, label)
 
     def check_memory(self) -> None:
-        """Refuses a budget in which not even an empty bucket has room."""
+        """Refuses a budget in which not even an empty bucket has room. Tables are not loaded for that."""
         try:
             for share in self.shares:
-                self._app(share, StoreManager(Budget(self.memory // self._buckets), None)).start(None)
+                self._needed(share, self.memory // self._buckets)
         except BudgetError:
-            least = max(self._least(share) for share in self.shares)
+            least = max(self._needed(share, 1 << 60) for share in self.shares)
             raise BudgetError(
                 f"{self.memory:,} bytes of memory are too few for {self._buckets} buckets: each needs at least "
                 f"{least:,} to begin with, {least * self._buckets:,} in all; give more memory or take fewer buckets"
@@ -92,10 +92,15 @@ class Recipe:
     def _buckets(self) -> int:
         return sum(len(share.labels) for share in self.shares)
 
-    def _least(self, share: Share) -> int:
-        stores = StoreManager(Budget(1 << 60), None)
-        self._app(share, stores).start(None)
-        return stores.budget.peak
+    def _needed(self, share: Share, memory: int) -> int:
+        """The bytes of `memory` that an empty bucket takes."""
+        stores = StoreManager(Budget(memory), None)
+        app = self._app(share, stores)
+        try:
+            app.start(None, with_tables=False)
+            return stores.budget.peak
+        finally:
+            app.close()
 
     def _app(self, share: Share, stores: StoreManager, label: str = "") -> BucketApp:
         users = {aggregate.name.upper(): aggregate for aggregate in self.aggregates}
@@ -138,8 +143,8 @@ class BucketApp:
         in_parts = share.placement.spread is Spread.PARTIALS
         self._flow = Flow(stores, self._reject, users, self._clock, self._sinks, in_parts=in_parts)
 
-    def start(self, snapshot: dict[str, Any] | None) -> None:
-        """Begins afresh, or goes on from a snapshot."""
+    def start(self, snapshot: dict[str, Any] | None, *, with_tables: bool = True) -> None:
+        """Begins afresh, or goes on from a snapshot; tables are loaded unless that is left out."""
         if snapshot is not None:
             self._flow.expect(snapshot["flow"])
         tables = {name: table for node in self._share.nodes for name, table in tables_of(node).items()}
@@ -149,6 +154,8 @@ class BucketApp:
             [definition for definition, _ in tables.values()],
             [write for _, writes in tables.values() for write in writes],
         )
+        if with_tables:
+            self._flow.load_tables()
         self._flow.start(list(zip(self._share.queries, self._share.nodes, strict=True)))
         for name, running in self._flow.running.items():
             if running.feeds is None:

@@ -58,6 +58,8 @@ def run_in_buckets(
     rows = reduce(DataFrame.unionByName, packed)
     parts = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if not rows.isStreaming:
+        # Spark starts the coordinator of its state stores with the manager of streaming queries: ask for that.
+        _ = rows.sparkSession.streams.active
         # A bucket then reads its packs as it goes and need not hold them all.
         rows = rows.repartition(parts, "bucket").sortWithinPartitions("bucket", "kind", "t_min", "t_max", "payload")
     processor = BucketProcessor(recipe, parts, streaming=rows.isStreaming)

@@ -64,6 +64,10 @@ class MemoryRun:
     def rows(self) -> int:
         return int(self.batch.num_rows)
 
+    @property
+    def last_time(self) -> int:
+        return int(self._times[-1])
+
     def is_marked(self, time: int) -> bool:
         """Whether `marks` has more than the first row up to a time."""
         return len(self._times) > _MARK_ROWS and bool(self._times[_MARK_ROWS] <= time)
@@ -144,6 +148,12 @@ class SpilledRun:
         self.metrics.bytes_read += sum(piece.nbytes for piece in pieces)
         payloads = [self._device.read(piece.address) for piece in pieces]
         return _deserialize(payloads[0] if len(payloads) == 1 else b"".join(payloads))
+
+    @property
+    def last_time(self) -> int:
+        at = max(number for number, piece in enumerate(self._pieces) if piece.rows)
+        last = self._read([self._pieces[number] for number in range(at, len(self._pieces))])
+        return int(times_of(last, self._time_column)[-1])
 
     def is_marked(self, time: int) -> bool:
         """Whether `marks` has more than the first row up to a time."""
@@ -228,6 +238,10 @@ class RunStore:
     def first_time(self) -> int | None:
         """The least time of all rows held."""
         return min((run.first_time for run in self._runs), default=None)
+
+    def last_time(self, default: int) -> int:
+        """The greatest time of all rows held; the last piece of a spilled run is read for it."""
+        return max((run.last_time for run in self._runs), default=default)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Keeps a batch that is sorted by time. Where the budget has no room for it, it goes to the device at once."""

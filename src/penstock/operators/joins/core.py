@@ -176,7 +176,7 @@ class JoinCore:
             reached, due = watermark, [[chunk]]
         else:
             reached = self._ports.put(port, chunk, watermark)
-            due = self._ports.take(reached)
+            due = self._ports.take_due()
         self._run(due, reached, results)
         self._hand_over(results)
         return reached

@@ -101,7 +101,7 @@ class Pattern(Operator):
                 self._advance(parts, reached, results)
             return Progress(results, watermark)
         reached = self._ports.put(port, chunk, watermark)
-        self._release(reached, reached, results)
+        self._take(self._ports.take_due(), reached, results)
         return Progress(results, reached)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
@@ -110,14 +110,13 @@ class Pattern(Operator):
         if self._ports is None:
             self._advance([Chunk(np.empty(0, np.int64), NO_ROWS)], int(_END), results)
         else:
-            self._release(-START, int(_END), results)
+            self._take(self._ports.take(-START), int(_END), results)
         return results
 
-    def _release(self, before: int, limit: int, results: list[Chunk]) -> None:
-        """Takes the rows of all inputs with times below `before`, which has been reached by all."""
-        assert self._ports is not None
-        due = [concat(chunks, schema) for chunks, schema in zip(self._ports.take(before), self._schemas, strict=True)]
-        for parts, reached in self._stretches(due, limit):
+    def _take(self, due: list[list[Chunk]], limit: int, results: list[Chunk]) -> None:
+        """Takes rows of all inputs that are due; `limit` is how far all have come."""
+        rows = [concat(chunks, schema) for chunks, schema in zip(due, self._schemas, strict=True)]
+        for parts, reached in self._stretches(rows, limit):
             self._advance(parts, reached, results)
 
     def _stretches(self, due: list[Chunk], limit: int) -> Iterator[tuple[list[Chunk], int]]:

@@ -4,8 +4,8 @@ An event reads each table as of its own moment in the total order (time, stream 
 that it makes itself. Rows that come from no stream but a subquery read as of the end of their time.
 
 Invariants:
-1. An event waits until the streams that write the tables, besides its own, have come further than its time; those of
-   its own stream are made before it is read.
+1. An event waits until the streams that write the tables, besides its own, can make no change that it sees
+   (`Table.complete_before`); the changes of its own stream are made before it is read.
 2. Each table's `Reader` has passed what this operator will never read again.
 """
 
@@ -75,8 +75,8 @@ class LookUp(Operator):
                 self._next += chunk.rows
                 return Progress(self._looked_up(chunk, sequences), self._passed(watermark))
             self._put(chunk)
-        reached = min([self._watermark, *(reading.table.frontier - self._behind for reading in self._tables)])
-        return Progress(self._released(reached), self._passed(reached))
+        complete = min(reading.table.complete_before(self._position) for reading in self._tables) - self._behind
+        return Progress(self._released(complete), self._passed(min(self._watermark, complete)))
 
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:

@@ -19,6 +19,7 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.tables.history import AFTER_ALL
 from penstock.operators.tables.index import ValueIndex
 from penstock.operators.tables.table import END
 from penstock.plan.tables.nodes import ScanNode
@@ -34,8 +35,8 @@ class Scan(Operator):
         self._slide = node.slide
         self._schema = node.schema
         self._rows = ValueIndex(self._table, (), resources.account(f"{name}: order of {node.table}"))
-        frontier = self._table.frontier
-        self._heard = [START if frontier == END else frontier] * max(1, len(node.clocks))
+        reached = self._table.complete_before(AFTER_ALL)
+        self._heard = [START if reached == END else reached] * max(1, len(node.clocks))
         self._next: int | None = None
         self._last = START
 
@@ -51,7 +52,7 @@ class Scan(Operator):
             self._next = first if self._next is None else min(self._next, first)
             self._last = max(self._last, int(chunk.times[-1]))
         self._heard[port] = max(self._heard[port], watermark)
-        reached = min(self._table.frontier, *self._heard)
+        reached = min(self._table.complete_before(AFTER_ALL), *self._heard)
         return Progress(self._due(reached), reached)
 
     def _due(self, reached: int) -> list[Chunk]:
