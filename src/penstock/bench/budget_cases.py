@@ -203,7 +203,7 @@ CASES = {
         1_000_000,
     ),
     "reordering": Case(
-        _WIDE.format("s", " LATENESS 1 HOUR") + "SELECT COUNT(*) AS n, SUM(x) AS total, MAX(p) AS p, MAX(q) AS q, "
+        _WIDE.format("s", " LATENESS 2 HOURS") + "SELECT COUNT(*) AS n, SUM(x) AS total, MAX(p) AS p, MAX(q) AS q, "
         "MAX(r) AS r, MAX(k) AS k FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE];",
         _out_of_order,
         1_000_000,

@@ -30,7 +30,7 @@ from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
 from penstock.operators.resources import Resources
-from penstock.store.batches import compact, decoded
+from penstock.store.batches import compact, decoded, kept_bytes
 
 TIME = "$time"
 """The hidden column of event times in microseconds."""
@@ -46,9 +46,6 @@ _PART_BYTES = 1 << 20
 
 _LOOSE = 256
 """So many small batches are put together: an Arrow batch takes memory besides its rows."""
-
-_BATCH_BYTES, _COLUMN_BYTES = 512, 256
-"""What one takes about, and each of its columns."""
 
 
 class Released(NamedTuple):
@@ -240,7 +237,7 @@ class Reorder:
     def _keep(self, times: Int64s, batch: pa.RecordBatch) -> None:
         """Fresh rows, on the account first: where there is no room, those that are there become a run."""
         batch = batch.append_column(TIME, pa.array(times))
-        nbytes = int(batch.nbytes) + _BATCH_BYTES + _COLUMN_BYTES * batch.num_columns
+        nbytes = kept_bytes(batch)
         room = self._runs.hold(self._fresh_bytes + nbytes)
         if not room and self._fresh:
             self._add_fresh()
@@ -256,7 +253,7 @@ class Reorder:
         if self._loose == _LOOSE:
             small = self._fresh[-_LOOSE:]
             self._fresh[-_LOOSE:] = [joined(small)]
-            self._fresh_bytes -= (_LOOSE - 1) * (_BATCH_BYTES + _COLUMN_BYTES * batch.num_columns)
+            self._fresh_bytes += kept_bytes(self._fresh[-1]) - sum(map(kept_bytes, small))
             self._loose = 0
 
     def _narrowed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
@@ -272,7 +269,7 @@ class Reorder:
         rest = rows.slice(due)
         if 0 < rest.num_rows < _RUN_ROWS:
             rest = compact(rest)
-            nbytes = int(rest.nbytes) + _BATCH_BYTES + _COLUMN_BYTES * rest.num_columns
+            nbytes = kept_bytes(rest)
             if self._runs.hold(nbytes):
                 self._fresh, self._fresh_rows, self._fresh_bytes = [rest], rest.num_rows, nbytes
                 self._fresh_first = int(_times(rest)[0])

@@ -8,6 +8,9 @@ import pyarrow as pa
 
 _SMALL_BYTES = 4096
 
+_BATCH_BYTES, _COLUMN_BYTES = 512, 256
+"""What a batch takes about besides its rows, and each of its columns."""
+
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with plain strings: a part of it does not carry the texts of all."""
@@ -42,3 +45,13 @@ def allocated_bytes(size: int) -> int:
     """What the allocator takes for a buffer of Arrow."""
     step = max(16, 1 << max(0, (size + 63).bit_length() - 3))
     return -(-(size + 64) // step) * step
+
+
+def kept_bytes(batch: pa.RecordBatch) -> int:
+    """What a batch of any size takes about: its rows, and the objects that they are in. It is cheaper to tell than
+    `held_bytes`, and is less for parts of larger batches.
+
+    >>> kept_bytes(pa.record_batch({"x": [1, 2]}))
+    784
+    """
+    return int(batch.nbytes) + _BATCH_BYTES + _COLUMN_BYTES * int(batch.num_columns)
