@@ -137,7 +137,7 @@ def test_what_single_rows_take_is_on_the_account() -> None:
 
 
 def test_a_row_that_waits_does_not_hold_on_to_its_batch() -> None:
-    operator, budget = union(inputs=2)
+    operator, _ = union(inputs=2)
     operator.process(chunk([(9_999, 1, 0)]), 9_999, 1)
     operator.process(chunk([(i, 0, i) for i in range(10_001)]), 10_000, 0)
     (waiting,) = operator._ports._waiting[0]
