@@ -1,0 +1,37 @@
+"""Large arrays in memory of their own, which goes back to the system as soon as the array is gone.
+
+The allocator keeps what is freed in the middle of its heap. An array that grows leaves such holes behind, one after the
+other, and a process then takes much more memory than its arrays have. What is mapped by itself leaves none.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+_LARGE = 1 << 19
+"""Bytes from which on an array has memory of its own."""
+
+_HUGE = 1 << 22
+"""Bytes from which on it asks for huge pages, as numpy does."""
+
+
+def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An array of zeros; its memory is taken as it is written to.
+
+    >>> large = zeros((1 << 17, 2), np.int64)
+    >>> large.shape, int(large.sum()), large.flags.writeable
+    ((131072, 2), 0, True)
+    """
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    nbytes = count * kind.itemsize
+    if nbytes < _LARGE:
+        return np.zeros(shape, kind)
+    memory = mmap.mmap(-1, nbytes)
+    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, kind, count).reshape(shape)
