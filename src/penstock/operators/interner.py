@@ -30,6 +30,9 @@ _OVERHEAD = 136
 _AT_ONCE = 1 << 16
 """About so many bytes of strings leave Arrow at once, and are charged together."""
 
+_ENCODED_AT_ONCE = 1 << 22
+"""Columns of more bytes are put together with the strings that are known piece by piece."""
+
 _TABLE_SHARE = 64
 """The last dictionary is remembered if it takes no more than this part of the memory."""
 
@@ -95,8 +98,11 @@ class Interner:
     def encode(self, values: pa.Array | list[str | None]) -> Slots:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""
         if isinstance(values, list):
-            return np.array(self._codes_of([None if s is None else s.encode() for s in values]), np.int32)
+            return np.array(self._of_texts(values), np.int32)
         if not pa.types.is_dictionary(values.type):
+            if values.nbytes > _ENCODED_AT_ONCE and len(values) > 1:
+                half = len(values) // 2
+                return np.concatenate([self.encode(values.slice(0, half)), self.encode(values.slice(half))])
             values = values.dictionary_encode()
         table = self._table(values.dictionary)
         indices = values.indices
@@ -120,6 +126,11 @@ class Interner:
         is_small = dictionary.nbytes * _TABLE_SHARE <= self._account.total
         self._last_table = (dictionary, table, self._forgotten) if is_small else None
         return table
+
+    def _of_texts(self, texts: list[str | None]) -> list[int]:
+        if len(texts) > 1 and sum([len(text) for text in texts if text is not None]) > _AT_ONCE:
+            return [self._codes_of([None if text is None else text.encode()])[0] for text in texts]
+        return self._codes_of([None if text is None else text.encode() for text in texts])
 
     def _codes_of(self, strings: Sequence[bytes | None]) -> list[int]:
         known = self._codes.get
