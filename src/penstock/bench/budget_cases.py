@@ -77,7 +77,9 @@ def _two_streams(keys: int) -> Callable[[int], Iterator[Push]]:
                 own, more = _mixed(numbers + place * keys // 2, keys), numbers * 0.5
                 yield (
                     stream,
-                    pa.record_batch({"t": times, "k": own, "x": more, "p": numbers, "q": numbers, "r": numbers}),
+                    pa.record_batch(
+                        {"t": times, "k": own, "x": more, "p": numbers, "q": numbers + 1, "r": numbers + 2}
+                    ),
                 )
 
     return pushes
@@ -90,7 +92,9 @@ def _one_after_the_other(count: int) -> Iterator[Push]:
             more = numbers * 0.5
             yield (
                 stream,
-                pa.record_batch({"t": times, "k": numbers, "x": more, "p": numbers, "q": numbers, "r": numbers}),
+                pa.record_batch(
+                    {"t": times, "k": numbers, "x": more, "p": numbers, "q": numbers + 1, "r": numbers + 2}
+                ),
             )
 
 
@@ -113,7 +117,7 @@ def _out_of_order(count: int) -> Iterator[Push]:
         order = np.argsort(_mixed(numbers, len(numbers) * 7919), kind="stable")
         back = np.where(numbers % 2 == 0, 0, _HOUR // 2)
         own = {"t": (times + _HOUR // 2 - back)[order], "k": numbers, "x": numbers * 0.5}
-        yield "s", pa.record_batch({**own, "p": numbers, "q": numbers, "r": numbers})
+        yield "s", pa.record_batch({**own, "p": numbers, "q": numbers + 1, "r": numbers + 2})
 
 
 def _sessions(count: int) -> Iterator[Push]:
