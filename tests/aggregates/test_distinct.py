@@ -122,7 +122,7 @@ def test_slots_that_are_reset_again_and_again_do_not_fill_memory(wants: tuple[Wa
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=200))
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9), st.booleans()), max_size=200))
 def test_the_table_is_a_dict(steps: list[tuple[int, int, bool]]) -> None:
     cells = table.empty_table(64)
     model: dict[tuple[int, int], int] = {}

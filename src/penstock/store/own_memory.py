@@ -19,6 +19,10 @@ _HUGE = 1 << 22
 """Bytes from which on it asks for huge pages, as numpy does."""
 
 
+_PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+"""A process that is forked has a copy. What is shared would also outlive `give_back`."""
+
+
 def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An array of zeros; its memory is taken as it is written to.
 
@@ -31,7 +35,30 @@ def zeros(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     nbytes = count * kind.itemsize
     if nbytes < _LARGE:
         return np.zeros(shape, kind)
-    memory = mmap.mmap(-1, nbytes)
+    memory = mmap.mmap(-1, nbytes, **_PRIVATE)
     if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, kind, count).reshape(shape)
+
+
+def give_back(part: NDArray[Any]) -> None:
+    """The system takes the memory of a part of such an array back, as far as it is whole pages. The part is zero again.
+
+    >>> large = zeros(1 << 17, np.int64)
+    >>> large[:] = 1
+    >>> give_back(large[: 1 << 16])
+    >>> int(large[512]), int(large[-1])
+    (0, 1)
+    """
+    memory = part.base
+    while isinstance(memory, np.ndarray):
+        memory = memory.base
+    if isinstance(memory, memoryview):
+        memory = memory.obj
+    if not isinstance(memory, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    begin = part.ctypes.data - np.frombuffer(memory, np.uint8, 1).ctypes.data
+    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (begin + part.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    if length > 0:
+        memory.madvise(mmap.MADV_DONTNEED, first, length)
