@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import StorageError
+from penstock.errors import BudgetError, StorageError
 from penstock.store.budget import Budget
 from penstock.store.device import BlockDevice
 from penstock.store.file_device import FileDevice
@@ -139,6 +139,25 @@ def test_what_the_owner_holds_is_on_the_account() -> None:
     assert budget.used == 60_000
     assert store.hold(0)
     assert budget.used == 0
+
+
+def test_runs_give_way_to_others() -> None:
+    """Whatever can be on the device goes there before anyone is refused."""
+    budget = Budget(400_000)
+    store = RunStore(MemoryDevice(65536), budget.account("reorder"), "time")
+    rows = run_of(list(range(5000)))
+    store.add(rows)
+    assert budget.used > 100_000
+    groups = budget.account("groups")
+    groups.resize(399_000)
+    assert isinstance(store._runs[0], SpilledRun)
+    assert budget.used == 399_000
+    with pytest.raises(BudgetError, match="at least 400,001 bytes"):
+        groups.resize(400_001)
+    assert listed([batch for upto in store.cuts(10**6, 1000) for batch in store.take_upto(upto)]) == listed([rows])
+    store.close()
+    assert budget.describe() == {"groups": 399_000}
+    assert not budget.page_out()
 
 
 def test_a_failed_spill_leaves_nothing_behind() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from penstock.errors import BudgetError, StorageError
 from penstock.store.batches import compact, decoded, held_bytes
 from penstock.store.budget import Account
-from penstock.store.charged import UNLIMITED
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import StoreMetrics
 
@@ -214,6 +213,8 @@ class RunStore:
         self._time_column = time_column
         self._past = StoreMetrics()
         self._held = 0
+        self._fitting = False
+        account.pages_with(self._page_out)
         self._runs: list[MemoryRun | SpilledRun] = []
 
     @property
@@ -268,18 +269,7 @@ class RunStore:
     def cuts(self, time: int, nbytes: int) -> list[int]:
         """Rising times of which the last is `time`: between one and the next are about so many bytes of rows, as far as
         rows have different times."""
-        due = [run for run in self._runs if run.first_time <= time]
-        if not any(run.is_marked(time) for run in due):
-            return [time]
-        marks = [run.marks() for run in due]
-        times, weights = (np.concatenate(part) for part in zip(*marks, strict=True))
-        weights = weights[times <= time]
-        times = times[times <= time]
-        order = np.argsort(times, kind="stable")
-        passed = np.cumsum(weights[order])
-        at = np.searchsorted(passed, np.arange(nbytes, int(passed[-1]), nbytes))
-        cuts = np.unique(times[order][at])
-        return [*cuts[cuts < time].tolist(), time]
+        return _cuts([run for run in self._runs if run.first_time <= time], time, nbytes)
 
     def take_upto(self, time: int) -> list[pa.RecordBatch]:
         """All rows with times up to `time`: sorted batches, in the order in which their runs were added. There may be
@@ -319,15 +309,29 @@ class RunStore:
 
     def _fit(self) -> None:
         """Gives up what can be read again, then spills the runs in memory, until the budget is kept."""
-        while True:
-            try:
-                return self._account.resize(self._in_memory())
-            except BudgetError:
-                fronts = [run for run in self._runs if isinstance(run, SpilledRun) and run.front_bytes]
-                for spilled in fronts:
-                    spilled.drop_front()
-                if not fronts and not self._spill():
-                    raise
+        self._fitting = True
+        try:
+            while True:
+                try:
+                    return self._account.resize(self._in_memory())
+                except BudgetError:
+                    if not self._drop_fronts() and not self._spill():
+                        raise
+        finally:
+            self._fitting = False
+
+    def _page_out(self) -> bool:
+        """Others need the memory."""
+        if self._fitting or not (self._drop_fronts() or self._spill()):
+            return False
+        self._account.resize(self._in_memory())
+        return True
+
+    def _drop_fronts(self) -> bool:
+        fronts = [run for run in self._runs if isinstance(run, SpilledRun) and run.front_bytes]
+        for spilled in fronts:
+            spilled.drop_front()
+        return bool(fronts)
 
     def _spill(self) -> bool:
         """The runs in memory become one on the device, or one for each set of columns; answers whether there were any.
@@ -348,16 +352,28 @@ class RunStore:
     def _merged(self, runs: list[MemoryRun]) -> Iterator[pa.RecordBatch]:
         """The rows of some runs in the order of their times, a part at a time. The runs keep their rows."""
         readers = [MemoryRun(run.batch, self._time_column) for run in runs]
-        over = RunStore(self.device, UNLIMITED, self._time_column)
-        over._runs.extend(readers)
-        last = max(int(times_of(run.batch, self._time_column)[-1]) for run in runs)
-        for upto in over.cuts(last, _MERGED_BYTES):
-            parts = [decoded(part) for part in over.take_upto(upto)]
+        last = max(run.last_time for run in readers)
+        for upto in _cuts(readers, last, _MERGED_BYTES):
+            parts = [decoded(part) for run in readers for part in run.take_upto(upto)]
             if len(parts) == 1:
                 yield parts[0]
             elif parts:
                 rows = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
                 yield rows.take(pa.array(np.argsort(times_of(rows, self._time_column), kind="stable")))
+
+
+def _cuts(due: Sequence[MemoryRun | SpilledRun], time: int, nbytes: int) -> list[int]:
+    """Rising times up to `time`, by the bytes that the runs have between them."""
+    if not any(run.is_marked(time) for run in due):
+        return [time]
+    times, weights = (np.concatenate(part) for part in zip(*(run.marks() for run in due), strict=True))
+    weights = weights[times <= time]
+    times = times[times <= time]
+    order = np.argsort(times, kind="stable")
+    passed = np.cumsum(weights[order])
+    at = np.searchsorted(passed, np.arange(nbytes, int(passed[-1]), nbytes))
+    cuts = np.unique(times[order][at])
+    return [*cuts[cuts < time].tolist(), time]
 
 
 def _serialize(batch: pa.RecordBatch) -> memoryview:
