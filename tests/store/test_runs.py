@@ -11,6 +11,7 @@ from penstock.errors import BudgetError, StorageError
 from penstock.store.budget import Budget
 from penstock.store.device import BlockDevice
 from penstock.store.file_device import FileDevice
+from penstock.store.manager import StoreManager
 from penstock.store.memory_device import MemoryDevice
 from penstock.store.runs import RunStore, SpilledRun
 from penstock.store.state import decode, encode
@@ -144,7 +145,8 @@ def test_what_the_owner_holds_is_on_the_account() -> None:
 def test_runs_give_way_to_others() -> None:
     """Whatever can be on the device goes there before anyone is refused."""
     budget = Budget(400_000)
-    store = RunStore(MemoryDevice(65536), budget.account("reorder"), "time")
+    stores = StoreManager(budget, None)
+    store = stores.create_runs("reorder", "time")
     rows = run_of(list(range(5000)))
     store.add(rows)
     assert budget.used > 100_000
@@ -155,9 +157,8 @@ def test_runs_give_way_to_others() -> None:
     with pytest.raises(BudgetError, match="at least 400,001 bytes"):
         groups.resize(400_001)
     assert listed([batch for upto in store.cuts(10**6, 1000) for batch in store.take_upto(upto)]) == listed([rows])
-    store.close()
+    stores.drop("reorder")
     assert budget.describe() == {"groups": 399_000}
-    assert not budget.page_out()
 
 
 def test_a_failed_spill_leaves_nothing_behind() -> None:

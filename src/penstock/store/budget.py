@@ -4,7 +4,7 @@ Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
 3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
-   Then accounts whose holders can page (`pages_with`) do, and what can be done without (`give_up`) is given up.
+   Then those that hold what can be done without (`on_need`) give that up, one after the other.
 
 Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
 
@@ -101,7 +101,7 @@ class Account:
             self._budget.call_in(nbytes - self.nbytes)
             if self.try_resize(nbytes):
                 return
-            if not self._budget.page_out() and not self._budget.give_up():
+            if not self._budget.give_up():
                 raise BudgetError(self._budget.refusal(self, nbytes))
 
     def try_resize(self, nbytes: int) -> bool:
@@ -115,11 +115,6 @@ class Account:
         if used > budget.peak:
             budget.peak = used
         return True
-
-    def pages_with(self, page_out: Callable[[], bool]) -> None:
-        """The holder can put what it has on a device when others need the memory: `page_out` does so, and answers
-        whether anything was given back."""
-        self._budget.can_page(self, page_out)
 
     def charge(self, nbytes: int) -> None:
         """So many bytes more, for something that is about to be kept; `BudgetError` and no change without them."""
@@ -138,8 +133,7 @@ class Account:
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many `holders`. `give_up` is called before a refusal: it answers whether
-    it has given something back."""
+    `parts` of what the user gave, for as many `holders`."""
 
     def __init__(self, total_bytes: int, parts: int = 1, holders: str = "buckets") -> None:
         self.total = total_bytes
@@ -148,8 +142,7 @@ class Budget:
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
-        self.give_up: Callable[[], bool] = lambda: False
-        self._pagers: dict[Account, Callable[[], bool]] = {}
+        self._givers: list[Callable[[], bool]] = []
         self._accounts: list[Account] = []
 
     def account(self, name: str) -> Account:
@@ -160,15 +153,14 @@ class Budget:
     def forget(self, account: Account) -> None:
         if account in self._accounts:
             self._accounts.remove(account)
-        self._pagers.pop(account, None)
 
-    def can_page(self, account: Account, page_out: Callable[[], bool]) -> None:
-        self._pagers[account] = page_out
+    def on_need(self, give_up: Callable[[], bool]) -> None:
+        """Has something called before a refusal that answers whether it has given memory back."""
+        self._givers.append(give_up)
 
-    def page_out(self) -> bool:
-        """Has a holder that can page give memory back, the one that has most first; False if none has any."""
-        by_size = sorted(self._pagers.items(), key=lambda one: -one[0].nbytes)
-        return any(page_out() for account, page_out in by_size if account.nbytes)
+    def give_up(self) -> bool:
+        """Whether some memory was given back that can be done without."""
+        return any(give_up() for give_up in self._givers)
 
     @property
     def unused(self) -> int:

@@ -72,6 +72,7 @@ class StoreManager:
         self._compression = compression
         self._devices: dict[str, BlockDevice] = {}
         self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
+        budget.on_need(self._page_out)
         self._has_checkpoint = False
         self._lock = None if directory is None else _lock(directory)
 
@@ -133,6 +134,10 @@ class StoreManager:
         """Blocks for a state that pages by itself; their addresses are its own to save."""
         device = self._devices[name] = self._device(name)
         return device
+
+    def _page_out(self) -> bool:
+        """Memory is needed that rows have that wait to be put in order."""
+        return any(store.page_out() for store in self._stores.values() if isinstance(store, RunStore))
 
     def drop(self, name: str) -> None:
         """The store or device is no longer needed."""

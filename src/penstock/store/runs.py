@@ -214,7 +214,6 @@ class RunStore:
         self._past = StoreMetrics()
         self._held = 0
         self._fitting = False
-        account.pages_with(self._page_out)
         self._runs: list[MemoryRun | SpilledRun] = []
 
     @property
@@ -320,8 +319,8 @@ class RunStore:
         finally:
             self._fitting = False
 
-    def _page_out(self) -> bool:
-        """Others need the memory."""
+    def page_out(self) -> bool:
+        """Others need the memory: brings what is in memory to the device, and answers whether that was anything."""
         if self._fitting or not (self._drop_fronts() or self._spill()):
             return False
         self._account.resize(self._in_memory())
