@@ -76,8 +76,10 @@ class Inputs:
             return
         schema, lowered = stream.schema.arrow, stream.late_into.lower()
         to_sink = lowered in (sink.lower() for sink in sinks)
-        made = Outlet(stream.late_into, schema, keep=0 if to_sink else None)
-        if self._late_outlets.setdefault(lowered, made).schema != schema:
+        if lowered not in self._late_outlets:
+            waiting = self._stores.create_waiting(_late_store(lowered))
+            self._late_outlets[lowered] = Outlet(stream.late_into, schema, waiting, keep=0 if to_sink else None)
+        if self._late_outlets[lowered].schema != schema:
             raise QueryError(
                 f"the late events of several streams go to '{stream.late_into}', and their columns differ",
                 hint="give each stream a LATE INTO of its own",
@@ -105,6 +107,7 @@ class Inputs:
             self.streams.pop(name).close()
         for name in self._late_outlets.keys() - {late.lower() for late in late_names}:
             del self._late_outlets[name]
+            self._stores.drop(_late_store(name))
 
     # Events in
 
@@ -287,3 +290,8 @@ def _parts(batch: Rows) -> Iterator[Rows]:
     rows = max(1, min(_SORTED_ROWS, whole.num_rows * _SORTED_BYTES // max(1, whole.nbytes)))
     for start in range(0, whole.num_rows, rows):
         yield whole.slice(start, rows)
+
+
+def _late_store(name: str) -> str:
+    """Where late events wait that go to a name."""
+    return f"late into {name}"

@@ -47,6 +47,7 @@ class ClosingAggregate(Operator):
         if isinstance(node.window.extent, Session):
             sessions = resources.account(f"{name}: sessions")
             self._windows = SessionWindows(node.window.extent.gap, node.partition_by, sessions)
+            self._windows.hold(self._emitter.remembers)
         else:
             assert isinstance(node.window.extent, Range)
             assert isinstance(node.window.slide, TimeSlide)

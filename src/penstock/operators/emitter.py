@@ -3,6 +3,9 @@
 Every result row begins with window_start and window_end. ISTREAM and DSTREAM compare select-list values as multisets
 with those of the evaluation before (contract, rule 4); the window columns take no part in that. Rules compare the keys
 of groups.
+
+Invariant: `_before` has what the last evaluation of each partition showed, by the partition's number, and no entry
+where that was nothing. A number with an entry stays its partition's: whoever gives numbers asks `remembers`.
 """
 
 from __future__ import annotations
@@ -137,17 +140,27 @@ class Emitter:
         if gone is not None:
             self._compared.release(_bytes_of(gone))
 
-    def _keep(self, partition: int, relation: list[pa.Array]) -> list[pa.Array] | None:
-        """The next evaluation is compared with this one; returns what this one is compared with."""
+    def _keep(self, partition: int, shown: list[pa.Array]) -> list[pa.Array] | None:
+        """Keeps what an evaluation shows for the next one; returns what the one before showed, None for nothing."""
         before = self._before.get(partition)
-        self._compared.charge(_bytes_of(relation) - (0 if before is None else _bytes_of(before)))
-        self._before[partition] = relation
+        more = _bytes_of(shown) if len(shown[0]) else 0
+        self._compared.charge(more - (0 if before is None else _bytes_of(before)))
+        if len(shown[0]):
+            self._before[partition] = shown
+        else:
+            self._before.pop(partition, None)
         return before
 
     def close(self) -> None:
         """Gives back what is on the account."""
         for partition in list(self._before):
             self.forget(partition)
+
+    def remembers(self, partitions: int) -> Bools:
+        """Which of the first so many partitions have an evaluation that the next one is compared with."""
+        remembered = np.zeros(partitions, np.bool_)
+        remembered[list(self._before)] = True
+        return remembered
 
     def _select(self, rows: Rows, failed: Bools | None) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
@@ -215,7 +228,7 @@ class Emitter:
         """Which of the groups were not in the evaluation before."""
         types = tuple(key.type for key in self._keys) or (SqlType.BIGINT,)
         before = self._keep(partition, keys)
-        if before is None or count == 0 or len(before[0]) == 0:
+        if before is None or count == 0:
             return np.arange(count)
         groups = GroupTable(types)
         known = groups.assign([ColumnView(c, t) for c, t in zip(before, types, strict=True)], len(before[0]), None)
