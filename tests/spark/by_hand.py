@@ -100,7 +100,7 @@ class Run:
         self._in_order = in_order
         self.recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
         self._packers = packers(declared, shares)
-        self._merger = Merger(self.recipe)
+        self._merger = Merger(self.recipe, 1)
         self._sources = {stream.name: stream.schema.arrow for stream in declared}
         self._schemas = {query.name: nodes[query.name].schema.arrow for query in parsed.queries}
         self._schemas |= {stream.late_into: stream.schema.arrow for stream in declared if stream.late_into is not None}
