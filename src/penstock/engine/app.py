@@ -351,21 +351,17 @@ class App:
 
     def _push(self, source: StreamInput, data: Any) -> None:
         batches = source.ingest.batches(data)
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.take(source, batches)
 
     def _serve(self, taken: Round) -> dict[str, int]:
         """Events that were taken from input buffers."""
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             return self._inputs.take_round(taken)
-
-    def _settle_calls(self) -> None:
-        self._calls.check()
-        self._calls.settle()
 
     def _do_what_is_due(self) -> None:
         """By the clock, before events come."""
@@ -382,6 +378,7 @@ class App:
         self.flush()
         if self._finished:
             return
+        self._calls.begin()
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now() if now is None else now)
@@ -406,7 +403,7 @@ class App:
         self._inputs.check_advance(source, micros)
         if self._inputs.waiting(source.definition.name):
             self.work()
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.advance(source, micros)
