@@ -89,6 +89,26 @@ def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type:
     assert "RANGE" in out or "pattern within" in out or "RATE SIZED" in out
 
 
+def test_explain_opens_nothing(  # type: ignore[no-untyped-def]
+    penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("explain speaks to somebody"))
+    monkeypatch.setattr("tempfile.mkdtemp", lambda *_, **__: pytest.fail("explain makes a directory"))
+    (tmp_path / "app.sql").write_text("""
+        CREATE STREAM s (t BIGINT, k INT, x DOUBLE, EVENT TIME t UNIT SECONDS) FROM 'no such file.csv';
+        CREATE TABLE zones (k INT, name STRING, PRIMARY KEY (k)) FROM 'postgresql://127.0.0.1:1/nowhere';
+        CREATE TABLE files (k INT, name STRING, PRIMARY KEY (k)) FROM 'no such table.csv';
+        SELECT s.k, zones.name, files.name AS other FROM s, zones, files WHERE s.k = zones.k AND s.k = files.k;
+        SELECT k, AVG(x) AS m FROM s [RANGE 1 HOUR SLIDE 1 SECOND] GROUP BY k;
+    """)
+    code, out, err = penstock("explain", "app.sql", "--block-size", "4KiB", "--memory", "1KB")
+    assert (code, err) == (0, "")
+    assert "blocks of 4 KB" in out
+    assert "zones" in out
+
+
 def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     app_file.write_text(
         app_file.read_text().replace("SELECT", f"CREATE SINK o TO '{tmp_path}/o.csv'; INSERT INTO o SELECT")

@@ -34,6 +34,7 @@ from penstock.connect.source import Position, Reject, Source
 from penstock.connect.stdout import StdoutSink
 from penstock.connect.wiring import outputs
 from penstock.engine.app import App
+from penstock.engine.event_times import bounds
 from penstock.engine.metrics import Metrics
 from penstock.errors import CheckpointError, InputError
 from penstock.lang.query import StreamDef
@@ -174,8 +175,9 @@ class _Runner:
             self._commit()
             self._committed = self._flushed = time.monotonic()
         elif pauses or now - self._flushed >= FLUSH_SECONDS:
-            for output in (*self._sinks.values(), self._rejects):
-                output.flush()
+            for sink in self._sinks.values():
+                sink.flush()
+            self._rejects.flush()
             self._flushed = now
 
     def _next_feed(self) -> _Feed | None:
@@ -276,5 +278,10 @@ def _writer(sink: Sink, schema: pa.Schema) -> Callable[[pa.RecordBatch], None]:
 
 
 def _latest(batch: pa.RecordBatch, stream: StreamDef) -> int:
-    largest = pc.max(batch.column(stream.event_time))
-    return int(largest.cast(pa.int64()).as_py()) * stream.time_unit
+    """The latest time of an event; the app rejects rows with times beyond `bounds`, so these do not count."""
+    first, last = bounds(stream.time_unit)
+    times = batch.column(stream.event_time).cast(pa.int64())
+    largest = pc.max(times).as_py()
+    if largest is not None and largest > last:
+        largest = pc.max(times.filter(pc.less_equal(times, last))).as_py()
+    return max(first, first if largest is None else largest) * stream.time_unit

@@ -82,7 +82,7 @@ class CreateParser(WindowParser):
     def has_heartbeat(self, options: Options, span: Span) -> bool:
         """Whether there is the one option that says something of the stream, and not of how its source is read."""
         text = {key.lower(): value for key, value in options}.get(HEARTBEAT)
-        if text is not None and duration(text) is None:
+        if text is not None and not duration(text):
             self.refuse(f"the heartbeat '{text}' is no length of time", span, "write 'heartbeat' = '1 SECOND'")
         return text is not None
 

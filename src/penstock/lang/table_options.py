@@ -33,7 +33,7 @@ def options_of(source: QueryText, statement: CreateTable) -> tuple[tuple[str, st
         if key not in known:
             there = f"there are {', '.join(known)}" if known else "a table without FROM 'uri' has none"
             raise source.refusal(f"unknown option '{key}' of a table", statement.options_span, there)
-        if key == "refresh" and duration(value) is None:
+        if key == "refresh" and not duration(value):
             raise source.refusal(f"'{value}' is no length of time", statement.options_span, "write '1 MINUTE'")
         if key == "mode" and value not in MODES:
             raise source.refusal(f"there is no mode '{value}'", statement.options_span, "write 'load' or 'lookup'")

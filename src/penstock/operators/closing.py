@@ -10,12 +10,13 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s, Slots
+from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression
 from penstock.jit import kernel
@@ -118,8 +119,11 @@ def _assign_sessions(
 
 
 class SessionWindows:
-    """Sessions of the whole stream, or of each partition. A session's number is its place in the open list, moved
-    on by `base`, the number of sessions forgotten so far."""
+    """Sessions of the whole stream, or of each partition. `_numbers` are those of the sessions that are open, in the
+    order in which they began; `_partitions.counts` is how many each partition has open.
+
+    A partition without an open session gives its slot back when the next rows come, not when the session closes: what
+    the session shows is then still to be compared with what the partition showed before."""
 
     def __init__(self, gap: int, partition_by: tuple[Expression, ...]) -> None:
         self._gap = gap
@@ -131,9 +135,16 @@ class SessionWindows:
         self._lasts = np.empty(0, np.int64)
         self._owners = np.empty(0, np.int32)
         self._made = 0
+        self._closed = 0
         self._next_close = FOREVER
 
+    def hold(self, holds: Callable[[int], Bools]) -> None:
+        """Partitions that are held keep their slot, also without an open session."""
+        self._partitions.hold(holds)
+
     def assign(self, chunk: Chunk) -> Int64s:
+        self._partitions.collect(self._closed)
+        self._closed = 0
         keys = [key(chunk.columns) for key in self._keys]
         partitions = self._partitions.assign(keys, chunk.rows, None)
         if self._partitions.capacity > len(self._current):
@@ -150,7 +161,7 @@ class SessionWindows:
         self._made += count - open_count
         self._numbers = np.concatenate([self._numbers, fresh])
         self._starts, self._lasts, self._owners = starts[:count], lasts[:count], owners[:count]
-        self._partitions.counts[owners[open_count:count]] += 1
+        np.add.at(self._partitions.counts, owners[open_count:count], 1)
         self._next_close = min(self._next_close, int(chunk.times[0]) + self._gap)
         return self._numbers[places]
 
@@ -181,7 +192,7 @@ class SessionWindows:
         self._numbers, self._starts = self._numbers[stays], self._starts[stays]
         self._lasts, self._owners = self._lasts[stays], self._owners[stays]
         self._next_close = int(self._lasts.min()) + self._gap if len(self._lasts) else FOREVER
-        self._partitions.collect(len(gone))
+        self._closed += len(gone)
 
     def end(self, last_time: int | None) -> int | None:
         return int(self._lasts.max()) + self._gap if len(self._lasts) else None
@@ -218,6 +229,7 @@ class ClosingAggregate(Operator):
         self._windows: Windows
         if isinstance(node.window.extent, Session):
             self._windows = SessionWindows(node.window.extent.gap, node.partition_by)
+            self._windows.hold(self._emitter.remembers)
         else:
             assert isinstance(node.window.extent, Range)
             assert isinstance(node.window.slide, TimeSlide)

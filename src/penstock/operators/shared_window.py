@@ -36,6 +36,7 @@ from penstock.operators.arguments import ArgumentColumns, Computed
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
+from penstock.operators.outgoing import Share
 from penstock.operators.resources import Resources
 from penstock.operators.seat import Enter, Entered, Seat
 from penstock.plan.nodes import AggregateNode, StreamNode
@@ -76,6 +77,7 @@ class SharedWindow:
         self._rows = 0
         self._released = 0
         self._unaccounted = 0
+        self.share = Share()
         self._account = resources.account(f"{name}: groups and strings")
         extent = nodes[0].window.extent
         self._since = extent.time if isinstance(extent, Since) else None
