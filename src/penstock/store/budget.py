@@ -41,6 +41,7 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
+_NO_LIMIT = 1 << 62
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
@@ -85,6 +86,11 @@ class Account:
         self.nbytes = 0
 
     @property
+    def total(self) -> int:
+        """Bytes of the whole budget."""
+        return self._budget.total
+
+    @property
     def free(self) -> int:
         """Bytes that the budget could still grant."""
         return self._budget.free
@@ -119,9 +125,10 @@ class Account:
         self.resize(self.nbytes - nbytes)
 
     def close(self) -> None:
-        """Gives everything back and leaves the budget's list."""
+        """Gives everything back and leaves the budget's list. What still holds the account counts for nothing."""
         self.resize(0)
         self._budget.forget(self)
+        self._budget = Budget(_NO_LIMIT)
 
 
 class Budget:
