@@ -48,7 +48,7 @@ def test_changes_of_rows_of_eighty_columns(emit: str) -> None:
 
 def test_partitions_and_joins_by_seventy_keys() -> None:
     keys = ", ".join(NAMES[:70])
-    query = f"SELECT c69, COUNT(*) AS n FROM s [PARTITION BY {keys} ROWS 2] GROUP BY c69"
+    query = f"SELECT c69, COUNT(*) AS n FROM s [PARTITION BY {keys} ROWS 2] GROUP BY {keys}"
     rows = answers(query, event(0), event(1, c69=None), event(2), event(3, c69=None))
     assert [(row["c69"], row["n"]) for row in rows] == [(0, 1), (None, 1), (0, 2), (None, 2)]
     equal = " AND ".join(f"a.{name} = b.{name}" for name in NAMES[:70])

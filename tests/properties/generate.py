@@ -128,13 +128,7 @@ def aggregates(draw: st.DrawFn, number: int) -> Aggregate:
     elif kind <= 4:
         function = draw(st.sampled_from(ONE))
         percentile = function in ("MEDIAN", "PERCENTILE_CONT")
-        names = (
-            draw(
-                st.sampled_from(
-                    ("n", "x", "y", "g", "n" if percentile or function[0] == "V" or function[:2] == "ST" else "w")
-                )
-            ),
-        )
+        names = (draw(st.sampled_from(("n", "x", "y", "g", "n" if percentile else "w"))),)
     elif kind <= 7:
         function = draw(st.sampled_from(ANY))
         names = (draw(st.sampled_from(("n", "x", "g") if function.startswith("PERC") else ("n", "x", "k", "w", "y"))),)
@@ -143,7 +137,7 @@ def aggregates(draw: st.DrawFn, number: int) -> Aggregate:
         names = (draw(st.sampled_from(("n", "k", "x"))), draw(st.sampled_from(("n", "x", "k", "y"))))
     else:
         function = draw(st.sampled_from(("COVAR_POP", "COVAR_SAMP", "CORR")))
-        first, second = draw(st.sampled_from(("n", "g", "y"))), "y"
+        first, second = draw(st.sampled_from(("n", "w", "g", "y"))), draw(st.sampled_from(("y", "w")))
         names = (first, second) if function == "CORR" else (draw(st.sampled_from((first, "x"))), second)
     if function.startswith("PERCENTILE"):
         parameter = draw(st.sampled_from(FRACTIONS))

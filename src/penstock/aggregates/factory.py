@@ -66,8 +66,8 @@ SELF_ACCOUNTING = frozenset((*_SELECTIVE, "ORDER", "DISTINCT", "USER"))
 _MAKERS: dict[str, Callable[[tuple[SqlType, ...], Sequence[Want], Account], AggregateState]] = {
     "COUNT": lambda types, wants, account: CountState(),
     "SUM": lambda types, wants, account: SumState(types[0].is_integer, wants),
-    "MOMENTS": lambda types, wants, account: MomentsState(wants),
-    "COMOMENTS": lambda types, wants, account: ComomentsState(wants),
+    "MOMENTS": lambda types, wants, account: MomentsState(wants, types[0].is_integer),
+    "COMOMENTS": lambda types, wants, account: ComomentsState(wants, *(kind.is_integer for kind in types)),
     "DISTINCT": lambda types, wants, account: DistinctState(wants, types[0], account),
     "ORDER": lambda types, wants, account: OrderState(wants, types[0], account),
 }

@@ -577,6 +577,7 @@ class App:
             block_size=self._stores.block_size,
             changes=self._flow.changes(),
             writes=self.program.writes,
+            streams=self.program.streams,
         )
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ class Changing:
         self._changes: list[_Change] = []
         self._looks: dict[str, tuple[int, int]] = {}
         self._at_work = False
-        budget.give_up = self._give_up_all
+        budget.on_need(self._give_up_all)
 
     # What is asked
 

@@ -197,7 +197,9 @@ class Flow:
         feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
         pipeline.send_to(lambda chunks: self._deliver_some(query.name, chunks))
-        outlet = Outlet(query.name, pipeline.schema, keep)
+        waiting = self._stores.create_waiting(f"{name}-results")
+        resources.at_end(lambda: self._stores.drop(f"{name}-results"))
+        outlet = Outlet(query.name, pipeline.schema, waiting, keep)
         self.running[query.name] = Running(query, node, print_of, pipeline, tuple(shared), outlet, feeds, tuple(cores))
         self._names.use(name)
         self._ticking.add(query.name, node, pipeline)

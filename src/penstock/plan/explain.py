@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.lang.query import Emit, Program, Query, Rule
+from penstock.lang.query import Emit, Program, Query, Rule, StreamDef
 from penstock.lang.render import render, render_duration, render_window
 from penstock.lang.table_defs import TableWrite
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
+from penstock.plan.arrival import describe_arrival
 from penstock.plan.build import build
 from penstock.plan.joins.explain import describe_join
 from penstock.plan.nodes import (
@@ -63,13 +64,14 @@ def explain(
     groups: Aggregations | None = None,
     changes: Mapping[str, str] | None = None,
     writes: Iterable[TableWrite] = (),
+    streams: Iterable[StreamDef] = (),
 ) -> str:
     """The plans, and under each window its estimates for the workload given (or a stated default); at the end those of
     stores that several windows share, for so much memory.
 
     `sharing` names for each query those that share its stored rows, `groups` has the queries of each aggregation and
     `families` the windows that are made of panes; by default as if all were started together. `changes` says what
-    becomes of queries whose windows are about to change, `writes` what changes tables.
+    becomes of queries whose windows are about to change, `writes` what changes tables, `streams` the declared ones.
     """
     queries = tuple(queries)
     if families is None:
@@ -81,6 +83,7 @@ def explain(
         f"estimates for {assumed.rate:,.0f} events/s, {assumed.groups_in_slide:,} groups per slide, "
         f"{assumed.groups:,} groups per window, blocks of {block_size // 1024} KB"
     ]
+    lines += describe_arrival(streams)
     lines += _counted(aggregations(nodes, families) if groups is None else groups)
     for query in queries:
         target = f" into {query.into}" if query.into else ""
@@ -104,7 +107,9 @@ def explain_program(program: Program, *, memory: int = DEFAULT_MEMORY, block_siz
     nodes = {query.name: build(query.body) for query in program.queries}
     for query in program.queries:
         check_strategy(query, nodes[query.name])
-    return explain(program.queries, nodes, block_size=block_size, memory=memory, writes=program.writes)
+    return explain(
+        program.queries, nodes, block_size=block_size, memory=memory, writes=program.writes, streams=program.streams
+    )
 
 
 def _families(queries: Iterable[Query], nodes: Mapping[str, Node], workload: cost.Workload, memory: int) -> Families:
