@@ -32,6 +32,14 @@ KINDS: dict[SqlType, st.SearchStrategy[Any]] = {
     SqlType.TIMESTAMP: st.integers(-(1 << 60), 1 << 60),
 }
 
+ZERO: dict[SqlType, Any] = dict.fromkeys(KINDS, 0) | {
+    SqlType.BOOLEAN: False,
+    SqlType.DOUBLE: 0.0,
+    SqlType.FLOAT: 0.0,
+    SqlType.STRING: "",
+}
+"""What a NULL must not be taken for."""
+
 
 def canonical(value: Any) -> Any:
     """Equal keys, equal canonical values: NaN is one value and -0.0 is 0.0."""
@@ -59,9 +67,13 @@ def column(values: list[Any], kind: SqlType, encoded: bool) -> ColumnView:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[tuple[SqlType, ...], list[list[tuple[Any, ...]]]]:
-    """Key types, and batches of keys from a small pool, so that keys come back."""
+    """Key types, and batches of keys from a small pool, so that keys come back. Some keys have 62 columns more, so that
+    a key's NULLs are beyond its 64th column."""
     kinds = tuple(draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=3)))
-    keys = st.tuples(*(st.none() | KINDS[kind] for kind in kinds))
+    keys = st.tuples(*(st.none() | KINDS[kind] | st.just(ZERO[kind]) for kind in kinds))
+    if draw(st.integers(0, 3)) == 0:
+        kinds = (*(SqlType.TINYINT,) * 62, *kinds)
+        keys = st.tuples(st.sampled_from(((0,) * 62, (None, *(0,) * 61))), keys).map(lambda parts: sum(parts, ()))
     pool = draw(st.lists(keys, min_size=1, max_size=40))
     batches = st.lists(st.lists(st.sampled_from(pool), min_size=1, max_size=30), min_size=1, max_size=8)
     return kinds, draw(batches)

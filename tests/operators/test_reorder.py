@@ -22,21 +22,24 @@ class Event(NamedTuple):
     number: int
 
 
-def by_hand(events: list[Event], lateness: int, ordered: bool) -> tuple[list[Event], list[Event]]:
-    """Released in order, and late: what precedes the watermark, or what was released at the watermark."""
+def by_hand(steps: list[Event | int], lateness: int, ordered: bool) -> tuple[list[Event], list[Event]]:
+    """Released in order, and late: what precedes the watermark, or what was released at the watermark. A step that is a
+    number advances the watermark."""
     late, kept = [], []
-    largest: int | None = None
-    for event in events:
-        if largest is not None and event.time < largest - lateness:
-            late.append(event)
-            continue
-        # Everything kept with the watermark's time was released; one with a greater sequence makes this one late.
-        tie = ordered and largest is not None and event.time == largest - lateness
-        if tie and any(k.time == event.time and k.sequence > event.sequence for k in kept):
-            late.append(event)
-            continue
-        kept.append(event)
-        largest = event.time if largest is None else max(largest, event.time)
+    watermark: int | None = None
+    for step in steps:
+        if isinstance(step, Event):
+            if watermark is not None and step.time < watermark:
+                late.append(step)
+                continue
+            # Everything kept with the watermark's time was released; one with a greater sequence makes this one late.
+            tie = ordered and step.time == watermark
+            if tie and any(k.time == step.time and k.sequence > step.sequence for k in kept):
+                late.append(step)
+                continue
+            kept.append(step)
+        reached = step.time - lateness if isinstance(step, Event) else step
+        watermark = reached if watermark is None else max(watermark, reached)
     key = (lambda e: (e.time, e.sequence)) if ordered else (lambda e: e.time)
     return sorted(kept, key=key), late
 
@@ -64,6 +67,10 @@ class Driven:
         self._take(done.chunk)
         if done.late is not None:
             self.late += done.late.column("n").to_pylist()
+
+    def advance(self, watermark: int) -> None:
+        self._take(self.reorder.advance(watermark))
+        assert self.reorder.watermark >= watermark
 
     def _take(self, chunk: Any) -> None:
         if chunk.rows:
@@ -96,15 +103,21 @@ def test_released_in_order_and_late_as_by_hand(
     drawn: list[tuple[int, int]], lateness: int, ordered: bool, memory: int, chance: Any
 ) -> None:
     events = [Event(time, sequence, i) for i, (time, sequence) in enumerate(drawn)]
-    released, late = by_hand(events, lateness, ordered)
+    often = chance.choice([0, 0.3])
+    steps: list[Event | int] = []
     driven = Driven(lateness, ordered, memory)
     at = 0
     while at < len(events):
         step = chance.choice([0, 1, 2, 7, 50])
         driven.push(events[at : at + step])
+        steps += events[at : at + step]
         at += step
+        if chance.random() < often:
+            steps.append(chance.randint(0, 60))
+            driven.advance(steps[-1])
         if chance.random() < 0.1:
             driven = driven.restarted()
+    released, late = by_hand(steps, lateness, ordered)
     driven.finish()
     assert driven.released == [e.number for e in released]
     assert driven.late == [e.number for e in late]
@@ -150,13 +163,22 @@ def test_single_events_do_not_gather_small_runs() -> None:
     assert driven.released == list(range(5_000))
 
 
-def test_an_idle_stream_is_passed_over() -> None:
+def test_a_stream_is_advanced_without_an_event() -> None:
     driven = Driven(5, False, 1 << 20)
     driven.push([Event(10, 0, 0), Event(12, 0, 1)])
-    driven.reorder.advance_to(11)
-    driven.push([])
+    driven.advance(11)
     assert driven.released == [0]
+    driven.advance(3)  # it does not go back
     driven.push([Event(9, 0, 2), Event(13, 0, 3)])
     assert driven.late == [2]
     driven.finish()
     assert driven.released == [0, 1, 3]
+    assert driven.reorder.watermark == 13, "a bounded run ends with its last event"
+
+
+def test_an_advance_forgets_the_tie_of_the_time_before() -> None:
+    driven = Driven(0, True, 1 << 20)
+    driven.push([Event(5, 7, 0)])
+    driven.advance(9)
+    driven.push([Event(9, 1, 1)])
+    assert (driven.released, driven.late) == ([0, 1], [])

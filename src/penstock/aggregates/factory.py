@@ -63,8 +63,8 @@ _SELECTIVE = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
 _MAKERS: dict[str, Callable[[tuple[SqlType, ...], Sequence[Want], Account], AggregateState]] = {
     "COUNT": lambda types, wants, account: CountState(account),
     "SUM": lambda types, wants, account: SumState(types[0].is_integer, wants, account),
-    "MOMENTS": lambda types, wants, account: MomentsState(wants, account),
-    "COMOMENTS": lambda types, wants, account: ComomentsState(wants, account),
+    "MOMENTS": lambda types, wants, account: MomentsState(wants, types[0].is_integer, account),
+    "COMOMENTS": lambda types, wants, account: ComomentsState(wants, types[0].is_integer, types[1].is_integer, account),
     "DISTINCT": lambda types, wants, account: DistinctState(wants, types[0], account),
     "ORDER": lambda types, wants, account: OrderState(wants, types[0], account),
 }

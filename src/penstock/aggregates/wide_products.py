@@ -1,7 +1,7 @@
 """Sums of values and products that no narrow accumulator takes, in Python's own integers.
 
 A row goes here when an argument's exponent is too far from the base, which is rare. All integers are in units of
-2**-1074 (sums) and 2**-2148 (products), so every double and every product of two is exact.
+2**-1074 (sums) and 2**-2148 (products), so every double, every BIGINT and every product of two is exact.
 
 Invariant: a slot has an entry exactly while its window holds such a row; the entry is the sums over those rows.
 Used by the moments alone.
@@ -36,7 +36,7 @@ class WideProducts:
         self._account = account
         self._sums: dict[int, Sums] = {}
 
-    def change(self, slot: int, x: float, y: float, sign: int) -> None:
+    def change(self, slot: int, x: int | float, y: int | float, sign: int) -> None:
         """A row enters (sign 1) or leaves (sign -1)."""
         a, b = _units(x), _units(y)
         if slot not in self._sums:
@@ -107,6 +107,6 @@ def exact_covariance(count: int, divisor: int, left: int, right: int, product: i
         return math.inf if numerator > 0 else -math.inf
 
 
-def _units(value: float) -> int:
+def _units(value: int | float) -> int:
     numerator, denominator = value.as_integer_ratio()
     return numerator * ((1 << _UNIT_BITS) // denominator)

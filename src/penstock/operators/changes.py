@@ -30,11 +30,11 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.arguments import Reading
-from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image
 from penstock.operators.emitter import OVERFLOW, Reject, as_chunk, as_row
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.interner import Interner
+from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.operators.touched import NO_ROW, NOT_HELD, Touched, Toucher
@@ -66,7 +66,7 @@ class ChangeShow:
         self._inserts = emission.emit is not Emit.DSTREAM
         self._by_group = emission.emit is Emit.EDGE
         self._names = node.schema.names
-        self._chunks: list[Chunk] = []
+        self.outgoing = Outgoing()
         self.failing = _NO_SLOTS
 
     def see(self, keys: list[Data], played: Played, touched: Touched, starts: Int64s, ends: Int64s) -> None:
@@ -91,7 +91,7 @@ class ChangeShow:
         if len(remain):
             evaluation, places = touched.segments[remain], chosen[remain]
             columns = [_taken(value, kind, places) for value, (_, kind) in zip(values, self._outputs, strict=True)]
-            self._chunks.append(as_chunk(self._names, columns, starts[evaluation], ends[evaluation]))
+            self.outgoing.put(as_chunk(self._names, columns, starts[evaluation], ends[evaluation]))
 
     def _reject_failed(self, rows: Batch, failed: Bools, touched: Touched, evaluations: int) -> None:
         """What has failed fails in every evaluation until a row touches it."""
@@ -107,10 +107,6 @@ class ChangeShow:
                 self._reject(OVERFLOW, as_row(rows, row))
             begin = end
         self.failing = np.array(list(failing), np.int32)
-
-    def take(self) -> list[Chunk]:
-        chunks, self._chunks = self._chunks, []
-        return chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {"failing": self.failing}

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
+from penstock.expressions.time_texts import time_texts
 
 CHUNK_ROWS = 32768
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
@@ -80,12 +81,13 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def readable(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as Python values, for messages; times that Python's calendar does not know stay integers."""
+    """The rows as Python values; times that Python's calendar does not know are texts, as sinks write them."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except (OverflowError, ValueError):
-        columns = [c.view(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns]
-        columns = [c.view(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
+        if batch.num_rows > 1:  # the others' times are as they would be in another batch
+            return [row for i in range(batch.num_rows) for row in readable(batch.slice(i, 1))]
+        columns = [time_texts(c) if pa.types.is_temporal(c.type) else c for c in batch.columns]
         rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
     return rows
 

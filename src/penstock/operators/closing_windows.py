@@ -6,6 +6,7 @@ partition key).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -129,7 +130,10 @@ def _assign_sessions(
 
 class SessionWindows:
     """Sessions of the whole stream, or of each partition. Those that have not closed have places 0, 1, ... in arrays
-    that are on the `account`."""
+    that are on the `account`, in the order in which they began; `_partitions.counts` is how many each partition has.
+
+    A partition without an open session gives its slot back when the next rows come, not when the session closes: what
+    the session shows is then still to be compared with what the partition showed before."""
 
     def __init__(self, gap: int, partition_by: tuple[Expression, ...], account: Account) -> None:
         self._gap = gap
@@ -142,9 +146,16 @@ class SessionWindows:
         self._owners = ChargedArray(account, np.int32)
         self._open = 0
         self._made = 0
+        self._closed = 0
         self._least_end = FOREVER
 
+    def hold(self, holds: Callable[[int], Bools]) -> None:
+        """Partitions that are held keep their slot, also without an open session."""
+        self._partitions.hold(holds)
+
     def assign(self, chunk: Chunk) -> Int64s:
+        self._partitions.collect(self._closed)
+        self._closed = 0
         keys = [key(chunk.columns) for key in self._keys]
         partitions = self._partitions.assign(keys, chunk.rows, None)
         if self._partitions.capacity > len(self._current):
@@ -217,7 +228,7 @@ class SessionWindows:
                 array.resize(power_of_two(2 * left))
         self._open = left
         self._least_end = int(self._lasts.array[:left].min()) + self._gap if left else FOREVER
-        self._partitions.collect(len(gone))
+        self._closed += len(gone)
 
     def next_close(self, time: int) -> int:
         return time + max(1, self._gap // 8)

@@ -3,6 +3,9 @@
 Every result row begins with window_start and window_end. ISTREAM and DSTREAM compare select-list values as multisets
 with those of the evaluation before (contract, rule 4); the window columns take no part in that. Rules compare the keys
 of groups.
+
+Invariant: `_before` has what the last evaluation of each partition showed, by the partition's number, and no entry
+where that was nothing. A number with an entry stays its partition's: whoever gives numbers asks `remembers`.
 """
 
 from __future__ import annotations
@@ -137,17 +140,28 @@ class Emitter:
         if gone is not None:
             self._compared.release(_bytes_of(gone))
 
-    def _keep(self, partition: int, relation: list[pa.Array]) -> list[pa.Array] | None:
-        """The next evaluation is compared with this one; returns what this one is compared with."""
-        before = self._before.get(partition)
-        self._compared.charge(_bytes_of(relation) - (0 if before is None else _bytes_of(before)))
-        self._before[partition] = relation
-        return before
-
     def close(self) -> None:
         """Gives back what is on the account."""
         for partition in list(self._before):
             self.forget(partition)
+
+    def remembers(self, partitions: int) -> Bools:
+        """Which of the first so many partitions have an evaluation that the next one is compared with."""
+        remembered = np.zeros(partitions, np.bool_)
+        remembered[list(self._before)] = True
+        return remembered
+
+    def _replace(self, partition: int, shown: list[pa.Array]) -> list[pa.Array] | None:
+        """Keeps what an evaluation shows, and returns what the one before showed; None for nothing."""
+        before = self._before.get(partition)
+        more = (_bytes_of(shown) if len(shown[0]) else 0) - (0 if before is None else _bytes_of(before))
+        if more:
+            self._compared.charge(more)
+        if len(shown[0]):
+            self._before[partition] = shown
+        else:
+            self._before.pop(partition, None)
+        return before
 
     def _select(self, rows: Rows, failed: Bools | None) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
@@ -190,7 +204,7 @@ class Emitter:
 
     def _difference(self, relation: list[pa.Array], partition: int, start: int) -> tuple[list[pa.Array], Int64s]:
         """R(k) - R(k-1), or the other way round for DSTREAM, as multisets."""
-        before = self._keep(partition, relation)
+        before = self._replace(partition, relation)
         if before is None:
             before = [c.slice(0, 0) for c in relation]
         one, other = (relation, before) if self._emission.emit is Emit.ISTREAM else (before, relation)
@@ -214,8 +228,8 @@ class Emitter:
     def _new(self, keys: list[pa.Array], count: int, partition: int) -> Int64s:
         """Which of the groups were not in the evaluation before."""
         types = tuple(key.type for key in self._keys) or (SqlType.BIGINT,)
-        before = self._keep(partition, keys)
-        if before is None or count == 0 or len(before[0]) == 0:
+        before = self._replace(partition, keys)
+        if before is None or count == 0:
             return np.arange(count)
         groups = GroupTable(types)
         known = groups.assign([ColumnView(c, t) for c, t in zip(before, types, strict=True)], len(before[0]), None)
@@ -249,7 +263,7 @@ class Emitter:
         for partition, data in snapshot["before"].items():
             batch = pa.ipc.open_stream(data).read_all().combine_chunks()
             columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in batch.columns]
-            self._keep(int(partition), columns)
+            self._replace(int(partition), columns)
 
 
 def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:

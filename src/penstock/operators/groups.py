@@ -1,7 +1,7 @@
 """The groups of a query: from key columns to slots, and how many rows each slot has in the window.
 
-A key is a row of int64 images (integers as they are, floats by their bits, strings by their interned code) and one
-word of NULL bits. Slots are small integers that index every aggregate state.
+A key is a row of int64 images (integers as they are, floats by their bits, strings by their interned code) and behind
+them words of NULL bits, one for every 64 columns. Slots are small integers that index every aggregate state.
 
 Invariants:
 1. A slot belongs to one key as long as it has rows in some window; `collect` frees the others for new keys.
@@ -105,6 +105,9 @@ def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
             table[at] = slot
 
 
+_FLAGS = 64
+"""NULL bits in a word."""
+
 _KNOWN_KEYS = 4096
 """How many keys of single events are remembered beside the hash table."""
 
@@ -145,7 +148,7 @@ class GroupTable:
         self.types = types
         self.interners = tuple(Interner(account) if t is SqlType.STRING else None for t in types)
         self._account = account
-        self._words = len(types) + 1
+        self._words = len(types) + max(1, -(-len(types) // _FLAGS))
         self._is_single = len(types) == 1
         self._used = 0
         self._alive = ChargedArray(account, np.bool_)
@@ -235,7 +238,7 @@ class GroupTable:
             keys[:, w] = values
             if valid is not None:
                 keys[~valid, w] = 0
-                keys[:, -1] |= (~valid).astype(np.int64) << w
+                keys[:, len(self.types) + w // _FLAGS] |= (~valid).astype(np.int64) << w % _FLAGS
         mask = keep if keep is not None else np.empty(0, np.bool_)
         assign = assign_single if self._is_single else _assign
         done = 0
@@ -265,7 +268,7 @@ class GroupTable:
         self._order = None
         for w, interner in enumerate(self.interners):
             if interner is not None:
-                named = made[(self._stored[made, -1] >> w) & 1 == 0]
+                named = made[self._nulls(made, w) == 0]
                 interner.use(self._stored[named, w].astype(np.int32))
 
     def _fit(self, wanted: int) -> None:
@@ -321,7 +324,7 @@ class GroupTable:
         self._free_count += len(dead)
         for w, interner in enumerate(self.interners):
             if interner is not None:
-                named = dead[(self._stored[dead, -1] >> w) & 1 == 0]
+                named = dead[self._nulls(dead, w) == 0]
                 interner.release(self._stored[named, w].astype(np.int32))
         self._known.clear()
         self._alive.array[dead] = False
@@ -343,7 +346,7 @@ class GroupTable:
         sort_keys: list[Any] = []
         for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
             values = self._stored[slots, w]
-            null = (self._stored[slots, -1] >> w) & 1
+            null = self._nulls(slots, w)
             if interner is not None:
                 values = np.where(null == 0, interner.ranks()[np.where(null == 0, values, 0)], 0)
             elif kind.is_floating:
@@ -355,10 +358,15 @@ class GroupTable:
         """The key columns of slots."""
         columns: list[Data] = []
         for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
-            null = ((self._stored[slots, -1] >> w) & 1).astype(np.bool_)
+            null = self._nulls(slots, w).astype(np.bool_)
             valid = ~null if null.any() else None
             columns.append(from_images(self._stored[slots, w], valid, kind, interner))
         return columns
+
+    def _nulls(self, slots: Slots, column: int) -> Int64s:
+        """1 for slots whose key is NULL in the column, 0 for the others."""
+        nulls: Int64s = (self._stored[slots, len(self.types) + column // _FLAGS] >> column % _FLAGS) & 1
+        return nulls
 
     def words(self, slots: Slots, key: int = 0) -> Int64s:
         """The first or another key of slots, as the integer it is."""

@@ -23,6 +23,7 @@ from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
@@ -54,7 +55,9 @@ class PartitionedAggregate(Operator):
         self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject, account)
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")
-        self._emitter = Emitter(node.emission, node.schema, resources.reject, node.key_types, compared)
+        self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
+        self._reject_to = resources.reject
+        self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node)
         self._partition_keys = len(node.partition_by)
@@ -64,22 +67,29 @@ class PartitionedAggregate(Operator):
         self._rows = 0
         cuts = cuts_of(node, account)
         self._count = None if cuts is None else cuts.count
+        self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
         if not self._partitions.by_time:
             for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
-                    self._per_event(part, results)
-            return Progress(results, watermark - 1)
-        for step in self._partitions.walk(chunk, watermark):
+                    self._per_event(part)
+            return Progress(self._outgoing.take(), watermark - 1)
+        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made + self._rejected):
             if isinstance(step, int):
-                self._evaluate_all(step, results)
+                self._evaluate_all(step)
             else:
                 self._only_enter(step)
-        return Progress(results, watermark)
+        return Progress(self._outgoing.take(), watermark)
 
-    def _per_event(self, chunk: Chunk, results: list[Chunk]) -> None:
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
+    def _reject(self, reason: str, row: dict[str, Any]) -> None:
+        self._rejected += 1
+        self._reject_to(reason, row)
+
+    def _per_event(self, chunk: Chunk) -> None:
         partitions, due, added, removed, gone_upto, starts, keys = self._enter(chunk)
         gone = removed
         add_upto = np.arange(1, chunk.rows + 1)
@@ -104,7 +114,7 @@ class PartitionedAggregate(Operator):
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
-                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own, results)
+                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own)
             at += done
             added = added.part(done, len(added.slots))
             removed = removed.part(int(gone_upto[at - 1]) - left, len(removed.slots))
@@ -119,7 +129,7 @@ class PartitionedAggregate(Operator):
         )
         self._forget(entered.removed)
 
-    def _evaluate_all(self, boundary: int, results: list[Chunk]) -> None:
+    def _evaluate_all(self, boundary: int) -> None:
         """One evaluation per partition, in the order of their keys."""
         groups = self._intake.groups
         order = groups.order()
@@ -132,7 +142,7 @@ class PartitionedAggregate(Operator):
         played = self._aggregation.evaluate(slots, upto)
         starts = self._partitions.queues.oldest[owners]
         bounds = np.full(len(owners), boundary, np.int64)
-        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None, results)
+        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None)
 
     def _emit(
         self,
@@ -142,14 +152,11 @@ class PartitionedAggregate(Operator):
         ends: Int64s,
         partitions: Int64s,
         own: list[Any] | None,
-        results: list[Chunk],
     ) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
         rows = self._shown.rows(keys[self._partition_keys :], played)
         failed = played.failed(self._shown.answers)
-        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed))
-        if chunk.rows:
-            results.append(chunk)
+        self._outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
 
     def _enter(self, chunk: Chunk) -> Entered:
         partitions, due = self._partitions.assign(chunk)

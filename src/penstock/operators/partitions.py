@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,13 +85,15 @@ class Partitions:
         owners = self.table.order()
         return owners[self._seen.array[owners] >= self.limit] if self._when_full else owners
 
-    def walk(self, chunk: Chunk, watermark: int) -> Iterator[Chunk | int]:
-        """For time slides: runs of rows to enter and, between them, the boundaries that are due."""
+    def walk(self, chunk: Chunk, watermark: int, made: Callable[[], int]) -> Iterator[Chunk | int]:
+        """For time slides: runs of rows to enter and, between them, the boundaries that are due. `made` tells how many
+        rows have come of these so far, with those that were rejected."""
         assert self._policy is not None
         self._policy.observe(chunk.times)
-        done = 0
+        done, silent = 0, False
         while True:
-            steps = self._policy.steps(chunk.times[done:], 0, watermark)
+            before = made()
+            steps = self._policy.steps(chunk.times[done:], 0, watermark, silent)
             begin = 0
             for k in range(len(steps)):
                 end = int(steps.add_upto[k])
@@ -103,6 +105,7 @@ class Partitions:
             done += begin
             if steps.complete:
                 return
+            silent = made() == before
 
     def last_boundary(self, last_time: int | None) -> int | None:
         """The watermark at which a bounded run ends; None where it ends with its last event."""

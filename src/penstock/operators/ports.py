@@ -1,6 +1,13 @@
-"""Rows of several inputs that wait until all inputs have come as far.
+"""Rows of several inputs that wait until no row can come that belongs before them.
 
-Invariant: a row waits until every input's watermark has passed its time, for until then an earlier row may come.
+The order is (time, input, sequence), and an input with watermark w can still bring rows with times from w on. So a row
+of input i with time t is due when w > t for each input before i, and w >= t for each input behind i. Of its own input
+only rows can come that belong behind it.
+
+    least watermark 12, of the inputs 1 and 2    input 0 (at 15)   1 (at 12)   2 (at 12)   3 (at 14)
+    due                                          up to 12          up to 12    below 12    below 12
+
+Invariant: what `take_due` gives never belongs before what it gave earlier.
 """
 
 from __future__ import annotations
@@ -25,17 +32,26 @@ class Ports:
         self._held = 0
 
     def put(self, port: int, chunk: Chunk, watermark: int) -> int:
-        """Takes what an input gave; returns how far all inputs have come."""
+        """Takes what an input gave; returns how far all inputs have come: rows below that time come no more."""
         if chunk.rows:
             self._waiting[port].append(chunk)
             self._held += chunk.arrow.nbytes
         self._watermarks[port] = max(self._watermarks[port], watermark)
         return min(self._watermarks)
 
+    def take_due(self) -> list[list[Chunk]]:
+        """The waiting rows of each input before which nothing more comes."""
+        reached = min(self._watermarks)
+        slowest = self._watermarks.index(reached)
+        return self._take([reached + (port <= slowest) for port in range(len(self._waiting))])
+
     def take(self, before: int) -> list[list[Chunk]]:
         """The waiting rows of each input with times below `before`."""
+        return self._take([before] * len(self._waiting))
+
+    def _take(self, limits: list[int]) -> list[list[Chunk]]:
         due: list[list[Chunk]] = []
-        for waiting in self._waiting:
+        for waiting, before in zip(self._waiting, limits, strict=True):
             own: list[Chunk] = []
             while waiting and waiting[0].times[0] < before:
                 chunk = waiting.popleft()

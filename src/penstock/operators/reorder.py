@@ -3,7 +3,8 @@
 Before an event arrives, the watermark is the largest time seen minus LATENESS. An event with a time below it is
 late: it is set aside, and everything downstream is the contract over the input without it. Taking the watermark, and
 not the last event that happened to be released, as the line makes lateness a matter of the stream alone: whether a
-boundary had closed in between does not depend on which queries there are.
+boundary had closed in between does not depend on which queries there are. `advance` moves the watermark without an
+event.
 
 Invariants:
 1. Everything released has a time <= watermark; everything held has a time above it.
@@ -34,6 +35,7 @@ START = -(1 << 62)
 """The watermark before the first event."""
 
 _RUN_ROWS = 4096
+_NO_TIMES = np.empty(0, np.int64)
 
 
 class Released(NamedTuple):
@@ -241,15 +243,30 @@ class Reorder:
         first = self._runs.first_time
         self._held_first = -START if first is None else first
 
-    def advance_to(self, watermark: int) -> None:
-        """Time has moved on without this stream, which was idle: events from before are late from now on."""
-        self._largest = max(self._largest, watermark + self._lateness)
+    def advance(self, watermark: int) -> Chunk:
+        """Nothing comes with a time below `watermark` any more: events that do are late. Returns what is released."""
+        if watermark <= self.watermark:
+            return Chunk(_NO_TIMES, NO_ROWS)
+        self.watermark = watermark
+        chunk = self._release(_NO_TIMES, NO_ROWS)
+        self._note_advance(chunk)
+        return chunk
 
     def finish(self) -> Chunk:
-        """The end of a bounded run: everything held, in order."""
-        self.watermark = max(self.watermark, self._largest)
-        none = pa.RecordBatch.from_pylist([], schema=self.schema)
-        return self._release(np.empty(0, np.int64), none)
+        """Everything held, in order; the watermark is at least the time of the last row then."""
+        before, self.watermark = self.watermark, -START - 1
+        chunk = self._release(_NO_TIMES, NO_ROWS)
+        self.watermark = max(before, int(chunk.times[-1])) if chunk.rows else before
+        if self.watermark > before:
+            self._note_advance(chunk)
+        return chunk
+
+    def _note_advance(self, released: Chunk) -> None:
+        """The watermark was moved on, and this was released."""
+        self._largest = max(self._largest, self.watermark + self._lateness)
+        self._tie = START
+        if self._sequence is not None and released.rows and released.times[-1] == self.watermark:
+            self._tie = int(self._sequences(released.arrow.slice(released.rows - 1))[0])
 
     @property
     def rows_held(self) -> int:

@@ -12,9 +12,9 @@ from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.arguments import Reading
-from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations, Reject
 from penstock.operators.evaluation import Arrivals, Show, Turn
+from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import Look, look_of
@@ -30,21 +30,15 @@ class ResultShow:
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject, compared: Account) -> None:
         self._shown = Shown(node, answers)
         self._emitter = Emitter(node.emission, node.schema, reject, node.key_types, compared)
-        self._chunks: list[Chunk] = []
+        self.outgoing = Outgoing()
 
     def see(self, keys: list[Data], played: Played, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:
         rows = self._shown.rows(keys, played)
         failed = played.failed(self._shown.answers)
-        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed))
-        if chunk.rows:
-            self._chunks.append(chunk)
+        self.outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed)))
 
     def close(self) -> None:
         self._emitter.close()
-
-    def take(self) -> list[Chunk]:
-        chunks, self._chunks = self._chunks, []
-        return chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {"emitter": self._emitter.snapshot()}

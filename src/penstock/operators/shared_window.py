@@ -37,6 +37,7 @@ from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
 from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
+from penstock.operators.outgoing import Share
 from penstock.operators.resources import Resources
 from penstock.operators.seat import Enter, Entered, Seat
 from penstock.plan.nodes import AggregateNode, StreamNode
@@ -75,6 +76,7 @@ class SharedWindow:
         self._filtering: list[str] = []
         self._rows = 0
         self._released = 0
+        self.share = Share()
         extent = nodes[0].window.extent
         self._since = extent.time if isinstance(extent, Since) else None
         self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])

@@ -39,6 +39,7 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Reject
 from penstock.operators.intake import Intake
+from penstock.operators.outgoing import Share
 from penstock.operators.panes.clock import Due, PaneClock
 from penstock.operators.panes.results import Gathered, PaneReader, PaneResults
 from penstock.operators.panes.store import PaneStore
@@ -106,6 +107,7 @@ class PaneFamily:
         self._events = 0
         self._left = 0
         self.groups_in_pane = 0
+        self._share = Share()
 
     # Queries come and go
 
@@ -127,12 +129,15 @@ class PaneFamily:
         reader = PaneReader(node, number, reject)
         self._readers.append(reader)
         self._results.join(reader, self._answers[node])
+        reader.made.share = self._share
+        self._share.change(1)
         return reader
 
     def leave(self, reader: PaneReader) -> None:
         """A query goes, with the last one of a window what the window held, and with the last one the family."""
         self._readers.remove(reader)
         self._results.leave(reader)
+        self._share.change(-1)
         if self._readers:
             self.settle()
         else:
@@ -167,16 +172,16 @@ class PaneFamily:
 
     def process(self, reader: PaneReader, chunk: Chunk, watermark: int) -> list[Chunk]:
         """The query's results of a call that every query of the family is given."""
-        if not reader.ready:
+        if not reader.inbox:
             self._process(chunk, watermark)
             for other in self._readers:
                 other.hand_over()
-        return reader.ready.popleft()
+        return reader.inbox.take()
 
     def process_all(self, chunk: Chunk, watermark: int) -> list[tuple[PaneReader, list[Chunk]]]:
         """A call for all queries at once: the results of those that have any."""
         self._process(chunk, watermark)
-        return [(reader, reader.take()) for reader in self._readers if reader.made]
+        return [(reader, reader.made.take()) for reader in self._readers if reader.made]
 
     def _process(self, chunk: Chunk, watermark: int) -> None:
         for part, reached in chunk.parts(watermark, self._count):
@@ -190,7 +195,8 @@ class PaneFamily:
             return []
         self._pass_time(end, self._place(reader))
         self._show()
-        return reader.take()
+        reader.hand_over()
+        return reader.inbox.take()
 
     def end(self, reader: PaneReader, last_time: int | None) -> int | None:
         """The last boundary of a bounded run."""

@@ -16,7 +16,6 @@ Driven by `panes`.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from penstock.operators.aggregation import Played
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations, Reject
 from penstock.operators.groups import GroupTable
+from penstock.operators.outgoing import Inbox, Outgoing
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
@@ -41,17 +41,13 @@ class PaneReader:
         self.node = node
         self.window = window
         self.reject = reject
-        self.made: list[Chunk] = []
-        self.ready: deque[list[Chunk]] = deque()
+        self.inbox = Inbox()
+        self.made = Outgoing()
+        self.made.receiver = self.inbox.receive
 
     def hand_over(self) -> None:
         """A call is done."""
-        self.ready.append(self.take())
-
-    def take(self) -> list[Chunk]:
-        """What was made since the last time."""
-        made, self.made = self.made, []
-        return made
+        self.inbox.hand_over(self.made.take())
 
 
 class Gathered(NamedTuple):
@@ -114,7 +110,7 @@ class Audience:
         batch, times = chunk.arrow, chunk.times
         for window, (begin, end) in zip(own.windows[begins].tolist(), pairwise(edges), strict=True):
             if end > begin:
-                self.readers[window].made.append(Chunk(times[begin:end], batch.slice(begin, end - begin)))
+                self.readers[window].made.put(Chunk(times[begin:end], batch.slice(begin, end - begin)))
 
 
 class PaneResults:

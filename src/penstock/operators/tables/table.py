@@ -1,7 +1,8 @@
 """A table in memory: rows by their primary key as they are now, and as they were for who still reads the past.
 
 Invariants:
-1. All changes with times below `frontier` have been made; a reader of a later moment waits (`operators.tables.lookup`).
+1. `heard` says how far each stream has come that writes the table. All changes are made that belong before all those
+   that can still come (`operators.ports`); a reader of a later moment waits (`operators.tables.lookup`).
 2. Changes are made in the total order of (time, stream position, sequence); what was there before goes to the history
    as long as there are readers. `collect` forgets what all readers have passed.
 3. Every row and every entry of the history holds one use of each of its strings. Those that rows give up in the course
@@ -119,7 +120,7 @@ class Table:
         self._texts = resources.account(f"{name}: strings")
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
-        self.frontier = END
+        self.heard: dict[int, int] = {}
         self._readers: list[Reader] = []
         self._given_up: list[tuple[str, Int32s]] = []
         self.on_change: Callable[[Int64s], None] | None = None
@@ -128,6 +129,12 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         return self.definition.schema.arrow
+
+    def complete_before(self, position: int) -> int:
+        """The time before which all changes have been made that rows at this stream position see. A stream behind it
+        may still change the table at that time; the changes of the position's own stream come with its rows."""
+        others = [watermark + (place > position) for place, watermark in self.heard.items() if place != position]
+        return min(others, default=END)
 
     # Who reads
 
@@ -368,7 +375,6 @@ class Table:
             "rows": self._pages.snapshot(),
             "strings": {name: interner.snapshot() for name, interner in self.interners.items()},
             "history": self.history.snapshot(),
-            "frontier": self.frontier,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -376,7 +382,6 @@ class Table:
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
-        self.frontier = snapshot["frontier"]
         self._account_for_texts()
 
 
