@@ -125,3 +125,4 @@ class ClosingPart(ClosingAggregate):
             own = slice(begin, begin + EMITTED_AT_ONCE)
             partials = self._aggregation.export(slots[own])
             self._partial_rows.look(slots[own], closed.starts[window[own]], closed.ends[window[own]], partials)
+        self._partial_rows.flush()
