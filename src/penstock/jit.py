@@ -1,18 +1,11 @@
 """The one way to compile a hot loop: numba, cached on disk, without the GIL.
 
 A kernel has a fixed signature (plain numpy arrays and scalars), so nothing is compiled per query. Write kernels as
-module-level functions.
-
-Numba keeps a kernel's machine code until the file that it stands in changes, and does not look at the files of the
-kernels that it calls. So the cache has one directory per state of all files with kernels: code that was compiled with
-an older helper is never run.
+module-level functions. `kernel_cache` says where their machine code is kept.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,21 +13,24 @@ from typing import Any, TypeVar, cast
 import numba
 import numba.extending
 import numpy as np
-import xxhash
 from llvmlite import ir
 from numba.cpython.unsafe import numbers
 
+from penstock.kernel_cache import KernelCache, place_of
+
 Function = TypeVar("Function", bound=Callable[..., object])
+
+_PLACE = place_of(Path(__file__).parent)
 
 
 def kernel(function: Function) -> Function:
     """Compiles on first use and caches; wraparound and bounds checks are off, division by zero does not raise."""
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return _compiled(function)
 
 
 def inline(function: Function) -> Function:
     """A kernel that is always inlined into its callers."""
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function))
+    return _compiled(function, inline="always")
 
 
 def tight(function: Function) -> Function:
@@ -43,8 +39,13 @@ def tight(function: Function) -> Function:
     Numba then counts no references to its arrays. Those counts are atomic, and in a loop that calls helpers they cost
     more than the work (a monotonic deque: 18 M events/s with them, 45 M without).
     """
-    unofficial: dict[str, Any] = {"_nrt": False}
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", **unofficial)(function))
+    return _compiled(function, _nrt=False)
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    dispatcher._cache = KernelCache(function, _PLACE)
+    return cast(Function, dispatcher)
 
 
 def intrinsic(function: Callable[..., object]) -> Callable[..., Any]:
@@ -71,27 +72,3 @@ def prefetch(typing: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return numba.types.void(numba.types.int64), generate
-
-
-_PREFIX = "kernels-"
-
-
-def _cache_directory(package: Path) -> Path:
-    """Where kernels of the files as they are now are kept; directories of other states of them are removed."""
-    digest = xxhash.xxh3_64()
-    for source in sorted(package.rglob("*.py")):
-        text = source.read_bytes()
-        if b"penstock.jit" in text:
-            digest.update(text)
-    root = package / "__pycache__"
-    if not os.access(root if root.exists() else package, os.W_OK):
-        root = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
-    directory = root / f"{_PREFIX}{digest.hexdigest()}"
-    if not directory.exists():
-        for other in root.glob(f"{_PREFIX}*"):
-            shutil.rmtree(other, ignore_errors=True)
-    return directory
-
-
-if "NUMBA_CACHE_DIR" not in os.environ:
-    cast(Any, numba.config).CACHE_DIR = str(_cache_directory(Path(__file__).parent))

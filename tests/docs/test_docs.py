@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ PAGES = [
 
 _FENCE = re.compile(r"^```(?P<language>[a-z ]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _DECLARATION = re.compile(r"^\s*CREATE\s+(?:STREAM|SINK|TABLE|FUNCTION)\s+(\w+)", re.IGNORECASE)
+_NAME = re.compile(r"`(penstock(?:\.\w+)+)")
+_NOT_PYTHON = {"penstock.adapters", "penstock.events", "penstock.results"}
+"""Names in the documents that are no Python names: an entry point, and the beginnings of Kafka topics."""
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
@@ -123,3 +127,9 @@ def test_sql_parses(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_exist(page: Path) -> None:
+    for name in set(_NAME.findall(page.read_text(encoding="utf-8"))) - _NOT_PYTHON:
+        pkgutil.resolve_name(name)

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.lang import parse
+from penstock.plan.explain import explain_program
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM Calls (t TIMESTAMP, k STRING, v BIGINT, EVENT TIME t{}){};"
@@ -77,7 +79,7 @@ def test_results_have_the_declared_types_however_strings_were_pushed() -> None:
 
 
 def test_late_events_are_counted_and_kept() -> None:
-    with ps.App(STREAM.format(" LATENESS 2 SECONDS", "") + SUMS) as app:
+    with ps.App(STREAM.format(" LATENESS 2 SECONDS", " LATE INTO aside") + SUMS) as app:
         app.push("Calls", [event(10), event(9), event(7, v=70)])
         app.push("Calls", event(6, v=60))
         assert app.metrics.late == 2
@@ -85,6 +87,22 @@ def test_late_events_are_counted_and_kept() -> None:
         assert app.late("Calls").num_rows == 0
         app.finish()
         assert app.results("Sums").column("n").to_pylist() == [1, 2]
+
+
+def test_late_events_without_late_into_are_counted_and_not_kept(tmp_path: Path) -> None:
+    text = STREAM.format(" LATENESS 2 SECONDS", "") + SUMS
+    with ps.App(text, checkpoint=tmp_path) as app:
+        app.push("Calls", [event(10), event(9), event(7, v=70)])
+        app.push("Calls", event(6, v=60))
+        assert app.metrics.late == 2
+        with pytest.raises(ps.InputError, match="LATE INTO"):
+            app.late("Calls")
+        late = app._inputs.named("Calls").late
+        assert late.count == 2
+        assert late.take().num_rows == 0
+        app.checkpoint()
+    with ps.App(text, checkpoint=tmp_path) as app:
+        assert app.metrics.late == 2
 
 
 @pytest.mark.parametrize("subscribed", [False, True])
@@ -190,6 +208,17 @@ def test_the_temporary_directory_goes(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_checkpoint_needs_a_directory() -> None:
     with ps.App(STREAM.format("", "") + SUMS) as app, pytest.raises(ps.InputError, match="checkpoint="):
         app.checkpoint()
+
+
+@pytest.mark.parametrize("example", ["slides", "callcentre_kpis", "tables", "patterns", "rate_sizing", "rules"])
+def test_the_plan_is_known_before_there_is_an_app(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    monkeypatch.chdir(examples)
+    text = (examples / f"{example}.sql").read_text()
+    planned = explain_program(parse(text), memory=16_000_000, block_size=4096)
+    assert "blocks of 4 KB" in planned
+    with ps.App(text, memory="16MB", block_size=4096) as app:
+        assert app.explain() == planned
 
 
 def test_what_it_prints() -> None:

@@ -263,8 +263,8 @@ def test_with_event_time_dispatch_changes_no_answer(
     offers: list[tuple[str, list[tuple[int, int]]]], policy: str, limits: list[int]
 ) -> None:
     text = """
-        CREATE STREAM a (t TIMESTAMP, v INT, EVENT TIME t LATENESS 3 MICROSECONDS);
-        CREATE STREAM b (t TIMESTAMP, v INT, EVENT TIME t LATENESS 3 MICROSECONDS);
+        CREATE STREAM a (t TIMESTAMP, v INT, EVENT TIME t LATENESS 3 MICROSECONDS) LATE INTO late_a;
+        CREATE STREAM b (t TIMESTAMP, v INT, EVENT TIME t LATENESS 3 MICROSECONDS) LATE INTO late_b;
         SELECT v, SUM(v) AS n FROM a [RANGE 5 MICROSECONDS] GROUP BY v;
         CREATE QUERY both AS SELECT v FROM a UNION ALL SELECT v FROM b;
         SELECT SUM(v) AS n FROM both2 [ROWS 3];

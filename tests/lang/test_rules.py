@@ -91,7 +91,7 @@ def test_windows_show_what_is_new(condition: str, emit: Emit) -> None:
 
 
 def test_at_every_event_the_edge_tests_having() -> None:
-    query = "SELECT k, AVG(x) AS mean FROM s [PARTITION BY t ROWS 3] GROUP BY k HAVING COUNT(*) > 1"
+    query = "SELECT k, AVG(x) AS mean FROM s [PARTITION BY t ROWS 3] GROUP BY k, t HAVING COUNT(*) > 1"
     body = only(f"WHEN {query} THEN EMIT INTO out").body
     assert isinstance(body, Edge)
     assert body.schema.names == ("window_start", "window_end", "k", "mean")

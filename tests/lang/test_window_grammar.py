@@ -27,7 +27,7 @@ SCHEMA = Schema((Field("k", SqlType.STRING), Field("Key2", SqlType.INT), Field("
 
 
 def window(text: str) -> WindowSpec:
-    body = parse(f"SELECT COUNT(*) FROM s {text}", streams={"s": SCHEMA}).queries[0].body
+    body = parse(f"SELECT k FROM s {text}", streams={"s": SCHEMA}).queries[0].body
     assert isinstance(body, Select)
     assert body.window is not None
     return body.window
@@ -42,6 +42,8 @@ def window(text: str) -> WindowSpec:
         ("[RANGE 1 HOUR SLIDE 5 ROWS]", WindowSpec(Range(HOUR), CountSlide(5))),
         ("[RANGE 1 HOUR SLIDE 1 ROW]", WindowSpec(Range(HOUR), CountSlide(1))),
         ("[ROWS 100]", WindowSpec(Rows(100), EveryEvent())),
+        ("[ROWS 1E2]", WindowSpec(Rows(100), EveryEvent())),
+        ("[ROWS 1E2 SLIDE 1E1]", WindowSpec(Rows(100), CountSlide(10))),
         ("[ROWS 100 SLIDE 10]", WindowSpec(Rows(100), CountSlide(10))),
         ("[ROWS 100 SLIDE 10 ROWS WHEN FULL]", WindowSpec(Rows(100), CountSlide(10), when_full=True)),
         ("[ROWS 100 SLIDE 10 SECONDS]", WindowSpec(Rows(100), TimeSlide(10 * SECOND))),
@@ -76,6 +78,11 @@ def test_forms(text: str, expected: WindowSpec) -> None:
         ("250 milliseconds", 250_000),
         ("1 SECOND", SECOND),
         ("1.5 Seconds", 1_500_000),
+        ("30E6 MILLISECONDS", 30_000 * SECOND),
+        ("1.5e-3 SECONDS", 1_500),
+        ("6E+1 SECONDS 1. SECOND", 61 * SECOND),
+        ("INTERVAL '3E1' SECONDS", 30 * SECOND),
+        ("INTERVAL '1E0 hour 3e1 minutes'", 5_400 * SECOND),
         ("1 MINUTE", 60 * SECOND),
         ("1 HOUR 30 MINUTES", 5_400 * SECOND),
         ("24 HOURS", 24 * HOUR),

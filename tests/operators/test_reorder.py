@@ -22,21 +22,24 @@ class Event(NamedTuple):
     number: int
 
 
-def by_hand(events: list[Event], lateness: int, ordered: bool) -> tuple[list[Event], list[Event]]:
-    """Released in order, and late: what precedes the watermark, or what was released at the watermark."""
+def by_hand(steps: list[Event | int], lateness: int, ordered: bool) -> tuple[list[Event], list[Event]]:
+    """Released in order, and late: what precedes the watermark, or what was released at the watermark. A step that is a
+    number advances the watermark."""
     late, kept = [], []
-    largest: int | None = None
-    for event in events:
-        if largest is not None and event.time < largest - lateness:
-            late.append(event)
-            continue
-        # Everything kept with the watermark's time was released; one with a greater sequence makes this one late.
-        tie = ordered and largest is not None and event.time == largest - lateness
-        if tie and any(k.time == event.time and k.sequence > event.sequence for k in kept):
-            late.append(event)
-            continue
-        kept.append(event)
-        largest = event.time if largest is None else max(largest, event.time)
+    watermark: int | None = None
+    for step in steps:
+        if isinstance(step, Event):
+            if watermark is not None and step.time < watermark:
+                late.append(step)
+                continue
+            # Everything kept with the watermark's time was released; one with a greater sequence makes this one late.
+            tie = ordered and step.time == watermark
+            if tie and any(k.time == step.time and k.sequence > step.sequence for k in kept):
+                late.append(step)
+                continue
+            kept.append(step)
+        reached = step.time - lateness if isinstance(step, Event) else step
+        watermark = reached if watermark is None else max(watermark, reached)
     key = (lambda e: (e.time, e.sequence)) if ordered else (lambda e: e.time)
     return sorted(kept, key=key), late
 
@@ -61,9 +64,15 @@ class Driven:
         )
         done = self.reorder.process(times, batch)
         assert done.watermark == self.reorder.watermark
-        self._take(done.chunk)
+        for chunk, _ in done.parts():
+            self._take(chunk)
         if done.late is not None:
             self.late += done.late.column("n").to_pylist()
+
+    def advance(self, watermark: int) -> None:
+        for chunk, _ in self.reorder.advance(watermark).parts():
+            self._take(chunk)
+        assert self.reorder.watermark >= watermark
 
     def _take(self, chunk: Any) -> None:
         if chunk.rows:
@@ -81,7 +90,8 @@ class Driven:
         return fresh
 
     def finish(self) -> None:
-        self._take(self.reorder.finish())
+        for chunk, _ in self.reorder.finish().parts():
+            self._take(chunk)
         assert self.reorder.rows_held == 0
 
 
@@ -96,15 +106,21 @@ def test_released_in_order_and_late_as_by_hand(
     drawn: list[tuple[int, int]], lateness: int, ordered: bool, memory: int, chance: Any
 ) -> None:
     events = [Event(time, sequence, i) for i, (time, sequence) in enumerate(drawn)]
-    released, late = by_hand(events, lateness, ordered)
+    often = chance.choice([0, 0.3])
+    steps: list[Event | int] = []
     driven = Driven(lateness, ordered, memory)
     at = 0
     while at < len(events):
         step = chance.choice([0, 1, 2, 7, 50])
         driven.push(events[at : at + step])
+        steps += events[at : at + step]
         at += step
+        if chance.random() < often:
+            steps.append(chance.randint(0, 60))
+            driven.advance(steps[-1])
         if chance.random() < 0.1:
             driven = driven.restarted()
+    released, late = by_hand(steps, lateness, ordered)
     driven.finish()
     assert driven.released == [e.number for e in released]
     assert driven.late == [e.number for e in late]
@@ -150,13 +166,65 @@ def test_single_events_do_not_gather_small_runs() -> None:
     assert driven.released == list(range(5_000))
 
 
-def test_an_idle_stream_is_passed_over() -> None:
+def test_a_stream_is_advanced_without_an_event() -> None:
     driven = Driven(5, False, 1 << 20)
     driven.push([Event(10, 0, 0), Event(12, 0, 1)])
-    driven.reorder.advance_to(11)
-    driven.push([])
+    driven.advance(11)
     assert driven.released == [0]
+    driven.advance(3)  # it does not go back
     driven.push([Event(9, 0, 2), Event(13, 0, 3)])
     assert driven.late == [2]
     driven.finish()
     assert driven.released == [0, 1, 3]
+    assert driven.reorder.watermark == 13, "a bounded run ends with its last event"
+
+
+def test_fresh_rows_are_on_the_account() -> None:
+    """Also those that came one by one: an Arrow batch of one row takes much more than the row."""
+    driven = Driven(1_000_000, False, 1 << 26)
+    for i in range(1000):
+        driven.push([Event(i, 0, i)])
+    assert driven.reorder._runs.rows == 0
+    assert driven.stores.budget.used >= sum(batch.nbytes for batch in driven.reorder._fresh) + 200 * 1024
+    driven.push([Event(3_000_000, 0, 1000)])
+    driven.finish()
+    assert driven.released == list(range(1001))
+    assert driven.stores.budget.used == 0
+
+
+def test_fresh_rows_without_room_become_a_run() -> None:
+    driven = Driven(1_000_000, False, 30_000)
+    for i in range(300):
+        driven.push([Event(999 - i, 0, i)])
+        assert driven.stores.budget.used <= 30_000
+    assert driven.reorder._runs.rows > 100
+    driven.finish()
+    assert driven.released == list(reversed(range(300)))
+
+
+def test_rows_are_released_in_parts() -> None:
+    """200,000 rows wait and are due at once: they leave the store a part at a time, as they are taken."""
+    stores = StoreManager(Budget(1 << 26), None, 65536)
+    schema = pa.schema([("n", pa.int64()), ("m", pa.int64())])
+    reorder = Reorder("s", schema, 10**9, None, Resources(stores, lambda reason, row: None))
+    times = np.random.default_rng(1).permutation(200_000)
+    for start in range(0, 200_000, 8192):
+        part = times[start : start + 8192]
+        assert reorder.process(part, pa.record_batch({"n": part, "m": part})).chunk.rows == 0
+    released, held, before = reorder.finish(), reorder.rows_held, -1
+    assert released.watermark == 199_999
+    for chunk, watermark in released.parts():
+        assert chunk.rows <= 100_000
+        assert watermark == chunk.times[-1]
+        assert chunk.times.tolist() == chunk.arrow.column("n").to_pylist() == list(range(before + 1, watermark + 1))
+        before = watermark
+    assert held > 100_000
+    assert (before, reorder.rows_held) == (199_999, 0)
+
+
+def test_an_advance_forgets_the_tie_of_the_time_before() -> None:
+    driven = Driven(0, True, 1 << 20)
+    driven.push([Event(5, 7, 0)])
+    driven.advance(9)
+    driven.push([Event(9, 1, 1)])
+    assert (driven.released, driven.late) == ([0, 1], [])

@@ -62,6 +62,7 @@ def test_rows_come_out_in_one_order(times: list[list[int]], chance: Any) -> None
                 out.extend(zip(part.times.tolist(), *(c.to_pylist() for c in part.arrow.columns), strict=True))
 
     at = [0, 0, 0]
+    reached_by = [reached] * 3
     while any(at[p] < len(rows[p]) for p in range(3)):
         port = chance.choice([p for p in range(3) if at[p] < len(rows[p])])
         step = chance.randint(1, 4)
@@ -69,7 +70,8 @@ def test_rows_come_out_in_one_order(times: list[list[int]], chance: Any) -> None
         at[port] += step
         progress = operator.process(chunk(part, chance.random() < 0.5), part[-1][0], port)
         take(progress.chunks)
-        assert all(t < progress.watermark for t, _, _ in out), "a row waits until no input can bring an earlier one"
+        reached_by[port] = part[-1][0]
+        assert out == _due(rows, at, reached_by), "a row waits only as long as an input can bring one before it"
         assert progress.watermark >= reached
         reached = progress.watermark
         if chance.random() < 0.2:
@@ -81,13 +83,34 @@ def test_rows_come_out_in_one_order(times: list[list[int]], chance: Any) -> None
     assert budget.used == 0
 
 
+def _due(rows: list[list[tuple[int, int, int]]], at: list[int], reached_by: list[int]) -> list[tuple[int, str, int]]:
+    """What can be out, in order: an input can still bring rows from its watermark on, those of an input before another
+    come first."""
+    given = sorted(row for port, own in enumerate(rows) for row in own[: at[port]])
+    return [
+        (t, f"from {port}", n)
+        for t, port, n in given
+        if all((w, other) > (t, port) for other, w in enumerate(reached_by) if other != port)
+    ]
+
+
 def test_the_watermark_is_that_of_the_slowest() -> None:
     operator, _ = union(inputs=2)
     assert operator.process(chunk([(5, 0, 1)]), 9, 0).watermark == -(1 << 62)
+    progress = operator.process(chunk([]), 4, 1)
+    assert progress.watermark == 4
+    assert [c.rows for c in progress.chunks] == [0]
     progress = operator.process(chunk([]), 5, 1)
     assert progress.watermark == 5
-    assert [c.rows for c in progress.chunks] == [0]  # a row at 5 may still come from the second input
-    progress = operator.process(chunk([]), 6, 1)
+    assert [c.rows for c in progress.chunks] == [1]  # a row at 5 that comes from the second input belongs behind it
+
+
+def test_a_row_waits_for_the_inputs_before_it_at_its_time() -> None:
+    operator, _ = union(inputs=2)
+    operator.process(chunk([]), 5, 0)
+    progress = operator.process(chunk([(5, 1, 1)]), 5, 1)
+    assert [c.rows for c in progress.chunks] == [0]  # a row at 5 may still come from the first input
+    progress = operator.process(chunk([]), 6, 0)
     assert [c.rows for c in progress.chunks] == [1]
 
 
@@ -97,3 +120,26 @@ def test_waiting_rows_count_against_the_budget() -> None:
     assert budget.used > 800
     with pytest.raises(BudgetError, match="wait for the other inputs"):
         operator.process(chunk([(i, 0, i) for i in range(100, 5_000)]), 4_999, 0)
+
+
+def test_what_single_rows_take_is_on_the_account() -> None:
+    """An Arrow batch of one row takes much more than the row, until many are put together."""
+    operator, budget = union()
+    for i in range(200):
+        operator.process(chunk([(i, 0, i)]), i, 0)
+    assert budget.used > 200 * 1024
+    for i in range(200, 10_000):
+        operator.process(chunk([(i, 0, i)]), i, 0)
+    assert 10_000 * 24 < budget.used < 10_000 * 64 + 300 * 2048
+    released = operator.process(chunk([(20_000, 1, 0)]), 20_000, 1).chunks + operator.finish()
+    assert [n for part in released if part.rows for n in part.arrow.column("n").to_pylist()] == [*range(10_000), 0]
+    assert budget.used == 0
+
+
+def test_a_row_that_waits_does_not_hold_on_to_its_batch() -> None:
+    operator, _ = union(inputs=2)
+    operator.process(chunk([(9_999, 1, 0)]), 9_999, 1)
+    operator.process(chunk([(i, 0, i) for i in range(10_001)]), 10_000, 0)
+    (waiting,) = operator._ports._waiting[0]
+    assert waiting.rows == 1
+    assert waiting.arrow.get_total_buffer_size() < 1000

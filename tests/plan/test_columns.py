@@ -25,7 +25,7 @@ def read(query: str, properties: str = "", after: str = "") -> str:
         ("SELECT COUNT(*) AS n FROM s [ROWS 3]", "t"),
         ("SELECT SUM(c) AS n FROM s [ROWS 3]", "t c"),
         ("SELECT SUM(c) FILTER (WHERE a > 0) AS n FROM s [ROWS 3] WHERE b > 0 GROUP BY d", "a b t c d"),
-        ("SELECT COUNT(*) AS n FROM s [PARTITION BY d ROWS 3]", "t d"),
+        ("SELECT COUNT(*) AS n FROM s [PARTITION BY d ROWS 3] GROUP BY d", "t d"),
         ("SELECT a FROM s [RANGE 1 HOUR SLIDE 1 HOUR] ORDER BY c", "a t c"),
         ("SELECT a + c AS n FROM s WHERE d = 'x'", "a t c d"),
         ("SELECT SUM(n) AS n FROM (SELECT a AS n, c FROM s WHERE e > 0) [ROWS 3]", "a t c e"),

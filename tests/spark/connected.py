@@ -36,7 +36,9 @@ def main() -> None:
     assert not hasattr(spark, "_jvm")
 
     events = spark.createDataFrame(ROWS, "t timestamp, k string, v bigint")
-    static = penstock.spark.query(spark, {"s": events}, PROGRAM)
+    tagged = penstock.spark.query(spark, {"s": events}, PROGRAM)
+    # Before any streaming query has run.
+    static = {name: penstock.spark.results(tagged, name).collect() for name in ("sums", "counts")}
     events.coalesce(1).write.parquet(f"{directory}/in")
     stream = spark.readStream.schema(events.schema).parquet(f"{directory}/in")
 
@@ -51,7 +53,7 @@ def main() -> None:
     except InputError as error:
         refused = str(error)
     found = {
-        "static": {name: penstock.spark.results(static, name).collect() for name in ("sums", "counts")},
+        "static": static,
         "streaming": {"sums": spark.read.parquet(f"{directory}/sums").collect()},
         "refused": refused,
     }

@@ -210,6 +210,26 @@ def test_the_text_may_be_a_select_over_the_frame_as_it_is(spark: SparkSession) -
     assert sink.rows == embedded(SUMS, events)
 
 
+def test_rows_of_a_derived_stream_that_no_query_reads_come_out_under_its_name(spark: SparkSession) -> None:
+    events = random_events(4, 20)
+    program = f"{STREAM} INSERT INTO big SELECT t, n FROM s WHERE n > 1"
+    with App(program) as app:
+        app.push("s", pa.RecordBatch.from_pylist(events, stream_of(program).schema.arrow))
+        app.finish()
+        expected = in_order(app.results("big"))
+    sink = Collected()
+    static_run(spark, program, events, sink)
+    assert sink.frame is not None
+    assert sink.frame.columns == ["t", "n"]
+    assert sink.rows == expected
+    sink = Collected()
+    static_run(spark, f"{program}; SELECT COUNT(*) AS c FROM big [RANGE 1 DAY SLIDE 1 DAY]", events, sink, buckets=1)
+    assert [row[-1] for row in sink.rows] == [len(expected)]
+    sink = Collected()
+    static_run(spark, program, events, sink, tagged=True)
+    assert in_order(sink.tables()["big"]) == expected
+
+
 def test_only_columns_that_are_read_are_asked_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     write_batches(tmp_path / "in", SUMS, [random_events(9, 10)])
     frame = spark.read.parquet(str(tmp_path / "in"))
@@ -309,6 +329,22 @@ def test_what_cannot_be_done_is_refused_before_the_first_event(
     frame = spark.createDataFrame([], ddl(stream_of(SUMS).schema))
     with pytest.raises(error, match=says):
         on_spark.query(spark, {"s": frame}, text, **options)
+
+
+def test_streams_may_come_from_the_text_and_from_dataframes(spark: SparkSession) -> None:
+    """A comment or a string with the words CREATE STREAM declares nothing."""
+    text = """-- CREATE STREAM s would say the same
+        CREATE STREAM r (at BIGINT, EVENT TIME at UNIT SECONDS);
+        CREATE QUERY a AS SELECT k, COUNT(*) AS events FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k;
+        CREATE QUERY b AS SELECT 'CREATE STREAM s' AS words, COUNT(*) AS events FROM r [RANGE 1 HOUR SLIDE 1 HOUR]"""
+    frames = {
+        "s": spark.createDataFrame([], ddl(stream_of(SUMS).schema)),
+        "R": spark.createDataFrame([(1,)], "at bigint"),
+        "without a time": spark.range(1),
+    }
+    found = on_spark.query(spark, frames, text)
+    assert on_spark.results(found, "a").columns == ["window_start", "window_end", "k", "events"]
+    assert on_spark.results(found, "b").first()["words"] == "CREATE STREAM s"
 
 
 def test_a_session_without_the_state_store_is_told_what_to_set(spark: SparkSession) -> None:

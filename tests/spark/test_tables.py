@@ -4,12 +4,14 @@ thrown away and run again, and loaded from a file."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import App, QueryError
+from penstock.errors import BudgetError
 from penstock.plan.placement import Spread
 from penstock.spark.program import read_program
 
@@ -76,6 +78,15 @@ def test_tables_from_a_file(tmp_path: Path) -> None:
     text = DECLARED + table + READ.format(on="asks.car = cars.car")
     given = {"asks": events("asks", 100, 2)}
     assert on_spark(text, given, None) == (embedded(text, given), Spread.ANYWHERE)
+
+
+def test_the_check_of_memory_reads_no_table(tmp_path: Path) -> None:
+    """The driver has no need of the rows; the file need not even be there."""
+    table = f"CREATE TABLE cars (car INT PRIMARY KEY, zone STRING, moves BIGINT) FROM '{tmp_path / 'gone.csv'}';"
+    run = Run(DECLARED + table + READ.format(on="asks.car = cars.car"), random.Random(1))
+    run.recipe.check_memory()
+    with pytest.raises(BudgetError, match="1,000 bytes of memory are too few"):
+        replace(run.recipe, memory=1000).check_memory()
 
 
 def test_copies_in_databases_are_not_written_there(tmp_path: Path) -> None:

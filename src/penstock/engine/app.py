@@ -12,8 +12,6 @@ One thread at a time uses an app; any may `offer` events to it.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -35,6 +33,7 @@ from penstock.engine.inputs import Inputs
 from penstock.engine.least_budget import least_budget
 from penstock.engine.looking import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
 from penstock.engine.metrics import Metrics
+from penstock.engine.moments import micros_of
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.rejects import Rejects
@@ -56,6 +55,7 @@ from penstock.plan.joins.explain import warn_of_theta
 from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
+from penstock.store.scratch import Scratch
 
 REJECTS_SEEN = 20
 
@@ -121,8 +121,8 @@ class App:
         self.restored: dict[str, Any] | None = None
         total, block = parse_size(memory), parse_size(block_size)
         self._directory = CheckpointDirectory(Path(checkpoint)) if checkpoint is not None else None
-        self._temporary = tempfile.mkdtemp(prefix="penstock-") if checkpoint is None else None
-        blocks = Path(self._temporary) if self._temporary is not None else Path(str(checkpoint)) / "blocks"
+        self._scratch = Scratch() if checkpoint is None else None
+        blocks = self._scratch.path if self._scratch is not None else Path(str(checkpoint)) / "blocks"
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
             self._calls = Calling(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
@@ -168,6 +168,8 @@ class App:
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         self._flow.declare(program.streams, program.queries, program.tables, program.writes)
+        if program.tables:
+            self._flow.load_tables()
         past = {name: source.dispatched for name, source in self._inputs.streams.items()} if backfill else None
         self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
         warn_of_theta(nodes)
@@ -349,21 +351,17 @@ class App:
 
     def _push(self, source: StreamInput, data: Any) -> None:
         batches = source.ingest.batches(data)
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.take(source, batches)
 
     def _serve(self, taken: Round) -> dict[str, int]:
         """Events that were taken from input buffers."""
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             return self._inputs.take_round(taken)
-
-    def _settle_calls(self) -> None:
-        self._calls.check()
-        self._calls.settle()
 
     def _do_what_is_due(self) -> None:
         """By the clock, before events come."""
@@ -380,12 +378,35 @@ class App:
         self.flush()
         if self._finished:
             return
+        self._calls.begin()
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now() if now is None else now)
             if self._flow.tables.refreshes:
                 self._flow.tables.refresh_due()
             self._inputs.pass_time()
+
+    def advance(self, stream: str, time: Any) -> None:
+        """Moves a stream's event time on without an event: none with a time below `time` will come any more, and those
+        that do are late. Windows close, and rows that waited for this stream come out, as if an event had come.
+
+        `time` is an integer (microseconds since 1970 UTC, whatever the stream's UNIT), a datetime, or a timestamp of
+        pandas, numpy or Arrow; without a zone it is UTC. A time that the stream has reached changes nothing. How far a
+        stream has come is part of every checkpoint.
+        """
+        source = self._inputs.named(stream)
+        micros = micros_of(time)
+        self.flush()
+        self._guard.check()
+        if self._finished:
+            raise InputError("the app was finished; make a new one to push more events")
+        self._inputs.check_advance(source, micros)
+        if self._inputs.waiting(source.definition.name):
+            self.work()
+        self._calls.begin()
+        with self._guard:
+            self._do_what_is_due()
+            self._inputs.advance(source, micros)
 
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""
@@ -444,9 +465,16 @@ class App:
         self._outlet(query).subscribe(callback)
 
     def late(self, stream: str) -> pa.Table:
-        """The late events of a stream since the last call (the last 65,536 of them), in the columns that are read."""
+        """The late events of a stream with LATE INTO since the last call (the last 65,536 of them), in the columns that
+        are read. Those of other streams are counted and not kept."""
         self.flush()
-        return self._inputs.named(stream).late.take()
+        source = self._inputs.named(stream)
+        if source.definition.late_into is None:
+            raise InputError(
+                f"stream {source.definition.name} does not keep late events: they are counted in `metrics.late`; write "
+                "LATE INTO and a name behind CREATE STREAM to keep them"
+            )
+        return source.late.take()
 
     @property
     def rejects(self) -> list[dict[str, Any]]:
@@ -546,8 +574,10 @@ class App:
             families=paned_windows(running),
             groups=aggregations(running),
             memory=self._stores.budget.total,
+            block_size=self._stores.block_size,
             changes=self._flow.changes(),
             writes=self.program.writes,
+            streams=self.program.streams,
         )
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
@@ -563,10 +593,10 @@ class App:
         return tuple(self._inputs.streams)
 
     def __repr__(self) -> str:
-        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self.metrics}>"
+        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self._metrics()}>"
 
     def _repr_html_(self) -> str:
-        return as_html(self._flow.running, str(self.metrics))
+        return as_html(self._flow.running, str(self._metrics()))
 
     def _query(self, name: str) -> str:
         """A query's name as it was given; a rule stands for the query of its condition."""
@@ -590,8 +620,8 @@ class App:
             self._flow.tables.disconnect()
         if hasattr(self, "_stores"):
             self._stores.close()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.close()
 
     def __enter__(self) -> App:
         return self

@@ -9,7 +9,7 @@ Invariant: `pass_on` is told of each stream's rows in order, with a watermark th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -23,8 +23,8 @@ from penstock.engine.input_buffers import Round
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
-from penstock.errors import QueryError
-from penstock.expressions.batch import Rows
+from penstock.errors import InputError, QueryError
+from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.emitter import Reject
@@ -33,6 +33,9 @@ from penstock.store.manager import StoreManager
 
 BUFFERS_SHARE = 8
 """Input buffers have this part of the memory."""
+
+_SORTED_ROWS, _SORTED_BYTES = 32768, 1 << 21
+"""Rows that are put in order at a time, at most."""
 
 _NO_TIMES = np.empty(0, np.int64)
 
@@ -73,8 +76,10 @@ class Inputs:
             return
         schema, lowered = stream.schema.arrow, stream.late_into.lower()
         to_sink = lowered in (sink.lower() for sink in sinks)
-        made = Outlet(stream.late_into, schema, keep=0 if to_sink else None)
-        if self._late_outlets.setdefault(lowered, made).schema != schema:
+        if lowered not in self._late_outlets:
+            waiting = self._stores.create_waiting(_late_store(lowered))
+            self._late_outlets[lowered] = Outlet(stream.late_into, schema, waiting, keep=0 if to_sink else None)
+        if self._late_outlets[lowered].schema != schema:
             raise QueryError(
                 f"the late events of several streams go to '{stream.late_into}', and their columns differ",
                 hint="give each stream a LATE INTO of its own",
@@ -102,13 +107,15 @@ class Inputs:
             self.streams.pop(name).close()
         for name in self._late_outlets.keys() - {late.lower() for late in late_names}:
             del self._late_outlets[name]
+            self._stores.drop(_late_store(name))
 
     # Events in
 
     def take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
         latest = self._latest()
         for batch in batches:
-            self._hand_on(source, source.take(batch, latest))
+            for part in _parts(batch) if source.reorder.holds else (batch,):
+                self._hand_on(source, source.take(part, latest))
         if self._has_idle_streams:
             self._pass_idle_streams()
 
@@ -134,8 +141,12 @@ class Inputs:
         if released.late is not None:
             self._set_aside(source, released.late)
         if released.chunk.rows or released.watermark > source.dispatched:
-            source.dispatched = released.watermark
-            self._pass_on(source.definition.name, [released.chunk], released.watermark)
+            self._pass_parts(source, released)
+
+    def _pass_parts(self, source: StreamInput, released: Released) -> None:
+        for chunk, reached in released.parts():
+            source.dispatched = max(source.dispatched, reached)
+            self._pass_on(source.definition.name, [chunk], reached)
 
     def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
         self.late += late.num_rows
@@ -148,6 +159,7 @@ class Inputs:
         if self.dispatcher is not None:
             self._arrivals.advance()
             self._pass_arrivals()
+        self._beat()
         if self._has_idle_streams:
             self._pass_idle_streams()
 
@@ -161,19 +173,49 @@ class Inputs:
                 self._pass_on(source.definition.name, [Chunk(_NO_TIMES, NO_ROWS)], source.dispatched)
 
     def _pass_idle_streams(self) -> None:
-        """Streams that have been silent for their IDLE AFTER no longer hold the others back."""
+        """Streams that have been silent for their IDLE AFTER hold nothing back: neither their own last events nor, if
+        some stream is not idle, what those have brought. Where all are idle, all come as far as any of them."""
         idle = [source for source in self.streams.values() if source.is_idle]
-        reached = min((s.reorder.watermark for s in self.streams.values() if s not in idle), default=START)
+        if not idle:
+            return
         for source in idle:
-            if source.dispatched < reached:
-                released = source.pass_over(reached)
-                source.dispatched = released.watermark
-                self._pass_on(source.definition.name, [released.chunk], released.watermark)
+            rested = source.rest()
+            if rested is not None:
+                self._hand_on(source, rested)
+        awake = [source.reorder.watermark for source in self.streams.values() if source not in idle]
+        reached = min(awake) + 1 if awake else max(source.reorder.watermark for source in idle)
+        if reached > START + 1:
+            for source in idle:
+                self._hand_on(source, source.advance(reached))
+
+    def _beat(self) -> None:
+        """Streams that are silent for their heartbeat go on with the local clock."""
+        for source in self.streams.values():
+            beat = source.beat
+            if beat is not None:
+                self._hand_on(source, source.advance(beat))
+
+    def check_advance(self, source: StreamInput, time: int) -> None:
+        """Refuses to advance a stream to a time that is not its own to reach."""
+        if source.definition.arrival:
+            raise InputError(
+                f"stream {source.definition.name} is in ARRIVAL ORDER, so its time is that of the clock; call tick()"
+            )
+        latest = self._latest()
+        if latest is not None and time > latest:
+            raise InputError(
+                f"stream {source.definition.name}: the time to advance to is further ahead of the clock than max_ahead "
+                "allows; give microseconds since 1970 UTC, or a larger max_ahead"
+            )
+
+    def advance(self, source: StreamInput, time: int) -> None:
+        """Nothing comes on this stream before `time` any more."""
+        self._hand_on(source, source.advance(time, is_news=True))
 
     def finish(self) -> None:
         """Nothing more comes: what waits to be put in order is in order."""
         for source in self.streams.values():
-            self._pass_on(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
+            self._pass_parts(source, source.reorder.finish())
 
     # Input buffers
 
@@ -237,3 +279,19 @@ class Inputs:
             if name in snapshot["late_outlets"]:
                 outlet.restore(snapshot["late_outlets"][name])
         self.late = snapshot["late"]
+
+
+def _parts(batch: Rows) -> Iterator[Rows]:
+    """A batch that is put in order, a part at a time: sorting takes the room of a part besides."""
+    if batch.num_rows <= _SORTED_ROWS and (isinstance(batch, Batch) or batch.nbytes <= _SORTED_BYTES):
+        yield batch
+        return
+    whole = arrow_of(batch)
+    rows = max(1, min(_SORTED_ROWS, whole.num_rows * _SORTED_BYTES // max(1, whole.nbytes)))
+    for start in range(0, whole.num_rows, rows):
+        yield whole.slice(start, rows)
+
+
+def _late_store(name: str) -> str:
+    """Where late events wait that go to a name."""
+    return f"late into {name}"

@@ -38,6 +38,7 @@ def least_budget(
         sinks = tuple(sink.name for sink in program.sinks)
         flow = Flow(stores, reject, users, clock, sinks, strategy=strategy)
         flow.declare(program.streams, program.queries, program.tables, program.writes)
+        flow.load_tables()
         flow.start([(query, nodes[query.name]) for query in program.queries])
         least = stores.budget.peak
         stores.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Int64s
@@ -16,6 +15,7 @@ from penstock.engine.outlet import Outlet
 from penstock.errors import CheckpointError, InputError
 from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
+from penstock.lang.stream_options import heartbeat_of
 from penstock.operators.emitter import Reject
 from penstock.operators.reorder import START, Released, Reorder
 from penstock.operators.resources import Resources
@@ -54,10 +54,18 @@ class StreamInput:
             self._resources,
             ties_by_value=ties_by_value,
         )
-        self.late = Outlet(definition.name, self.ingest.schema, LATE_KEPT)
+        kept = LATE_KEPT if definition.late_into is not None else 0
+        name = f"{definition.name}: late events"
+        self.late = Outlet(definition.name, self.ingest.schema, stores.create_waiting(name), kept)
+        self._resources.at_end(lambda: stores.drop(name))
+        """Late events wait only where the stream has a LATE INTO; elsewhere they are counted."""
         self.events = 0
         self.dispatched = START
+        self._heartbeat = heartbeat_of(definition)
+        self._watches_silence = definition.idle_after is not None or self._heartbeat is not None
         self._heard = clock.elapsed()
+        self._silent_since = START
+        self._rests = False
 
     def take(
         self, batch: Rows, latest: int | None, watermark: int | None = None, taken: Int64s | None = None
@@ -65,20 +73,24 @@ class StreamInput:
         """Takes a batch in; returns what is now in order, and what was late. `watermark` as in `Reorder.process`;
         `taken` are the instants at which events in ARRIVAL ORDER are."""
         self.events += batch.num_rows
-        if self.definition.idle_after is not None:
-            self._heard = self._clock.elapsed()
         times, batch = self.ingest.times(batch, latest)
         if self._arrivals is not None:
             assert taken is not None, "events in arrival order come from the input buffers"
             kept = self.ingest.kept
             released = self.reorder.process(taken if kept is None else taken[kept], batch)
             return released._replace(watermark=self.reach(self._arrivals.reached))
-        return self.reorder.process(times, batch, watermark)
+        released = self.reorder.process(times, batch, watermark)
+        if self._watches_silence:
+            self._note_heard()
+        return released
+
+    def _note_heard(self) -> None:
+        """The stream has given a sign of life."""
+        self._heard, self._silent_since, self._rests = self._clock.elapsed(), self.reorder.watermark, False
 
     def reach(self, watermark: int) -> int:
         """Nothing comes before this time any more."""
-        self.reorder.advance_to(watermark)
-        self.reorder.watermark = max(self.reorder.watermark, watermark)
+        self.reorder.advance(watermark)
         return self.reorder.watermark
 
     @property
@@ -86,11 +98,30 @@ class StreamInput:
         idle_after = self.definition.idle_after
         return idle_after is not None and self._clock.elapsed() - self._heard >= idle_after
 
-    def pass_over(self, watermark: int) -> Released:
-        """The stream is idle and time moves on without it: its own events from before are late from now on."""
-        self.reorder.advance_to(watermark)
-        nothing = pa.RecordBatch.from_pylist([], schema=self.ingest.schema)
-        return self.reorder.process(np.empty(0, np.int64), nothing)
+    def advance(self, watermark: int, *, is_news: bool = False) -> Released:
+        """Time moves on without an event: events with times below `watermark` are late from now on. If that `is_news`,
+        the stream is not silent."""
+        released = self.reorder.advance(watermark)
+        if is_news and self._watches_silence:
+            self._note_heard()
+        return released
+
+    @property
+    def beat(self) -> int | None:
+        """The watermark that a silent stream has reached by its heartbeat; None if it is not silent for so long, or
+        has said nothing yet. After a heartbeat of silence, time goes on with the clock from where it was."""
+        if self._heartbeat is None or self._silent_since == START:
+            return None
+        passed = self._clock.elapsed() - self._heard - self._heartbeat
+        return self._silent_since + passed if passed > 0 else None
+
+    def rest(self) -> Released | None:
+        """The stream is idle, so it has said all up to its last event: what it holds back goes on, and time moves past
+        it. None if there is nothing to be said since it last rested."""
+        if self._rests or self.reorder.watermark == START:
+            return None
+        self._rests = True
+        return self.reorder.finish(past=1)
 
     def lacks(self, columns: Sequence[str]) -> list[str]:
         """The columns that are not taken in."""
@@ -140,6 +171,7 @@ class StreamInput:
                 "new directory"
             )
         self.events, self.dispatched = snapshot["events"], snapshot["dispatched"]
+        self._note_heard()
         self.late.restore(snapshot["late"])
         if missing:
             self.late.widen(pa.schema(self.ingest.schema))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from penstock.lang.durations import SECOND, UNITS, scale, singular
+from penstock.lang.durations import SECOND, duration
 from penstock.lang.places import QueryText
 from penstock.lang.query import FunctionDef
 from penstock.lang.syntax import CreateFunction
+from penstock.masking import masked
 
 MOST_RETRIES = 100
 HEADER = "header."
@@ -30,7 +31,7 @@ def bind_function(source: QueryText, statement: CreateFunction) -> FunctionDef:
         valid = False
     if not valid or any(ord(c) <= 32 or ord(c) == 127 for c in url):
         raise source.refusal(
-            f"'{url[:80]}' is no address to call", span, "write 'https://host/path' or 'http://host:port/path'"
+            f"'{masked(url)[:80]}' is no address to call", span, "write 'https://host/path' or 'http://host:port/path'"
         )
     if parts.username is not None or parts.password is not None:
         raise source.refusal(
@@ -59,9 +60,7 @@ def bind_function(source: QueryText, statement: CreateFunction) -> FunctionDef:
 
 
 def _seconds(source: QueryText, statement: CreateFunction, value: str) -> float:
-    number, _, unit = value.strip().partition(" ")
-    micros = scale(number, singular(unit.strip())) if singular(unit.strip()) in UNITS else None
-    seconds = (micros or 0) / SECOND
+    seconds = (duration(value) or 0) / SECOND
     if not 0 < seconds <= 3600:
         raise _refused(source, statement, "timeout", value, "write a time such as '5 SECONDS', at most an hour")
     return seconds
@@ -77,4 +76,5 @@ def _header(source: QueryText, statement: CreateFunction, key: str, value: str) 
 
 
 def _refused(source: QueryText, statement: CreateFunction, key: str, value: str, hint: str) -> Exception:
-    return source.refusal(f"the option '{key}' cannot be '{value[:80]}'", statement.name.span, hint)
+    shown = "this" if key.startswith(HEADER) else f"'{value[:80]}'"
+    return source.refusal(f"the option '{key}' cannot be {shown}", statement.name.span, hint)

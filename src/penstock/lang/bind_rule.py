@@ -191,16 +191,10 @@ def edges(select: Select, keys: tuple[Expression, ...] = ()) -> Select | Edge:
 def _edges_of_events(select: Select) -> Edge:
     """At each event its group is looked at. Those that fail HAVING must be seen, too, so it is the edge that tests it:
     below, every group shows its keys and aggregates as they are."""
-    assert select.window is not None
-    source = columns_of(select.source)
-    partition = [field for name in select.window.partition_by if (field := source.find(name)) is not None]
-    added = [Column(field.name, field.type) for field in partition]
-    group_by = tuple(dict.fromkeys([*select.group_by, *added]))
-    keys = tuple(Column(f"#{i}", key.type) for i, key in enumerate(group_by))
+    keys = tuple(Column(f"#{i}", key.type) for i, key in enumerate(select.group_by))
     values = tuple(Column(f"${i}", call.type) for i, call in enumerate(select.aggregates))
     raw = replace(
         select,
-        group_by=group_by,
         outputs=tuple(Output(column.name, column) for column in (*keys, *values)),
         having=None,
         distinct=False,

@@ -15,7 +15,7 @@ from penstock.lang.join_checks import check_join_aggregates
 from penstock.lang.places import QueryText
 from penstock.lang.query import Emit, Join, Order, Output, Select, Source
 from penstock.lang.scope import WINDOW_COLUMNS, Scope
-from penstock.lang.select_checks import check_clauses, check_outputs, check_over
+from penstock.lang.select_checks import check_clauses, check_outputs, check_over, check_partitions
 from penstock.lang.syntax import Name, SelectItem, SelectSyntax
 from penstock.types import Field, Schema, SqlType
 from penstock.windows.spec import EveryEvent, WindowSpec
@@ -57,6 +57,7 @@ class SelectBinder:
         order = [order_binder.bind(node) for node in order_nodes]
 
         aggregating = bool(group_by or self._aggregates.calls)
+        check_partitions(self._source, syntax, window, group_by, outputs, aggregating=aggregating)
         if aggregating:
             self._check_window(window)
             if isinstance(source, Join):

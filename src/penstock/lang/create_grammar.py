@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.lang.dialect import TYPE_NAMES
-from penstock.lang.durations import UNITS
+from penstock.lang.durations import UNITS, duration
 from penstock.lang.places import Span
+from penstock.lang.stream_options import HEARTBEAT
 from penstock.lang.syntax import ColumnSyntax, CreateSink, CreateStream, Name
 from penstock.lang.window_grammar import WindowParser
 
@@ -59,7 +60,10 @@ class CreateParser(WindowParser):
             if uri is None and self._match(TokenType.FROM):
                 uri = self.string("a quoted address, such as 'events.parquet'")
             elif options is None and self._match(TokenType.WITH):
+                start = self._prev.start if self._prev else 0
                 options = self.options()
+                if self.has_heartbeat(options, self.span_since(start)):
+                    properties.of_event_time.append(("a heartbeat", self.span_since(start)))
             elif not self.stream_properties(properties):
                 self.unexpected("FROM 'uri', WITH (...), LATE INTO name or the end of the statement")
         if properties.arrival and properties.of_event_time:
@@ -74,6 +78,13 @@ class CreateParser(WindowParser):
             properties.sequence, properties.idle_after, properties.late_into, uri, options or (),
             properties.arrival, properties.arrived,
         )  # fmt: skip
+
+    def has_heartbeat(self, options: Options, span: Span) -> bool:
+        """Whether there is the one option that says something of the stream, and not of how its source is read."""
+        text = {key.lower(): value for key, value in options}.get(HEARTBEAT)
+        if text is not None and not duration(text):
+            self.refuse(f"the heartbeat '{text}' is no length of time", span, "write 'heartbeat' = '1 SECOND'")
+        return text is not None
 
     def create_sink(self) -> CreateSink:
         name = self.name("the name of the sink")

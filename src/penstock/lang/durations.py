@@ -27,6 +27,9 @@ VARIABLE_UNITS = {"MONTH": 30, "QUARTER": 91, "YEAR": 365}
 LONGEST = 100_000 * 366 * 86_400 * SECOND
 """Longer durations are refused; sums of a time and two durations still fit 64 bits."""
 
+_NUMBER = re.compile(r"(\d{1,300}(\.\d{0,300})?|\.\d{1,300})([eE][+-]?\d{1,3})?", re.ASCII)
+"""A number as written, short enough to be computed with exactly."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIMESTAMP = re.compile(
@@ -46,16 +49,37 @@ def singular(unit: str) -> str:
     return upper[:-1] if upper.endswith("S") else upper
 
 
+def exact(number: str) -> Fraction | None:
+    """The number as written, an exponent included; None if it is no number, or one of more than a few hundred digits.
+
+    >>> exact("30E6"), exact("1.5"), exact("5E")
+    (Fraction(30000000, 1), Fraction(3, 2), None)
+    """
+    return Fraction(number) if _NUMBER.fullmatch(number) else None
+
+
 def scale(number: str, unit: str) -> int | None:
     """`number` of a fixed unit in microseconds, or None if that is no whole number of them.
 
-    >>> scale("1.5", "SECOND"), scale("0.5", "MICROSECOND")
-    (1500000, None)
+    >>> scale("1.5", "SECOND"), scale("3E-3", "SECOND"), scale("0.5", "MICROSECOND")
+    (1500000, 3000, None)
     """
-    if len(number) > 30 or not re.fullmatch(r"\d+(\.\d+)?", number, re.ASCII):
+    value = exact(number)
+    micros = None if value is None else value * UNITS[unit]
+    return int(micros) if micros is not None and micros.denominator == 1 else None
+
+
+def duration(text: str) -> int | None:
+    """A number and a unit, as options have them, in microseconds; None if it is none, or too long.
+
+    >>> duration("1 MINUTE"), duration("9e1 seconds"), duration("soon"), duration("1E30 DAYS")
+    (60000000, 90000000, None, None)
+    """
+    words = text.split()
+    if len(words) != 2 or singular(words[1]) not in UNITS:
         return None
-    micros = Fraction(number) * UNITS[unit]
-    return int(micros) if micros.denominator == 1 else None
+    micros = scale(words[0], singular(words[1]))
+    return micros if micros is not None and micros <= LONGEST else None
 
 
 def parse_timestamp(text: str) -> int | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from penstock.expressions.tree import Expression
+from penstock.expressions.tree import Column, Expression
 from penstock.lang.dialect import span_of
+from penstock.lang.durations import SECOND
 from penstock.lang.places import QueryText, Span
-from penstock.lang.render import render_duration
+from penstock.lang.render import render_duration, render_name, render_window
 from penstock.lang.scope import WINDOW_COLUMNS
 from penstock.lang.syntax import Name, SelectSyntax
 from penstock.types import SqlType
@@ -47,6 +49,45 @@ def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | 
             syntax.drain,
             "write it after a RANGE window with a SLIDE of time, or leave it out",
         )
+
+
+def check_partitions(
+    source: QueryText,
+    syntax: SelectSyntax,
+    window: WindowSpec | None,
+    group_by: tuple[Expression, ...],
+    outputs: Sequence[Expression],
+    *,
+    aggregating: bool,
+) -> None:
+    """A window per partition answers for each partition by itself, so a row says which: an aggregate groups by it,
+    and DISTINCT and LIMIT show it."""
+    if window is None or syntax.source.window is None or not (aggregating or syntax.distinct or syntax.limit):
+        return
+    named = {e.name for e in (group_by if aggregating else outputs) if isinstance(e, Column)}
+    left_out = [name for name in window.partition_by if name not in named]
+    if left_out:
+        keys = ", ".join(map(render_name, left_out))
+        if aggregating:
+            message = f"the window is per {keys}, and GROUP BY does not name it"
+            grouped = f"{keys}, ..." if group_by else keys
+            per_key = f"for a row per {keys} write SELECT {keys}, ... GROUP BY {grouped}"
+        else:
+            message = f"the window is per {keys}, and the select list does not show it"
+            per_key = f"for rows per {keys} write SELECT {keys}, ..."
+        raise source.refusal(message, syntax.source.window.span, f"{per_key}; {_together(syntax, window)}")
+
+
+def _together(syntax: SelectSyntax, window: WindowSpec) -> str:
+    """How a query over the union of all partitions is written."""
+    if isinstance(window.extent, Session):
+        return f"for sessions of all events together write {render_window(replace(window, partition_by=()))}"
+    slide = window.slide if isinstance(window.slide, TimeSlide) else TimeSlide(SECOND)
+    slide = replace(slide, wall_clock=False)
+    inner = render_window(replace(window, slide=slide))
+    outer = render_window(WindowSpec(Range(slide.micros), slide))
+    shown = syntax.source.source.text if isinstance(syntax.source.source, Name) else "(SELECT ...)"
+    return f"for one answer over all partitions write FROM (SELECT * FROM {shown} {inner}) {outer}"
 
 
 def check_over(source: QueryText, window: WindowSpec | None, places: Mapping[int, Span | None]) -> None:

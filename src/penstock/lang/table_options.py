@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.lang.durations import UNITS, scale, singular
+from penstock.lang.durations import duration
 from penstock.lang.places import QueryText
 from penstock.lang.syntax import CreateTable
 from penstock.lang.table_defs import TableDef
@@ -33,25 +33,13 @@ def options_of(source: QueryText, statement: CreateTable) -> tuple[tuple[str, st
         if key not in known:
             there = f"there are {', '.join(known)}" if known else "a table without FROM 'uri' has none"
             raise source.refusal(f"unknown option '{key}' of a table", statement.options_span, there)
-        if key == "refresh" and duration(value) is None:
+        if key == "refresh" and not duration(value):
             raise source.refusal(f"'{value}' is no length of time", statement.options_span, "write '1 MINUTE'")
         if key == "mode" and value not in MODES:
             raise source.refusal(f"there is no mode '{value}'", statement.options_span, "write 'load' or 'lookup'")
         if key == "cache" and not (value.isascii() and value.isdigit() and len(value) < 12):
             raise source.refusal("'cache' is a number of rows", statement.options_span, "write 'cache' = '100000'")
     return tuple(given.items())
-
-
-def duration(text: str) -> int | None:
-    """Microseconds in `1 MINUTE`, or None if it is no such text.
-
-    >>> duration("1 MINUTE"), duration("90 seconds"), duration("soon")
-    (60000000, 90000000, None)
-    """
-    words = text.split()
-    if len(words) != 2 or singular(words[1]) not in UNITS:
-        return None
-    return scale(words[0], singular(words[1])) or None
 
 
 def refresh_of(table: TableDef) -> int | None:

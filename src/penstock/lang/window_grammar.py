@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.lang.durations import LONGEST, UNITS, VARIABLE_UNITS, parse_timestamp, scale, singular
+from penstock.lang.durations import LONGEST, UNITS, VARIABLE_UNITS, exact, parse_timestamp, scale, singular
 from penstock.lang.places import Span
 from penstock.lang.scalar_grammar import ExpressionParser
 from penstock.lang.syntax import Name, WindowSyntax
@@ -96,7 +96,10 @@ class WindowParser(ExpressionParser):
     def in_micros(self, number: str, span: Span, unit: str) -> int:
         micros = scale(number, unit)
         if micros is None:
-            self.refuse(f"{number} {unit} is no whole number of microseconds", span, "write a smaller unit")
+            shown = number if len(number) <= 40 else f"{number[:40]}..."
+            if exact(number) is None:
+                self.refuse(f"'{shown}' is no number of {unit}S", span, "write for example 10, 1.5 or 30E6")
+            self.refuse(f"{shown} {unit} is no whole number of microseconds", span, "write a smaller unit")
         return micros
 
     def interval_micros(self) -> int:
@@ -138,11 +141,12 @@ class WindowParser(ExpressionParser):
         if self._match(TokenType.DASH, advance=False):
             self.refuse(f"{wanted} must be at least 1", self.span_of_token(self._curr))
         token = self.expect(TokenType.NUMBER, wanted)
-        if not (token.text.isascii() and token.text.isdigit()):
+        count = exact(token.text)
+        if count is None or count.denominator != 1:
             self.refuse(f"{wanted} must be a whole number", self.span_of_token(token))
-        if len(token.text) > 18 or not 1 <= int(token.text) <= MOST_ROWS:
+        if not 1 <= count <= MOST_ROWS:
             self.refuse(f"{wanted} must be between 1 and {MOST_ROWS}", self.span_of_token(token))
-        return int(token.text)
+        return int(count)
 
     def window(self) -> WindowSyntax:
         """A window, its opening bracket being next."""

@@ -25,11 +25,9 @@ class Union(Operator):
         if chunk.rows:
             chunk = Chunk(chunk.times, pa.RecordBatch.from_arrays(chunk.arrow.columns, names=self._schema.names))
         reached = self._ports.put(port, chunk, watermark)
-        return Progress([self._release(reached)], reached)
+        return Progress([self._merged(self._ports.take_due())], reached)
 
-    def _release(self, before: int) -> Chunk:
-        """The waiting rows with times below `before`, merged."""
-        due = self._ports.take(before)
+    def _merged(self, due: list[list[Chunk]]) -> Chunk:
         merged = concat([chunk for chunks in due for chunk in chunks], self._schema)
         if sum(map(bool, due)) < 2:
             return merged
@@ -37,7 +35,7 @@ class Union(Operator):
         return Chunk(merged.times[order], merged.arrow.take(pa.array(order)))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
-        return [self._release(-START)]
+        return [self._merged(self._ports.take(-START))]
 
     def snapshot(self) -> dict[str, Any]:
         return self._ports.snapshot()

@@ -1,11 +1,10 @@
 """What is to run: the streams and queries of a text, with the DataFrames that stand for the streams.
 
-A stream is declared by CREATE STREAM in the text, or derived from the schema of its DataFrame.
+A stream is declared by CREATE STREAM in the text, or else derived from the schema of its DataFrame.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -13,9 +12,10 @@ from pyspark.sql import DataFrame
 
 from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError, QueryError
-from penstock.lang import parse
-from penstock.lang.durations import UNITS, scale, singular
+from penstock.lang import declared_streams, parse
+from penstock.lang.durations import LONGEST, duration
 from penstock.lang.query import FunctionDef, Query, StreamDef
+from penstock.lang.stream_options import heartbeat_of
 from penstock.lang.table_defs import TableWrite
 from penstock.lang.table_options import is_database
 from penstock.plan.build import build
@@ -49,17 +49,18 @@ def read_program(
 ) -> Program:
     """Parses and plans; refuses what does not run on Spark."""
     users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
-    declares = re.search(r"\bCREATE\s+STREAM\b", text, re.IGNORECASE) is not None
-    known = {} if declares else {name: schema_of(frame.schema) for name, frame in frames.items()}
+    in_text = declared_streams(text)
+    known = {name: schema_of(frame.schema) for name, frame in frames.items() if name.lower() not in in_text}
     parsed = parse(text, streams=known, user_aggregates=users, functions=functions)
     if not parsed.queries:
         raise QueryError("the text has no query", text, hint="add a SELECT")
     declared = {stream.name: stream for stream in parsed.streams}
-    for name, schema in known.items():
-        time = _time_column(name, schema, event_time)
-        declared[name] = StreamDef(name, schema, time, lateness=_micros(lateness), sequence=sequence)
     nodes = {query.name: build(query.body) for query in parsed.queries}
     read = set().union(*map(streams_of, nodes.values()))
+    for name, schema in known.items():
+        if name in read:
+            time = _time_column(name, schema, event_time)
+            declared[name] = StreamDef(name, schema, time, lateness=_micros(lateness), sequence=sequence)
     streams = tuple(stream for name, stream in declared.items() if name in read)
     _refuse(text, nodes, streams)
     behind = [table.name for table in parsed.tables if is_database(table.uri) and table.name in _written(parsed.writes)]
@@ -114,6 +115,14 @@ def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]
             text,
             hint=f"leave IDLE AFTER out, or {embedded}",
         )
+    beating = [stream.name for stream in streams if heartbeat_of(stream) is not None]
+    if beating:
+        raise QueryError(
+            f"the heartbeat of stream '{beating[0]}' does not run on Spark: it follows the local clock, and a "
+            "micro-batch that is run again could not repeat it",
+            text,
+            hint=f"leave the option heartbeat out, or {embedded}",
+        )
 
 
 def _time_column(stream: str, schema: Schema, event_time: str | None) -> str:
@@ -135,10 +144,7 @@ def _time_column(stream: str, schema: Schema, event_time: str | None) -> str:
 
 
 def _micros(lateness: str | int) -> int:
-    if isinstance(lateness, int):
-        return lateness
-    number, _, unit = lateness.strip().partition(" ")
-    micros = scale(number, singular(unit.strip())) if singular(unit.strip()) in UNITS else None
-    if micros is None:
+    micros = duration(lateness) if isinstance(lateness, str) else lateness
+    if not isinstance(micros, int) or not 0 <= micros <= LONGEST:
         raise InputError(f"{lateness!r} is no duration; write for example '5 SECONDS' or '200 MILLISECONDS'")
     return micros

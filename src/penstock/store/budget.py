@@ -4,9 +4,9 @@ Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
 3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
-   Then whoever holds what can be done without (`give_up`) gives that up.
+   Then those that hold what can be done without (`on_need`) give that up, one after the other.
 
-Every state, store and buffer of an app holds one account and resizes it about once per batch.
+Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
 
 >>> budget = Budget(parse_size("1MB"))
 >>> groups = budget.account("groups of q1")
@@ -18,7 +18,7 @@ Traceback (most recent call last):
     ...
 penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
-  hint: the least memory budget that would have worked is 1,100,000 bytes
+  hint: give a memory budget of at least 1,100,000 bytes: a lower bound, since more may be asked for later
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
+_NO_LIMIT = 1 << 62
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
@@ -85,6 +86,11 @@ class Account:
         self.nbytes = 0
 
     @property
+    def total(self) -> int:
+        """Bytes of the whole budget."""
+        return self._budget.total
+
+    @property
     def free(self) -> int:
         """Bytes that the budget could still grant."""
         return self._budget.free
@@ -110,24 +116,33 @@ class Account:
             budget.peak = used
         return True
 
+    def charge(self, nbytes: int) -> None:
+        """So many bytes more, for something that is about to be kept; `BudgetError` and no change without them."""
+        self.resize(self.nbytes + nbytes)
+
+    def release(self, nbytes: int) -> None:
+        """So many bytes less: what they were for is gone."""
+        self.resize(self.nbytes - nbytes)
+
     def close(self) -> None:
-        """Gives everything back and leaves the budget's list."""
+        """Gives everything back and leaves the budget's list. What still holds the account counts for nothing."""
         self.resize(0)
         self._budget.forget(self)
+        self._budget = Budget(_NO_LIMIT)
 
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many buckets. `give_up` is called before a refusal: it answers whether it has
-    given something back."""
+    `parts` of what the user gave, for as many `holders`."""
 
-    def __init__(self, total_bytes: int, parts: int = 1) -> None:
+    def __init__(self, total_bytes: int, parts: int = 1, holders: str = "buckets") -> None:
         self.total = total_bytes
         self._parts = parts
+        self._holders = holders
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
-        self.give_up: Callable[[], bool] = lambda: False
+        self._givers: list[Callable[[], bool]] = []
         self._accounts: list[Account] = []
 
     def account(self, name: str) -> Account:
@@ -138,6 +153,14 @@ class Budget:
     def forget(self, account: Account) -> None:
         if account in self._accounts:
             self._accounts.remove(account)
+
+    def on_need(self, give_up: Callable[[], bool]) -> None:
+        """Has something called before a refusal that answers whether it has given memory back."""
+        self._givers.append(give_up)
+
+    def give_up(self) -> bool:
+        """Whether some memory was given back that can be done without."""
+        return any(give_up() for give_up in self._givers)
 
     @property
     def unused(self) -> int:
@@ -161,12 +184,16 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
-        least = self.used - account.nbytes + nbytes
-        split = f": {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
+        """Who asked for what, who holds the rest, and what would have granted this request. That is a lower bound: what
+        others and the account itself ask for after it is not known here."""
+        more = nbytes - account.nbytes
+        least = self.total - self.free + more
+        split = f", {least:,} for each of {self._parts} {self._holders}" if self._parts > 1 else ""
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
-            f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
+            f"{account.name} needs {more:,} {'more ' if account.nbytes else ''}bytes, "
             f"but only {self.free:,} of the {self.total:,} in the budget are free\n"
             f"  in use: {others}\n"
-            f"  hint: the least memory budget that would have worked is {least * self._parts:,} bytes{split}"
+            f"  hint: give a memory budget of at least {least * self._parts:,} bytes{split}: "
+            "a lower bound, since more may be asked for later"
         )

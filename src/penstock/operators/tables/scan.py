@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from penstock.operators.chunk import Chunk
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.tables.history import AFTER_ALL
 from penstock.operators.tables.index import ValueIndex
 from penstock.operators.tables.table import END
 from penstock.plan.tables.nodes import ScanNode
@@ -34,10 +36,11 @@ class Scan(Operator):
         self._slide = node.slide
         self._schema = node.schema
         self._rows = ValueIndex(self._table, (), resources.account(f"{name}: order of {node.table}"))
-        frontier = self._table.frontier
-        self._heard = [START if frontier == END else frontier] * max(1, len(node.clocks))
+        reached = self._table.complete_before(AFTER_ALL)
+        self._heard = [START if reached == END else reached] * max(1, len(node.clocks))
         self._next: int | None = None
         self._last = START
+        self._outgoing = Outgoing()
 
     def _after(self, time: int) -> int:
         """The first boundary after a time."""
@@ -51,16 +54,21 @@ class Scan(Operator):
             self._next = first if self._next is None else min(self._next, first)
             self._last = max(self._last, int(chunk.times[-1]))
         self._heard[port] = max(self._heard[port], watermark)
-        reached = min(self._table.frontier, *self._heard)
+        reached = min(self._table.complete_before(AFTER_ALL), *self._heard)
         return Progress(self._due(reached), reached)
 
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
     def _due(self, reached: int) -> list[Chunk]:
-        found: list[Chunk] = []
         while self._next is not None and self._next <= reached:
-            found.append(self._as_of(self._next))
-            self._next += self._slide.micros
+            shown = self._as_of(self._next)
+            self._outgoing.put(shown)
+            # A table that is empty and has no changes to come stays so: its boundaries are passed over.
+            stays_empty = not shown.rows and not len(self._table.history)
+            self._next = self._after(reached) if stays_empty else self._next + self._slide.micros
         self._reader.passed = max(self._reader.passed, reached)
-        return [chunk for chunk in found if chunk.rows]
+        return self._outgoing.take()
 
     def _as_of(self, boundary: int) -> Chunk:
         history = self._table.history

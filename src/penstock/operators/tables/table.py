@@ -1,7 +1,8 @@
 """A table in memory: rows by their primary key as they are now, and as they were for who still reads the past.
 
 Invariants:
-1. All changes with times below `frontier` have been made; a reader of a later moment waits (`operators.tables.lookup`).
+1. `heard` says how far each stream has come that writes the table. All changes are made that belong before all those
+   that can still come (`operators.ports`); a reader of a later moment waits (`operators.tables.lookup`).
 2. Changes are made in the total order of (time, stream position, sequence); what was there before goes to the history
    as long as there are readers. `collect` forgets what all readers have passed.
 3. Every row and every entry of the history holds one use of each of its strings. Those that rows give up in the course
@@ -109,17 +110,17 @@ class Table:
         self._keys: tuple[Field, ...] = definition.key_fields
         self.others: tuple[Field, ...] = definition.other_fields
         self.places = {field.name: place for place, field in enumerate(self.others)}
+        name = f"table {definition.name}"
+        self._texts = resources.account(f"{name}: strings")
         self.interners: dict[str, Interner] = {
-            f.name: Interner() for f in definition.schema if f.type is SqlType.STRING
+            f.name: Interner(self._texts) for f in definition.schema if f.type is SqlType.STRING
         }
         specs = [ColumnSpec(f.name, f.type.storage, f.nullable) for f in self.others]
         narrow = not any(field.type in _WIDE for field in self._keys)
-        name = f"table {definition.name}"
         self.store = resources.keyed(name, len(self._keys), narrow, specs)
-        self._texts = resources.account(f"{name}: strings")
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
-        self.frontier = END
+        self.heard: dict[int, int] = {}
         self._readers: list[Reader] = []
         self._given_up: list[tuple[str, Int32s]] = []
         self.on_change: Callable[[Int64s], None] | None = None
@@ -128,6 +129,12 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         return self.definition.schema.arrow
+
+    def complete_before(self, position: int) -> int:
+        """The time before which all changes have been made that rows at this stream position see. A stream behind it
+        may still change the table at that time; the changes of the position's own stream come with its rows."""
+        others = [watermark + (place > position) for place, watermark in self.heard.items() if place != position]
+        return min(others, default=END)
 
     # Who reads
 
@@ -152,7 +159,6 @@ class Table:
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
                 interner.release(codes)
-            self._account_for_texts()
 
     # Values in and out
 
@@ -269,8 +275,6 @@ class Table:
             self.interners[name].release(codes)
         self._given_up.clear()
         self.settle()
-        if self.interners:
-            self._account_for_texts()
 
     def _give_up(self, name: str, column: Argument) -> None:
         self._given_up.append((name, _present(column)))
@@ -281,9 +285,6 @@ class Table:
             if field.name in self.interners:
                 there = entries.existed if column.valid is None else entries.existed & column.valid
                 yield self.interners[field.name], column.values[there]
-
-    def _account_for_texts(self) -> None:
-        self._texts.resize(sum(interner.nbytes for interner in self.interners.values()))
 
     # As a whole
 
@@ -359,7 +360,9 @@ class Table:
 
     def clear(self) -> None:
         self.store.clear()
-        self.interners = {name: Interner() for name in self.interners}
+        for interner in self.interners.values():
+            interner.close()
+        self.interners = {name: Interner(self._texts) for name in self.interners}
 
     # Durability
 
@@ -368,7 +371,6 @@ class Table:
             "rows": self._pages.snapshot(),
             "strings": {name: interner.snapshot() for name, interner in self.interners.items()},
             "history": self.history.snapshot(),
-            "frontier": self.frontier,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -376,8 +378,6 @@ class Table:
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
-        self.frontier = snapshot["frontier"]
-        self._account_for_texts()
 
 
 def take(column: Argument, rows: Int64s) -> Argument:

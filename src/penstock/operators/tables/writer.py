@@ -6,8 +6,8 @@ on. Where what is set is known before, or adds to what is there, `runs` does all
 that finds its rows by something else than the key stands alone.
 
 Invariants:
-1. With several streams, events wait until all have come as far; `table.frontier` is how far that is. A table that one
-   stream writes has no one to wait for.
+1. With several streams, events wait until no event can come that belongs before them; `table.heard` is how far each
+   stream has come. Events of a table that one stream writes do not wait.
 2. Sequences count the rows of each stream as `Flow.passed` does.
 """
 
@@ -66,32 +66,29 @@ class TableWriter:
         self._passed = {stream: passed.get(stream, 0) for stream in self.streams}
         account = resources.account(f"table {table.definition.name}: events that wait for other streams")
         self._ports = Ports(len(self.streams), account)
-        table.frontier = START
+        table.heard = {positions[stream]: START for stream in self.streams}
 
     def process(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         """Makes the changes of a stream's events."""
+        self._table.heard[self._positions[stream]] = max(self._table.heard[self._positions[stream]], watermark)
         if len(self.streams) == 1:
             for chunk in chunks:
                 for part, _ in chunk.parts(watermark):
                     self._make([(stream, part)])
-            self._table.frontier = max(self._table.frontier, watermark)
             return
         port = self.streams.index(stream)
-        reached = START
         for chunk in chunks or [Chunk(np.empty(0, np.int64), NO_ROWS)]:
-            reached = self._ports.put(port, chunk, watermark)
-        self._release(reached)
+            self._ports.put(port, chunk, watermark)
+        self._make_due(self._ports.take_due())
 
-    def _release(self, before: int) -> None:
-        due = self._ports.take(before)
+    def _make_due(self, due: list[list[Chunk]]) -> None:
         self._make([(s, chunk) for s, chunks in zip(self.streams, due, strict=True) for chunk in chunks])
-        self._table.frontier = max(self._table.frontier, before)
 
     def finish(self) -> None:
         """No more events come."""
         if len(self.streams) > 1:
-            self._release(END)
-        self._table.frontier = END
+            self._make_due(self._ports.take(END))
+        self._table.heard = dict.fromkeys(self._table.heard, END)
 
     def _make(self, chunks: list[tuple[str, Chunk]]) -> None:
         asked: list[Operations] = []
@@ -184,11 +181,13 @@ class TableWriter:
         return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed[at], kept)]
 
     def snapshot(self) -> dict[str, Any]:
-        return {"ports": self._ports.snapshot(), "passed": dict(self._passed)}
+        heard = {stream: self._table.heard[self._positions[stream]] for stream in self.streams}
+        return {"ports": self._ports.snapshot(), "passed": dict(self._passed), "heard": heard}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["ports"])
         self._passed = dict(snapshot["passed"])
+        self._table.heard = {self._positions[stream]: reached for stream, reached in snapshot["heard"].items()}
 
 
 def _together(entries: list[Entries]) -> Entries | None:

@@ -1,0 +1,123 @@
+"""Memory that is on its account before it is taken: growth and account are one thing.
+
+A `ChargedArray` is a numpy array that grows. It asks its account for the new size and allocates when that was granted.
+Kernels take plain arrays: they are given `array`, which is another one after `fit`. What is no array (strings, Arrow
+batches) is charged with `Account.charge` before it is kept and released with `Account.release` when it is gone.
+
+Invariants:
+1. The account holds `array.nbytes` for each of its arrays, at any moment at which the array is not about to be made.
+2. A refusal changes neither the array nor the account.
+3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
+   or, where the budget has no room for that, the next eighth of it. So memory does not depend on how input is cut.
+
+New memory is zero and not touched (`own_memory`), so that while an array moves, the old and the new one together take
+no more than what is on the account.
+
+>>> from penstock.store.budget import Budget
+>>> budget = Budget(1000)
+>>> counts = ChargedArray(budget.account("counts"), np.int64)
+>>> len(counts.fit(5)), len(counts.fit(17)), budget.used
+(16, 32, 256)
+>>> len(counts.fit(65)), budget.used  # 128 would take more than there is
+(80, 640)
+>>> counts.clear()
+>>> budget.used
+0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from penstock.store.budget import Account, Budget
+from penstock.store.own_memory import zeros
+
+_LEAST = 16
+
+
+class _Unlimited(Account):
+    """For what lives only within one call, and for tests: every request is granted and none is counted."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(Budget(1 << 62), "what is not counted")
+
+    def try_resize(self, nbytes: int) -> bool:
+        return True
+
+
+UNLIMITED: Account = _Unlimited()
+
+
+def power_of_two(length: int) -> int:
+    """The least power of two that is not below a length, and not below 16."""
+    return max(_LEAST, 1 << (length - 1).bit_length()) if length else 0
+
+
+class ChargedArray:
+    """`width` are the lengths of further dimensions; new rows are filled with `fill`."""
+
+    __slots__ = ("_account", "_fill", "_row_bytes", "array")
+
+    def __init__(
+        self, account: Account, dtype: DTypeLike, width: tuple[int, ...] = (), *, fill: int = 0, length: int = 0
+    ) -> None:
+        self._account = account
+        self._fill = fill
+        self.array: NDArray[Any] = np.zeros((0, *width), dtype)
+        self._row_bytes = self.array.dtype.itemsize * int(np.prod(width, dtype=np.int64))
+        if length:
+            self.fit(length)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    def fit(self, length: int) -> NDArray[Any]:
+        """The array, with room for so many rows at least."""
+        if length > len(self.array):
+            self.resize(self._length_for(length))
+        return self.array
+
+    def _length_for(self, length: int) -> int:
+        wanted = power_of_two(length)
+        if (wanted - len(self.array)) * self._row_bytes > self._account.free:
+            step = max(1, wanted // 8)
+            wanted = -(-length // step) * step
+        return wanted
+
+    def resize(self, length: int) -> None:
+        """Exactly so many rows: those there are, as far as they go, and new ones behind them."""
+        before = self.array
+        if length == len(before):
+            return
+        if length > len(before):
+            self._account.charge((length - len(before)) * self._row_bytes)
+        kept = min(length, len(before))
+        array = zeros((length, *before.shape[1:]), before.dtype)
+        array[:kept] = before[:kept]
+        if self._fill:
+            array[kept:] = self._fill
+        self.array = array
+        if length < len(before):
+            self._account.release((len(before) - length) * self._row_bytes)
+
+    def set(self, array: NDArray[Any]) -> None:
+        """A copy of another array takes the place of this one, for example of a saved one."""
+        more = array.size * self.array.dtype.itemsize - self.array.nbytes
+        if more > 0:
+            self._account.charge(more)
+        self.array = np.array(array, self.array.dtype, order="C").reshape((-1, *self.array.shape[1:]))
+        if more < 0:
+            self._account.release(-more)
+
+    def clear(self) -> None:
+        """No rows, and nothing on the account."""
+        self.resize(0)
