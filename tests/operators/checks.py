@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import numpy as np
+import pytest
 
 from penstock.errors import BudgetError
 
 from .subject import UNLIMITED, Event, Stage, Subject
 
-TINY_BLOCKS = 1024
+TINY_BLOCKS = 8192
 
 
 @dataclass(frozen=True)
@@ -138,19 +139,20 @@ def check_tiny_budget(subject: Subject, chance: np.random.Generator) -> None:
     """In small blocks, and in a budget that is just enough for one way of cutting, answers stay as they are. A budget
     that is too small for one way is too small for all, give or take two blocks."""
     streams = subject.draw(chance)
-    expected = play(subject, at_once(streams))
-    ways = [at_once(streams), one_by_one(streams), story(streams, chance, restarts=False)]
-    for calls in ways:
-        assert_same(play(subject, calls, block_size=TINY_BLOCKS), expected)
-    least = min(_least(lambda memory, calls=calls: play(subject, calls, memory, TINY_BLOCKS)) for calls in ways)
-    for calls in ways:
-        assert_same(play(subject, calls, least + 2 * TINY_BLOCKS, TINY_BLOCKS), expected)
+    whole, single = at_once(streams), one_by_one(streams)
+    expected = play(subject, whole)
+    assert_same(play(subject, single, block_size=TINY_BLOCKS), expected)
+    least = _least(lambda memory: play(subject, whole, memory, TINY_BLOCKS))
+    assert_same(play(subject, single, least + 2 * TINY_BLOCKS, TINY_BLOCKS), expected)
+    if least > 3 * TINY_BLOCKS:
+        with pytest.raises(BudgetError):
+            play(subject, single, least - 3 * TINY_BLOCKS, TINY_BLOCKS)
 
 
 def _least(run: Callable[[int], Outcome]) -> int:
-    """The least budget with which it runs, to within a block."""
-    low, high = 0, 1 << 24
-    while high - low > TINY_BLOCKS:
+    """The least budget with which it runs, to within a quarter of a block."""
+    low, high = 0, 1 << 21
+    while high - low > TINY_BLOCKS // 4:
         middle = (low + high) // 2
         try:
             run(middle)

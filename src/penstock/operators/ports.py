@@ -10,7 +10,8 @@ only rows can come that belong behind it.
 Invariants:
 1. What `take_due` gives never belongs before what it gave earlier.
 2. What stays is on the account when a call ends: the rows, and what Arrow takes for a batch besides them. Rows of a
-   much larger batch are copied, and many small batches put together, so that nothing else is held on to.
+   much larger batch are copied, and many small batches put together, so that nothing else is held on to. Where
+   memory is short, few are.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ class Ports:
             if self._loose[port] >= _LOOSE:
                 self._put_together(port)
             due.append(own)
-        self._account.resize(self._held)
+        if not self._account.try_resize(self._held):
+            for port in range(len(self._waiting)):
+                self._put_together(port)
+            self._account.resize(self._held)
         return due
 
     def _put_together(self, port: int) -> None:
@@ -88,6 +92,7 @@ class Ports:
             whole = Chunk(np.concatenate([chunk.times for chunk in small]), joined([chunk.arrow for chunk in small]))
             self._held += _nbytes(whole) - sum(map(_nbytes, small))
             waiting.append(whole)
+            self._loose[port] = int(whole.rows < _SMALL_ROWS)
 
     def snapshot(self) -> dict[str, Any]:
         return {
