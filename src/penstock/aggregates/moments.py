@@ -36,6 +36,8 @@ from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot, Want
 from penstock.aggregates.wide import Words
 from penstock.aggregates.wide_products import STORED_WORDS, Sums, WideProducts, exact_covariance, from_bytes, to_bytes
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray
 
 _POPULATION = ("VAR_POP", "STDDEV_POP", "COVAR_POP")
 _SAMPLE = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
@@ -81,7 +83,7 @@ class _Results:
 class _SecondOrder(MergeableState, PanedState):
     """What one and two arguments have in common; one argument stands for both x and y."""
 
-    def __init__(self, wants: Sequence[Want], integers: tuple[bool, ...]) -> None:
+    def __init__(self, wants: Sequence[Want], integers: tuple[bool, ...], account: Account) -> None:
         """`integers` says of each argument whether it is of an integer type."""
         self._functions = tuple(want.function for want in wants)
         self._wanted = (
@@ -97,19 +99,22 @@ class _SecondOrder(MergeableState, PanedState):
             self._width = layout.CORRELATION_WORDS if "CORR" in self._functions else layout.COVARIANCE_WORDS
         self._lengths = layout.INTEGERS[np.cumsum(layout.INTEGERS) <= self._width]
         self._slots = 0
-        self._words: Words = np.zeros(0, dtype=np.uint64)
+        self._held = ChargedArray(account, np.uint64)
         self._x_base = layout.INTEGER_BASE if self._x_integer else 0
         self._y_base = layout.INTEGER_BASE if self._y_integer else 0
-        self._wide = WideProducts()
+        self._wide = WideProducts(account)
         self._cursor = np.zeros(4, dtype=np.int64)
         self._scratch: Words = np.zeros(SCRATCH_WORDS, dtype=np.uint64)
 
+    @property
+    def _words(self) -> Words:
+        return self._held.array
+
     def ensure(self, slots: int) -> None:
         if slots > self._slots:
-            self._slots = max(16, slots, 2 * self._slots)
-            grown = np.zeros(self._slots * self._width, dtype=np.uint64)
-            grown[: len(self._words)] = self._words
-            self._words = grown
+            slots = max(16, slots)
+            self._held.resize(slots * self._width)
+            self._slots = slots
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         results = _Results(len(schedule.emit_slots), *self._wanted)
@@ -245,13 +250,13 @@ class _SecondOrder(MergeableState, PanedState):
             self._wide.forget(left[self._words.reshape(-1, self._width)[left, layout.WIDE_AT] == 0])
 
     def rearrange(self, kept: Slots) -> None:
-        self._words = self._words.reshape(-1, self._width)[kept].reshape(-1)
+        self._held.set(self._words.reshape(-1, self._width)[kept].reshape(-1))
         self._slots = len(kept)
         self._wide.rearrange(kept)
 
     @property
     def nbytes(self) -> int:
-        return self._words.nbytes + self._cursor.nbytes + self._scratch.nbytes + self._wide.nbytes
+        return self._held.nbytes + self._wide.nbytes
 
     def snapshot(self) -> Snapshot:
         return {
@@ -262,7 +267,7 @@ class _SecondOrder(MergeableState, PanedState):
         }
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._words = np.array(snapshot["words"], dtype=np.uint64)
+        self._held.set(snapshot["words"])
         self._slots = len(self._words) // self._width
         self._x_base, self._y_base = snapshot["x_base"], snapshot["y_base"]
         self._wide.restore(snapshot["wide"])
@@ -271,15 +276,15 @@ class _SecondOrder(MergeableState, PanedState):
 class MomentsState(_SecondOrder):
     """Serves any of VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP of one argument, in the order wanted."""
 
-    def __init__(self, wants: Sequence[Want], integer: bool) -> None:
-        super().__init__(wants, (integer,))
+    def __init__(self, wants: Sequence[Want], integer: bool, account: Account = UNLIMITED) -> None:
+        super().__init__(wants, (integer,), account)
 
 
 class ComomentsState(_SecondOrder):
     """Serves any of COVAR_POP, COVAR_SAMP and CORR of two arguments, in the order wanted."""
 
-    def __init__(self, wants: Sequence[Want], x_integer: bool, y_integer: bool) -> None:
-        super().__init__(wants, (x_integer, y_integer))
+    def __init__(self, wants: Sequence[Want], x_integer: bool, y_integer: bool, account: Account = UNLIMITED) -> None:
+        super().__init__(wants, (x_integer, y_integer), account)
 
 
 def _value(bits: Words, row: int, integer: bool) -> int | float:

@@ -14,7 +14,8 @@ from penstock.aggregates.state import Int64s, Slots
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
-from penstock.operators.closing import Closed, ClosingAggregate
+from penstock.operators.closing import ClosingAggregate
+from penstock.operators.closing_windows import Closed
 from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.operator import Operator
