@@ -281,4 +281,4 @@ def test_partial_rows_of_another_version_are_refused() -> None:
     merge = Merge("q", node, Resources(StoreManager(Budget(1 << 20), None), lambda *reject: None))
     stranger = pa.RecordBatch.from_pylist([], schema=partial_schema(node).with_metadata({"penstock.partials": "0"}))
     with pytest.raises(CheckpointError, match="version 0"):
-        merge.merge([stranger])
+        list(merge.merge([stranger]))

@@ -85,12 +85,14 @@ class Merge:
         ]
         self._texts = [pa.types.is_string(partial_schema(node).field(f"${i}").type) for i in range(len(node.states))]
 
-    def merge(self, partials: Sequence[pa.RecordBatch]) -> list[Chunk]:
-        """The results of the evaluations that these partial rows belong to."""
+    def merge(self, partials: Sequence[pa.RecordBatch]) -> Iterator[Chunk]:
+        """The results of the evaluations that these partial rows belong to, some evaluations at a time."""
         for batch in partials:
             check_version(batch.schema)
-        chunks = [self._merge(self._joined(pieces)) for pieces in _portions([b for b in partials if b.num_rows])]
-        return [chunk for chunk in chunks if chunk.rows]
+        for pieces in _portions([batch for batch in partials if batch.num_rows]):
+            chunk = self._merge(self._joined(pieces))
+            if chunk.rows:
+                yield chunk
 
     def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
         self._account.resize(sum(piece.nbytes for piece in pieces))
