@@ -156,6 +156,6 @@ class _PipelineStage:
 
     def _readable(self, chunks: list[Chunk]) -> list[str]:
         if self._merge is not None:
-            chunks = self._merge.merge([chunk.arrow for chunk in chunks])
+            chunks = list(self._merge.merge([chunk.arrow for chunk in chunks]))
         rows = [(time, row) for c in chunks for time, row in zip(c.times, c.arrow.to_pylist(), strict=True)]
         return [f"{time}: {row}" for time, row in rows]

@@ -1,8 +1,8 @@
 """One call at a time gets into an app, and none after a failure in the middle of one.
 
-When an error (a full budget or disk, a subscriber that raises) leaves a call half done, some queries have seen events
-that others have not. Nothing that depends on it may come out or be saved any more; a new app goes on from the last
-checkpoint.
+When an error (a full budget or disk, a subscriber that raises, an interrupt from the keyboard) leaves a call half done,
+some queries have seen events that others have not. Nothing that depends on it may come out or be saved any more; a new
+app goes on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Guard:
             raise PenstockError("the app was closed; make a new one")
         if self._failure is not None:
             raise PenstockError(
-                f"the app stopped in the middle of its work: {self._failure}\n"
+                f"the app stopped in the middle of its work: {_reason(self._failure)}\n"
                 "  hint: make a new app; with a checkpoint directory it goes on from the last checkpoint"
             )
 
@@ -66,3 +66,9 @@ class Guard:
         self._inside = False
         if error is not None:
             self._failure = error
+
+
+def _reason(failure: BaseException) -> str:
+    if isinstance(failure, KeyboardInterrupt):
+        return "it was interrupted, and some of its queries have seen events that others have not"
+    return str(failure) or type(failure).__name__
