@@ -7,11 +7,21 @@ only rows can come that belong behind it.
     least watermark 12, of the inputs 1 and 2    input 0 (at 15)   1 (at 12)   2 (at 12)   3 (at 14)
     due                                          up to 12          up to 12    below 12    below 12
 
-Invariant: what `take_due` gives never belongs before what it gave earlier.
+So what decides is the slowest input, the first of those with the least watermark: a row is due if its (time, input)
+is at most (watermark, input) of the slowest.
+
+Invariants:
+
+1. What `take_due` gives never belongs before what it gave earlier.
+2. `_heads` has the first waiting time of each input with rows that wait, and no other. So a call looks at inputs with
+   rows that are due, and not at all.
+3. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
 """
 
 from __future__ import annotations
 
+import heapq
+import sys
 from collections import deque
 from typing import Any
 
@@ -21,6 +31,9 @@ from penstock.operators.chunk import Chunk, from_bytes, to_bytes
 from penstock.operators.reorder import START
 from penstock.store.budget import Account
 
+Due = dict[int, list[Chunk]]
+"""The rows that are due, by input; those with none are left out."""
+
 
 class Ports:
     """One queue of chunks for each input; `account` holds what waits."""
@@ -28,31 +41,44 @@ class Ports:
     def __init__(self, count: int, account: Account) -> None:
         self._waiting: list[deque[Chunk]] = [deque() for _ in range(count)]
         self._watermarks = [START] * count
+        self._heads: list[tuple[int, int]] = []
+        self._slow = [(START, port) for port in range(count)]
         self._account = account
         self._held = 0
 
     def put(self, port: int, chunk: Chunk, watermark: int) -> int:
         """Takes what an input gave; returns how far all inputs have come: rows below that time come no more."""
         if chunk.rows:
-            self._waiting[port].append(chunk)
+            waiting = self._waiting[port]
+            if not waiting:
+                heapq.heappush(self._heads, (int(chunk.times[0]), port))
+            waiting.append(chunk)
             self._held += chunk.arrow.nbytes
         self._watermarks[port] = max(self._watermarks[port], watermark)
-        return min(self._watermarks)
+        return self._slowest()[0]
 
-    def take_due(self) -> list[list[Chunk]]:
-        """The waiting rows of each input before which nothing more comes."""
-        reached = min(self._watermarks)
-        slowest = self._watermarks.index(reached)
-        return self._take([reached + (port <= slowest) for port in range(len(self._waiting))])
+    def _slowest(self) -> tuple[int, int]:
+        """The least watermark, and the first input that has it."""
+        slow = self._slow
+        while (current := self._watermarks[slow[0][1]]) != slow[0][0]:
+            heapq.heapreplace(slow, (current, slow[0][1]))
+        return slow[0]
 
-    def take(self, before: int) -> list[list[Chunk]]:
-        """The waiting rows of each input with times below `before`."""
-        return self._take([before] * len(self._waiting))
+    def take_due(self) -> Due:
+        """The waiting rows before which nothing more comes."""
+        return self._take(self._slowest())
 
-    def _take(self, limits: list[int]) -> list[list[Chunk]]:
-        due: list[list[Chunk]] = []
-        for waiting, before in zip(self._waiting, limits, strict=True):
-            own: list[Chunk] = []
+    def take(self, before: int) -> Due:
+        """The waiting rows with times below `before`."""
+        return self._take((before - 1, sys.maxsize))
+
+    def _take(self, last: tuple[int, int]) -> Due:
+        """The waiting rows whose (time, input) is at most `last`."""
+        due: Due = {}
+        while self._heads and self._heads[0] <= last:
+            _, port = heapq.heappop(self._heads)
+            waiting, before = self._waiting[port], last[0] + (port <= last[1])
+            own = due[port] = []
             while waiting and waiting[0].times[0] < before:
                 chunk = waiting.popleft()
                 self._held -= chunk.arrow.nbytes
@@ -61,7 +87,8 @@ class Ports:
                 if count < chunk.rows:
                     waiting.appendleft(chunk.slice(count, chunk.rows))
                     self._held += waiting[0].arrow.nbytes
-            due.append(own)
+            if waiting:
+                heapq.heappush(self._heads, (int(waiting[0].times[0]), port))
         self._account.resize(self._held)
         return due
 
@@ -79,5 +106,9 @@ class Ports:
         self._waiting = [
             deque(Chunk(c["times"], from_bytes(c["rows"])) for c in saved) for saved in snapshot["waiting"]
         ]
+        self._heads = [(int(waiting[0].times[0]), port) for port, waiting in enumerate(self._waiting) if waiting]
+        self._slow = [(watermark, port) for port, watermark in enumerate(self._watermarks)]
+        heapq.heapify(self._heads)
+        heapq.heapify(self._slow)
         self._held = sum(chunk.arrow.nbytes for waiting in self._waiting for chunk in waiting)
         self._account.resize(self._held)

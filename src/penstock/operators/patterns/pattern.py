@@ -34,7 +34,7 @@ from penstock.operators.patterns.intake import InputIntake
 from penstock.operators.patterns.matches import Found, View
 from penstock.operators.patterns.rows import PatternRows
 from penstock.operators.patterns.search import Search
-from penstock.operators.ports import Ports
+from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.plan.patterns.columns import kept_columns
@@ -113,9 +113,9 @@ class Pattern(Operator):
             self._take(self._ports.take(-START), int(_END), results)
         return results
 
-    def _take(self, due: list[list[Chunk]], limit: int, results: list[Chunk]) -> None:
+    def _take(self, due: Due, limit: int, results: list[Chunk]) -> None:
         """Takes rows of all inputs that are due; `limit` is how far all have come."""
-        rows = [concat(chunks, schema) for chunks, schema in zip(due, self._schemas, strict=True)]
+        rows = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         for parts, reached in self._stretches(rows, limit):
             self._advance(parts, reached, results)
 

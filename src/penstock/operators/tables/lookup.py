@@ -87,7 +87,7 @@ class LookUp(Operator):
 
     def _released(self, before: int) -> list[Chunk]:
         results: list[Chunk] = []
-        for chunk in self._ports.take(before)[0]:
+        for chunk in self._ports.take(before).get(0, []):
             batch = chunk.arrow
             sequences = batch.column(_SEQUENCE).to_numpy()
             results += self._looked_up(Chunk(chunk.times, batch.drop_columns([_SEQUENCE])), sequences)
