@@ -158,12 +158,13 @@ class Pipeline:
         if stage.operator is None:
             return events if stage.stream == stream else None
         done: Progress | None = None
+        results: list[Chunk] = []
         for port, below in enumerate(stage.inputs):
             progress = self._push(below, stream, events)
             if progress is not None:
-                own = feed(stage.operator, progress, port)
-                done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
-        return done
+                done = feed(stage.operator, progress, port)
+                results += done.chunks
+        return None if done is None else Progress(results, done.watermark)
 
     @property
     def next_tick(self) -> int | None:
