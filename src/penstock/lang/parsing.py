@@ -6,6 +6,7 @@ nothing of it is ever run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from sqlglot.errors import SqlglotError
@@ -22,6 +23,9 @@ from penstock.types import Schema
 
 LONGEST_TEXT = 500_000
 DEEPEST_NESTING = 30
+
+_BYTE_ORDER_MARK = "\ufeff"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
@@ -47,10 +51,15 @@ def parse(
     >>> program.queries[0].name, program.queries[0].body.schema.names
     ('q1', ('agent', 'busy'))
     """
-    source = QueryText(text)
+    source = QueryText(text.removeprefix(_BYTE_ORDER_MARK))
     if len(text) > LONGEST_TEXT:
         raise source.refusal(
             f"the text is {len(text):,} characters long; at most {LONGEST_TEXT:,} are read", None, "split it"
+        )
+    half = _SURROGATE.search(source.text)
+    if half is not None:
+        raise source.refusal(
+            "half of a surrogate pair is no character", half.span(), "write the whole character, or its escape in data"
         )
     try:
         tokens = tokenize(source)
@@ -70,7 +79,7 @@ def declared_streams(text: str) -> set[str]:
     >>> declared_streams("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t); SELECT 'CREATE STREAM b' -- CREATE STREAM c")
     {'calls'}
     """
-    tokens = tokenize(QueryText(text))
+    tokens = tokenize(QueryText(text.removeprefix(_BYTE_ORDER_MARK)))
     return {
         third.text.lower()
         for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False)
