@@ -97,7 +97,8 @@ class CsvFormat(LineFormat):
                     delimiter=self._delimiter,
                     newlines_in_values=self.multiline,
                     ignore_empty_lines=False,
-                    invalid_row_handler=refuse,
+                    # Arrow hands over the row as text, which it must be; else the run is cut up to the row.
+                    invalid_row_handler=refuse if data.isascii() or _is_text(data) else None,
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types={places[name]: kind for name, kind in types.items()},
@@ -115,6 +116,14 @@ class CsvFormat(LineFormat):
             raise Unparsable("a quoted field does not end on its line; the option multiline 'true' allows that")
         kept = np.delete(np.arange(records), [i for i, _ in refused])
         return Parsed(table.rename_columns(list(types)), kept, refused)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Conversion:
