@@ -118,6 +118,8 @@ def test_a_change_that_finds_no_memory_is_given_up() -> None:
         for i in range(20)
     )
     with ps.App(text, strategy="window", memory="4MB", block_size=4096) as probe:
+        for query in probe.queries:  # rows that wait to be read would be on the account
+            probe.subscribe(query, lambda rows: None)
         probe.push("s", batch(0, 100, 10))
         least = probe.metrics.memory_peak
     with ps.App(text, strategy="window", memory=least + 20_000, block_size=4096) as app:

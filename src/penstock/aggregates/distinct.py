@@ -77,7 +77,7 @@ class DistinctState(AggregateState):
     def ensure(self, slots: int) -> None:
         held = len(self._distinct)
         if slots > held:
-            room = max(16, slots, 2 * held)
+            room = max(16, slots)
             self._charge(self.nbytes + 24 * (room - held))
             self._distinct = np.concatenate([self._distinct, np.zeros(room - held, dtype=np.int64)])
             self._generations = np.concatenate([self._generations, np.zeros(room - held, dtype=np.int64)])

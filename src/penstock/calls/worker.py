@@ -81,6 +81,8 @@ class Worker:
     def put(self, name: str, numbers: Int64s, arguments: pa.RecordBatch) -> None:
         """Takes in what a rule fired; waits while too many calls do."""
         more = arguments.nbytes + numbers.nbytes
+        if self._synchronous:
+            self._drain()  # calls of a checkpoint, or one that was interrupted: no other thread makes them
         while not self._has_room(more):
             with self._changed:
                 self._changed.wait(1.0)
@@ -128,7 +130,7 @@ class Worker:
     def wait(self, timeout: float | None = None) -> bool:
         """Until no call waits; False if that takes longer."""
         if self._synchronous:
-            self._drain()
+            return self._drain()
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, timeout)
 
@@ -177,9 +179,12 @@ class Worker:
             if not self._call():
                 return
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
+        """Makes all calls that wait; False if they were abandoned."""
         while self._waiting:
-            self._call()
+            if not self._call():
+                return False
+        return True
 
     def _call(self) -> bool:
         """Makes the next call; False if it was abandoned."""

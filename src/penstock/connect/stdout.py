@@ -65,6 +65,9 @@ class StdoutSink(Sink):
         ]
         return "  ".join(padded).rstrip() + "\n"
 
+    def flush(self) -> None:
+        """Every write is seen at once."""
+
     def commit(self, epoch: int) -> Position:
         return {}
 

@@ -35,7 +35,7 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.panes.family import PaneFamily
-from penstock.operators.pipeline import feed, make_operator
+from penstock.operators.pipeline import make_operator, moves
 from penstock.operators.resources import Resources
 from penstock.plan.cost import Workload
 from penstock.plan.nodes import AggregateNode
@@ -137,7 +137,7 @@ class Changing:
         self._changes: list[_Change] = []
         self._looks: dict[str, tuple[int, int]] = {}
         self._at_work = False
-        budget.give_up = self._give_up_all
+        budget.on_need(self._give_up_all)
 
     # What is asked
 
@@ -202,7 +202,8 @@ class Changing:
         self._at_work = True
         try:
             for successor in change.successors:
-                feed(successor.operator, Progress(chunks, watermark))
+                for chunk, reached in moves(Progress(chunks, watermark)):
+                    successor.operator.process(chunk, reached)
         except (BudgetError, StorageError):
             self._give_up(change)
             return
@@ -308,7 +309,9 @@ class Changing:
         resources = self._resources()
         mute = _Mute(resources.reject)
         own = resources.apart(mute)
-        return _Successor(window, form, make_operator(form.name, window.node, own, form), own, mute)
+        operator = make_operator(form.name, window.node, own, form)
+        operator.send_to(lambda chunks: None)
+        return _Successor(window, form, operator, own, mute)
 
     def _give_up(self, change: _Change) -> None:
         """The forms go as they are, in the middle of a call maybe: nobody leaves them one by one."""

@@ -198,7 +198,10 @@ class Flow:
             raise
         feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
-        outlet = Outlet(query.name, pipeline.schema, keep)
+        pipeline.send_to(lambda chunks: self._deliver_some(query.name, chunks))
+        waiting = self._stores.create_waiting(f"{name}-results")
+        resources.at_end(lambda: self._stores.drop(f"{name}-results"))
+        outlet = Outlet(query.name, pipeline.schema, waiting, keep)
         self.running[query.name] = Running(query, node, print_of, pipeline, tuple(shared), outlet, feeds, tuple(cores))
         self._names.use(name)
         self._ticking.add(query.name, node, pipeline)
@@ -274,7 +277,10 @@ class Flow:
 
     def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         """Hands a stream's rows to the queries that read it, and their results to those that read these. Where they
-        change tables, they come in parts: what the tables keep of the past for their readers is a part's worth then."""
+        change tables, they come in parts: what the tables keep of the past for their readers is a part's worth then.
+
+        Results that are many leave while their query is at work (`operators.outgoing`), also to derived streams: the
+        readers of these are called in the middle of it."""
         if self.tables.are_written_by(stream) and sum(chunk.rows for chunk in chunks) > CHUNK_ROWS:
             filled = [chunk for chunk in chunks if chunk.rows]
             for number, chunk in enumerate(filled, 1):
@@ -307,6 +313,10 @@ class Flow:
                 running.outlet.put(chunk.arrow)
         if running.feeds is not None:
             self.dispatch(running.feeds, chunks, watermark)
+
+    def _deliver_some(self, query: str, chunks: list[Chunk]) -> None:
+        """Results of a call that is still at work: they are many, and do not wait for its end."""
+        self._deliver(self.running[query], chunks, int(chunks[-1].times[-1]))
 
     def tick(self, now: int) -> None:
         """Lets the windows slide that follow the local clock."""

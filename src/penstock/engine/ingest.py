@@ -57,10 +57,21 @@ class Ingest:
             data = [data]
         if isinstance(data, list):
             few = self._from_few(data) if 0 < len(data) <= _FEW else None
+            if few is None and len(data) > _FEW and self._is_heavy(data):
+                pieces = [self._from_few(data[start : start + _FEW]) for start in range(0, len(data), _FEW)]
+                if None not in pieces:
+                    return [piece for piece in pieces if piece is not None]
             return [self._from_dicts(data) if few is None else few]
         if isinstance(data, pa.RecordBatch):
             return [self._conform(data)]
         return [self._conform(batch) for batch in _to_table(data, self._stream.name).to_batches()]
+
+    def _is_heavy(self, events: Sequence[Any]) -> bool:
+        """Whether a copy of the texts would take much memory. Then they are not copied."""
+        if not self._strings or type(events[0]) is not dict:
+            return False
+        texts = [len(text) for name in self._strings if type(text := events[0].get(name)) is str]
+        return sum(texts) * len(events) > _HEAVY
 
     def _from_few(self, events: Sequence[Any]) -> Batch | None:
         """A few events without a detour through Arrow; None where their values are not plainly those declared."""
@@ -208,6 +219,9 @@ class Ingest:
             self._reject(f"stream {self._stream.name}: {reason}", row)
         return batch.filter(pa.array(passing))
 
+
+_HEAVY = 1 << 24
+"""Events with so many bytes of text, as far as the first one shows, are taken a few at a time."""
 
 _FEW = 64
 """Up to so many events Python is faster than Arrow."""

@@ -73,8 +73,10 @@ class Inputs:
             return
         schema, lowered = stream.schema.arrow, stream.late_into.lower()
         to_sink = lowered in (sink.lower() for sink in sinks)
-        made = Outlet(stream.late_into, schema, keep=0 if to_sink else None)
-        if self._late_outlets.setdefault(lowered, made).schema != schema:
+        if lowered not in self._late_outlets:
+            waiting = self._stores.create_waiting(_late_store(lowered))
+            self._late_outlets[lowered] = Outlet(stream.late_into, schema, waiting, keep=0 if to_sink else None)
+        if self._late_outlets[lowered].schema != schema:
             raise QueryError(
                 f"the late events of several streams go to '{stream.late_into}', and their columns differ",
                 hint="give each stream a LATE INTO of its own",
@@ -102,6 +104,7 @@ class Inputs:
             self.streams.pop(name).close()
         for name in self._late_outlets.keys() - {late.lower() for late in late_names}:
             del self._late_outlets[name]
+            self._stores.drop(_late_store(name))
 
     # Events in
 
@@ -268,3 +271,8 @@ class Inputs:
             if name in snapshot["late_outlets"]:
                 outlet.restore(snapshot["late_outlets"][name])
         self.late = snapshot["late"]
+
+
+def _late_store(name: str) -> str:
+    """Where late events wait that go to a name."""
+    return f"late into {name}"

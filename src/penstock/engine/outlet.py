@@ -3,18 +3,18 @@
 Invariants:
 1. Rows are numbered from 0 in the order in which they come, through restarts. Every batch and table that goes out has
    the declared columns and types, with the name and the number of its first row in its metadata.
-2. A row goes to every subscriber or, while there is none, waits once.
+2. A row goes to every subscriber or, while there is none, waits once. Rows that wait are on the account, and on disk
+   where there are many (`store.waiting_rows`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.operators.chunk import from_bytes, joined, to_bytes
+from penstock.store.waiting_rows import WaitingRows
 
 Callback = Callable[[pa.RecordBatch], None]
 Watcher = Callable[[pa.RecordBatch, int], None]
@@ -23,13 +23,12 @@ Watcher = Callable[[pa.RecordBatch, int], None]
 class Outlet:
     """`keep` is how many of the last rows wait at most; None is all of them."""
 
-    def __init__(self, name: str, schema: pa.Schema, keep: int | None = None) -> None:
+    def __init__(self, name: str, schema: pa.Schema, waiting: WaitingRows, keep: int | None = None) -> None:
         self.name = name
         self.schema = schema
         self._nullable = _nullable(schema)
         self._keep = keep
-        self._waiting: deque[pa.RecordBatch] = deque()
-        self._rows_waiting = 0
+        self._waiting = waiting
         self._subscribers: list[Callback] = []
         self._watchers: list[Watcher] = []
         self.count = 0
@@ -42,9 +41,8 @@ class Outlet:
     def subscribe(self, callback: Callback) -> None:
         """From now on every batch goes to the callback, beginning with what waits."""
         self._subscribers.append(callback)
-        waiting, self._waiting = self._waiting, deque()
-        number, self._rows_waiting = self.count - self._rows_waiting, 0
-        for batch in waiting:
+        number = self.count - self._waiting.rows
+        for batch in self._waiting.take():
             callback(self._numbered(batch, number))
             number += batch.num_rows
 
@@ -56,37 +54,25 @@ class Outlet:
             self.count += batch.num_rows
             for callback in self._subscribers:
                 callback(numbered)
-        else:
-            self.count += batch.num_rows
-            self._waiting.append(batch)
-            self._rows_waiting += batch.num_rows
-            self._forget_oldest()
-
-    def _forget_oldest(self) -> None:
-        if self._keep is None:
             return
-        while self._rows_waiting > self._keep:
-            oldest = self._waiting.popleft()
-            excess = min(oldest.num_rows, self._rows_waiting - self._keep)
-            self._rows_waiting -= excess
-            if excess < oldest.num_rows:
-                self._waiting.appendleft(oldest.slice(excess))
+        self.count += batch.num_rows
+        if self._keep == 0:
+            return
+        if not batch.schema.equals(self._nullable):
+            batch = self._conformed(batch, self._nullable)
+        self._waiting.put(batch)
+        if self._keep is not None and self._waiting.rows > self._keep:
+            self._waiting.forget(self._waiting.rows - self._keep)
 
     def take(self) -> pa.Table:
         """What waits, as one table."""
-        schema = self.schema.with_metadata(self._metadata(self.count - self._rows_waiting))
-        batches = [self._conformed(batch, schema) for batch in self._waiting]
-        self._waiting.clear()
-        self._rows_waiting = 0
+        schema = self.schema.with_metadata(self._metadata(self.count - self._waiting.rows))
+        batches = [self._conformed(batch, schema) for batch in self._waiting.take()]
         return pa.Table.from_batches(batches, schema)
 
     def widen(self, schema: pa.Schema) -> None:
         """The schema gets more columns; rows that wait have NULL there."""
         self.schema = self._nullable = _nullable(schema)
-        for index, batch in enumerate(self._waiting):
-            names = batch.schema.names
-            columns = [batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema]
-            self._waiting[index] = pa.RecordBatch.from_arrays(columns, names=schema.names)
 
     def _metadata(self, number: int) -> dict[str, str]:
         return {"penstock.query": self.name, "penstock.sequence": str(number)}
@@ -97,18 +83,20 @@ class Outlet:
         return batch.replace_schema_metadata(self._metadata(number))
 
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Inside the engine strings may be dictionary-encoded."""
+        """Inside the engine strings may be dictionary-encoded. Rows from before `widen` lack columns."""
+        if batch.num_columns < len(schema):
+            names = batch.schema.names
+            own = [batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema]
+            return pa.RecordBatch.from_arrays(own, schema=schema)
         columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def snapshot(self) -> dict[str, Any]:
-        waiting = [self._conformed(batch, self.schema) for batch in self._waiting]
-        return {"count": self.count, "waiting": to_bytes(joined(waiting)) if waiting else b""}
+        return {"count": self.count, "waiting": self._waiting.snapshot()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.count = snapshot["count"]
-        self._waiting = deque([from_bytes(snapshot["waiting"])] if snapshot["waiting"] else [])
-        self._rows_waiting = sum(batch.num_rows for batch in self._waiting)
+        self._waiting.restore(snapshot["waiting"])
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

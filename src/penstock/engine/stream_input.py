@@ -54,7 +54,10 @@ class StreamInput:
             self._resources,
             ties_by_value=ties_by_value,
         )
-        self.late = Outlet(definition.name, self.ingest.schema, LATE_KEPT if definition.late_into is not None else 0)
+        kept = LATE_KEPT if definition.late_into is not None else 0
+        name = f"{definition.name}: late events"
+        self.late = Outlet(definition.name, self.ingest.schema, stores.create_waiting(name), kept)
+        self._resources.at_end(lambda: stores.drop(name))
         """Late events wait only where the stream has a LATE INTO; elsewhere they are counted."""
         self.events = 0
         self.dispatched = START

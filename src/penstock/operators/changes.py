@@ -30,11 +30,11 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.arguments import Reading
-from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image
 from penstock.operators.emitter import OVERFLOW, Reject, as_chunk, as_row
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.interner import Interner
+from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.operators.touched import NO_ROW, NOT_HELD, Touched, Toucher
@@ -66,7 +66,7 @@ class ChangeShow:
         self._inserts = emission.emit is not Emit.DSTREAM
         self._by_group = emission.emit is Emit.EDGE
         self._names = node.schema.names
-        self._chunks: list[Chunk] = []
+        self.outgoing = Outgoing()
         self.failing = _NO_SLOTS
 
     def see(self, keys: list[Data], played: Played, touched: Touched, starts: Int64s, ends: Int64s) -> None:
@@ -91,7 +91,7 @@ class ChangeShow:
         if len(remain):
             evaluation, places = touched.segments[remain], chosen[remain]
             columns = [_taken(value, kind, places) for value, (_, kind) in zip(values, self._outputs, strict=True)]
-            self._chunks.append(as_chunk(self._names, columns, starts[evaluation], ends[evaluation]))
+            self.outgoing.put(as_chunk(self._names, columns, starts[evaluation], ends[evaluation]))
 
     def _reject_failed(self, rows: Batch, failed: Bools, touched: Touched, evaluations: int) -> None:
         """What has failed fails in every evaluation until a row touches it."""
@@ -107,10 +107,6 @@ class ChangeShow:
                 self._reject(OVERFLOW, as_row(rows, row))
             begin = end
         self.failing = np.array(list(failing), np.int32)
-
-    def take(self) -> list[Chunk]:
-        chunks, self._chunks = self._chunks, []
-        return chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {"failing": self.failing}
@@ -129,7 +125,7 @@ class Changes:
     ) -> None:
         self._aggregation = Aggregation(name, reading, node.states, resources)
         self._groups = reading.groups
-        self._toucher = Toucher(self._groups)
+        self._toucher = Toucher(self._groups, resources.account(f"{name}: groups that rows have touched"))
         self._answer_names = list(map(_answer_names, node.states))
         self._shows: list[ChangeShow] = []
         self._held = _Held(_NO_SLOTS, np.empty(0, np.int64), [])
@@ -192,16 +188,16 @@ class Changes:
             self._in_use.rows[slots] = 0
         had = touched.before != NO_ROW
         chosen = touched.before[had]
-        self._held = _Held(rows.slots[chosen], rows.counts[chosen], [_chosen(a, chosen) for a in rows.answers])
-        self._no_row = touched.slots[~had]
-        self._mark()
-        self._tell_budget()
+        self._keep(
+            _Held(rows.slots[chosen], rows.counts[chosen], [_chosen(a, chosen) for a in rows.answers]),
+            touched.slots[~had],
+        )
 
-    def _tell_budget(self) -> None:
-        held = self._held
+    def _keep(self, held: _Held, no_row: Slots) -> None:
         answers = sum(answer.values.nbytes + 2 * len(answer.values) for answer in held.answers)
-        own = held.slots.nbytes + held.counts.nbytes + self._no_row.nbytes + answers
-        self._account.resize(own + self._toucher.nbytes)
+        self._account.resize(held.slots.nbytes + held.counts.nbytes + no_row.nbytes + answers)
+        self._held, self._no_row = held, no_row
+        self._mark()
 
     def _mark(self) -> None:
         held = self._toucher.held
@@ -226,11 +222,9 @@ class Changes:
         self._aggregation.restore(snapshot["aggregation"])
         saved = snapshot["held"]
         names = [name for own in self._answer_names for name in own] if len(saved["slots"]) else []
-        self._held = _Held(saved["slots"], saved["counts"], [Emitted(*saved["answers"][name]) for name in names])
-        self._no_row = snapshot["no_row"]
         self._toucher.fit()
-        self._mark()
-        self._tell_budget()
+        held = _Held(saved["slots"], saved["counts"], [Emitted(*saved["answers"][name]) for name in names])
+        self._keep(held, snapshot["no_row"])
 
 
 def _answer_names(state: StateSpec) -> list[str]:

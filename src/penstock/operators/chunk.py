@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,16 +32,22 @@ class Chunk(NamedTuple):
         """One row as Python values, for messages."""
         return readable(self.arrow.slice(index, 1))[0]
 
-    def parts(self, watermark: int, rows: int = CHUNK_ROWS) -> Iterator[tuple[Chunk, int]]:
-        """The chunk cut to so many rows, each part with the watermark that holds once it is in: rows of later parts
-        may still enter windows that the final watermark closes. A chunk without rows is one part."""
-        if self.rows <= rows:
+    def parts(self, watermark: int, count: Callable[[Int64s, int], int] | None = None) -> Iterator[tuple[Chunk, int]]:
+        """The chunk cut in parts, each with the watermark that holds once it is in: rows of later parts may still enter
+        windows that the final watermark closes. `count` says, before each part, how many rows of these times it has
+        that begins at a place. A chunk without rows is one part."""
+        if self.rows <= 1 or (count is None and self.rows <= CHUNK_ROWS):
             yield self, watermark
             return
-        for start in range(0, self.rows, rows):
-            stop = min(start + rows, self.rows)
+        start = 0
+        while start < self.rows:
+            stop = min(start + (CHUNK_ROWS if count is None else count(self.times, start)), self.rows)
+            if stop - start == self.rows:
+                yield self, watermark
+                return
             part = self.slice(start, stop)
             yield part, watermark if stop == self.rows else min(watermark, int(part.times[-1]))
+            start = stop
 
     def slice(self, start: int, stop: int) -> Chunk:
         return Chunk(self.times[start:stop], self.arrow.slice(start, stop - start))

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.operators.aggregation import Run
-from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
+from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import AggregateNode, Answer
 
 
@@ -40,10 +40,9 @@ class Arrivals(NamedTuple):
 
 
 class Show(Protocol):
-    """What is made of evaluations for the queries that want the same."""
+    """What is made of evaluations for the queries that want the same, on its way out."""
 
-    def take(self) -> list[Chunk]:
-        """Everything since the last call, in order."""
+    outgoing: Outgoing
 
     def snapshot(self) -> dict[str, Any]: ...
 

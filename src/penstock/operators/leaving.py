@@ -73,6 +73,11 @@ class WindowTail:
     def position(self) -> int:
         return self._cursor.position
 
+    @property
+    def oldest(self) -> int:
+        """A time that no row in a window by time is older than, as far as is known."""
+        return self._oldest_leaves_at
+
     def leaving(self, steps: Steps, at: int) -> Leaving:
         """The rows that leave during the steps from `at` on; the cursor moves past them."""
         before = steps.leave_before[at:]

@@ -142,7 +142,6 @@ class Merge:
             state = create_mergeable(spec.kind, types, spec.wants, account=account, ranks=ranks)
             state.ensure(len(schedule.emit_slots))
             state.absorb(slots, partials)
-            account.resize(state.nbytes)
             none = _no_rows(spec)
             emitted.append(state.advance(none, none, schedule))
             interners.append(interner)

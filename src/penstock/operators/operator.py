@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from penstock.operators.chunk import Chunk
+from penstock.operators.outgoing import Receive
 
 
 class Progress(NamedTuple):
@@ -22,6 +23,10 @@ class Operator(ABC):
     contract promises after the last event comes out; `last_time` is the time of the stream's last event where the
     operator has seen only a part of it. `port` tells the inputs of a union apart.
     """
+
+    def send_to(self, receive: Receive) -> None:  # noqa: B027
+        """Many results of one call go there while it is at work, before those that it returns (`outgoing`). An operator
+        that makes no more rows than it is given has no need of it."""
 
     @abstractmethod
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress: ...

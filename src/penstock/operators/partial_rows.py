@@ -21,6 +21,7 @@ from penstock.expressions.batch import Batch
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_data, validity
+from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import WINDOW_COLUMNS, AggregateNode, StateSpec
 from penstock.types import SqlType
 
@@ -74,7 +75,7 @@ class PartialRows:
         self._kinds = {f"#{i}": key.type for i, key in enumerate(node.group_by)}
         self._looks: list[_Look] = []
         self._pending = 0
-        self._chunks: list[Chunk] = []
+        self.outgoing = Outgoing()
 
     def look(self, slots: Slots, starts: Int64s, ends: Int64s, partials: Sequence[pa.Array]) -> None:
         """Groups as they are now, with the partials of all states; the row of slots[i] is of the window [starts[i],
@@ -88,8 +89,7 @@ class PartialRows:
     def chunks(self) -> list[Chunk]:
         """Everything looked at since the last call."""
         self.flush()
-        chunks, self._chunks = self._chunks, []
-        return chunks
+        return self.outgoing.take()
 
     def flush(self) -> None:
         """From here on slots may change hands."""
@@ -106,7 +106,7 @@ class PartialRows:
         arrays.append(pa.array(counts))
         for i, pieces in enumerate(zip(*(look.partials for look in looks), strict=True)):
             arrays.append(self._travelling(i, pa.concat_arrays(pieces)))
-        self._chunks.append(Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, schema=self._schema)))
+        self.outgoing.put(Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, schema=self._schema)))
 
     def _travelling(self, state: int, partials: pa.Array) -> pa.Array:
         interner = self._aggregation.first_interners[self._states[state]]

@@ -19,13 +19,16 @@ from penstock.expressions.vector import Evaluated
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
 from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
+from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 
 _TIME, _POSITION = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("position", np.dtype(np.int64), False)
@@ -48,32 +51,45 @@ class Entered(NamedTuple):
 class PartitionedAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         keys = node.partition_by + node.group_by
-        self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject)
+        account = resources.account(f"{name}: groups and strings")
+        self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject, account)
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
-        self._emitter = Emitter(node.emission, node.schema, resources.reject, node.key_types)
+        compared = resources.account(f"{name}: rows that the next are compared with")
+        self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
+        self._reject_to = resources.reject
+        self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node)
         self._partition_keys = len(node.partition_by)
         columns = [_TIME, _POSITION, _SLOT, *self._intake.column_specs]
         self._partitions = Partitions(name, node, columns, resources)
-        self._owner = np.zeros(16, np.int32)
+        self._owner = ChargedArray(account, np.int32)
         self._rows = 0
+        self._outgoing = Outgoing()
+        cuts = cuts_of(node, account)
+        self._count = None if cuts is None else cuts.count
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
         if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark):
+            for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
-                    self._per_event(part, results)
-            return Progress(results, watermark - 1)
-        for step in self._partitions.walk(chunk, watermark):
+                    self._per_event(part)
+            return Progress(self._outgoing.take(), watermark - 1)
+        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made + self._rejected):
             if isinstance(step, int):
-                self._evaluate_all(step, results)
+                self._evaluate_all(step)
             else:
                 self._only_enter(step)
-        return Progress(results, watermark)
+        return Progress(self._outgoing.take(), watermark)
 
-    def _per_event(self, chunk: Chunk, results: list[Chunk]) -> None:
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
+    def _reject(self, reason: str, row: dict[str, Any]) -> None:
+        self._rejected += 1
+        self._reject_to(reason, row)
+
+    def _per_event(self, chunk: Chunk) -> None:
         partitions, due, added, removed, gone_upto, starts, keys = self._enter(chunk)
         gone = removed
         add_upto = np.arange(1, chunk.rows + 1)
@@ -98,7 +114,7 @@ class PartitionedAggregate(Operator):
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
-                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own, results)
+                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own)
             at += done
             added = added.part(done, len(added.slots))
             removed = removed.part(int(gone_upto[at - 1]) - left, len(removed.slots))
@@ -113,7 +129,7 @@ class PartitionedAggregate(Operator):
         )
         self._forget(entered.removed)
 
-    def _evaluate_all(self, boundary: int, results: list[Chunk]) -> None:
+    def _evaluate_all(self, boundary: int) -> None:
         """One evaluation per partition, in the order of their keys."""
         groups = self._intake.groups
         order = groups.order()
@@ -126,7 +142,7 @@ class PartitionedAggregate(Operator):
         played = self._aggregation.evaluate(slots, upto)
         starts = self._partitions.queues.oldest[owners]
         bounds = np.full(len(owners), boundary, np.int64)
-        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None, results)
+        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None)
 
     def _emit(
         self,
@@ -136,23 +152,19 @@ class PartitionedAggregate(Operator):
         ends: Int64s,
         partitions: Int64s,
         own: list[Any] | None,
-        results: list[Chunk],
     ) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
         rows = self._shown.rows(keys[self._partition_keys :], played)
         failed = played.failed(self._shown.answers)
-        chunk = self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed))
-        if chunk.rows:
-            results.append(chunk)
+        self._outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
 
     def _enter(self, chunk: Chunk) -> Entered:
         partitions, due = self._partitions.assign(chunk)
         taken = self._intake.take(chunk, self._intake.passes(chunk))
-        more = self._intake.groups.capacity - len(self._owner)
-        if more > 0:
-            self._owner = np.append(self._owner, np.zeros(more, np.int32))
+        if self._intake.groups.capacity > len(self._owner):
+            self._owner.resize(self._intake.groups.capacity)
         belongs = taken.slots >= 0
-        self._owner[taken.slots[belongs]] = partitions[belongs]
+        self._owner.array[taken.slots[belongs]] = partitions[belongs]
         positions = np.arange(self._rows, self._rows + chunk.rows)
         fixed = (Argument(chunk.times, None), Argument(positions, None), Argument(taken.slots, None))
         (_, gone, slots, *columns), gone_upto, starts = self._partitions.enter(partitions, (*fixed, *taken.columns))
@@ -164,7 +176,7 @@ class PartitionedAggregate(Operator):
     def _ranges(self) -> tuple[Int64s, Int64s]:
         """Where in `groups.order()` each partition's groups begin and end."""
         order = self._intake.groups.order()
-        owners = self._owner[order]
+        owners = self._owner.array[order]
         capacity = self._partitions.table.capacity
         begins, ends = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
         first = np.flatnonzero(np.diff(owners, prepend=-1))
@@ -186,7 +198,7 @@ class PartitionedAggregate(Operator):
             "aggregation": self._aggregation.snapshot(),
             "emitter": self._emitter.snapshot(),
             "partitions": self._partitions.snapshot(),
-            "owner": self._owner,
+            "owner": self._owner.array,
             "rows": self._rows,
         }
 
@@ -194,5 +206,5 @@ class PartitionedAggregate(Operator):
         self._aggregation.restore(snapshot["aggregation"])
         self._emitter.restore(snapshot["emitter"])
         self._partitions.restore(snapshot["partitions"])
-        self._owner = snapshot["owner"]
+        self._owner.set(snapshot["owner"])
         self._rows = snapshot["rows"]

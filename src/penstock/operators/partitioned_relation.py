@@ -16,11 +16,13 @@ from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
-from penstock.operators.closing import SessionWindows
+from penstock.operators.closing_windows import SessionWindows
+from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.kept_rows import KeptRows
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
@@ -36,7 +38,7 @@ class _Evaluation(NamedTuple):
     partition: int
 
 
-def _emit(emitter: Emitter, evaluations: Iterable[_Evaluation], results: list[Chunk]) -> None:
+def _emit(emitter: Emitter, evaluations: Iterable[_Evaluation], outgoing: Outgoing) -> None:
     """Emits evaluations together, as many as have about `EMITTED_AT_ONCE` rows."""
     waiting: list[_Evaluation] = []
     rows = 0
@@ -44,49 +46,52 @@ def _emit(emitter: Emitter, evaluations: Iterable[_Evaluation], results: list[Ch
         waiting.append(evaluation)
         rows += evaluation.rows.num_rows
         if rows >= EMITTED_AT_ONCE:
-            _emit_all(emitter, waiting, results)
+            _emit_all(emitter, waiting, outgoing)
             waiting, rows = [], 0
     if waiting:
-        _emit_all(emitter, waiting, results)
+        _emit_all(emitter, waiting, outgoing)
 
 
-def _emit_all(emitter: Emitter, evaluations: list[_Evaluation], results: list[Chunk]) -> None:
+def _emit_all(emitter: Emitter, evaluations: list[_Evaluation], outgoing: Outgoing) -> None:
     upto = np.cumsum([e.rows.num_rows for e in evaluations], dtype=np.int64)
     starts, ends, partitions = (np.array([e[i] for e in evaluations], np.int64) for i in (1, 2, 3))
-    chunk = emitter.emit(Evaluations(joined([e.rows for e in evaluations]), upto, starts, ends, partitions))
-    if chunk.rows:
-        results.append(chunk)
+    outgoing.put(emitter.emit(Evaluations(joined([e.rows for e in evaluations]), upto, starts, ends, partitions)))
 
 
 class PartitionedRelation(Operator):
     """[PARTITION BY k ROWS n ...]: the last n rows of each partition."""
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
-        self._selection = Selection(node, resources)
+        self._selection = Selection(name, node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
         self._partitions = Partitions(name, node, self._kept.specs, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
+        self._outgoing = Outgoing()
+        cuts = cuts_of(node, self._kept.account)
+        self._count = None if cuts is None else cuts.count
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
         if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark):
+            for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
-                    self._per_event(part, results)
-            return Progress(results, watermark - 1)
-        for step in self._partitions.walk(chunk, watermark):
+                    self._per_event(part)
+            return Progress(self._outgoing.take(), watermark - 1)
+        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made):
             if isinstance(step, int):
                 due = self._partitions.due_at_boundary().tolist()
-                _emit(self._selection.emitter, (self._evaluation(p, step) for p in due), results)
+                _emit(self._selection.emitter, (self._evaluation(p, step) for p in due), self._outgoing)
             else:
                 partitions, _, columns = self._take(step)
                 self._enter(partitions, columns)
-        return Progress(results, watermark)
+        return Progress(self._outgoing.take(), watermark)
 
-    def _per_event(self, chunk: Chunk, results: list[Chunk]) -> None:
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
+    def _per_event(self, chunk: Chunk) -> None:
         partitions, due, columns = self._take(chunk)
         if self._event_row:
-            self._show_events(chunk.times, partitions, due, columns, results)
+            self._show_events(chunk.times, partitions, due, columns)
             return
         edges = np.append(np.flatnonzero(due) + 1, chunk.rows).tolist()
         begin = 0
@@ -94,21 +99,17 @@ class PartitionedRelation(Operator):
             self._enter(partitions[begin:end], [_part(column, begin, end) for column in columns])
             if due[end - 1] and begin < end:
                 evaluation = self._evaluation(int(partitions[end - 1]), int(chunk.times[end - 1]))
-                _emit(self._selection.emitter, [evaluation], results)
+                _emit(self._selection.emitter, [evaluation], self._outgoing)
             begin = end
 
-    def _show_events(
-        self, times: Int64s, partitions: Slots, due: Bools, columns: list[Argument], results: list[Chunk]
-    ) -> None:
+    def _show_events(self, times: Int64s, partitions: Slots, due: Bools, columns: list[Argument]) -> None:
         """The default of windows at every event: the arriving row, none if it fails WHERE."""
         moved = self._partitions.enter(partitions, columns)
         shown = due & (columns[1].values != 0)
         rows = self._kept.batch([columns[0], Argument(shown.astype(np.int8), None), *columns[2:]])
         owners = partitions[shown].astype(np.int64)
         evaluations = Evaluations(rows, None, moved.oldest[shown], times[shown], owners)
-        chunk = self._selection.emitter.emit(evaluations)
-        if chunk.rows:
-            results.append(chunk)
+        self._outgoing.put(self._selection.emitter.emit(evaluations))
         self._kept.leave(moved.left)
 
     def _take(self, chunk: Chunk) -> tuple[Slots, Bools, list[Argument]]:
@@ -147,33 +148,41 @@ class SessionRelation(Operator):
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         assert isinstance(node.window.extent, Session)
-        self._selection = Selection(node, resources)
+        self._selection = Selection(name, node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
-        self._sessions = SessionWindows(node.window.extent.gap, node.partition_by)
+        account = resources.account(f"{name}: sessions")
+        self._sessions = SessionWindows(node.window.extent.gap, node.partition_by, account)
+        self._sessions.hold(self._selection.emitter.remembers)
         self._queues = resources.queues(name, self._kept.specs, node)
-        self._queue_of = GroupTable((SqlType.BIGINT,))
+        self._queue_of = GroupTable((SqlType.BIGINT,), account)
+        self._cuts = Cuts(account, self._sessions.next_close)
+        self._outgoing = Outgoing()
+
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        for part, _ in chunk.parts(watermark):
+        results: list[Chunk] = []
+        for part, reached in chunk.parts(watermark, self._cuts.count):
             if part.rows:
                 queues = self._find(self._sessions.assign(part))
                 self._queues.enter(queues, self._kept.take(self._selection.select(part)))
                 self._queue_of.counts[queues] = 1
-        return Progress(self._close(watermark), watermark)
+            results += self._close(reached)
+        return Progress(results, watermark)
 
     def _find(self, instances: Int64s) -> Slots:
         return self._queue_of.assign([ColumnView(pa.array(instances), SqlType.BIGINT)], len(instances), None)
 
     def _close(self, watermark: int) -> list[Chunk]:
         closed = self._sessions.close(watermark)
-        results: list[Chunk] = []
         if len(closed.instances):
             queues = self._find(closed.instances)
             extents = zip(queues.tolist(), *(numbers.tolist() for numbers in closed[1:]), strict=True)
-            _emit(self._selection.emitter, (self._evaluation(*extent) for extent in extents), results)
+            _emit(self._selection.emitter, (self._evaluation(*extent) for extent in extents), self._outgoing)
             self._queue_of.counts[queues] = 0
             self._queue_of.collect(len(queues))
-        return results
+        return self._outgoing.take()
 
     def _evaluation(self, queue: int, start: int, end: int, partition: int) -> _Evaluation:
         columns = self._queues.take(queue)

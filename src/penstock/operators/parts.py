@@ -14,10 +14,12 @@ from penstock.aggregates.state import Int64s, Slots
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
-from penstock.operators.closing import Closed, ClosingAggregate
+from penstock.operators.closing import ClosingAggregate
+from penstock.operators.closing_windows import Closed
 from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.operator import Operator
+from penstock.operators.outgoing import Receive
 from penstock.operators.partial_rows import PartialRows
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
@@ -44,9 +46,7 @@ class PartialShow:
 
     def __init__(self, node: AggregateNode, aggregation: Aggregation, states: list[int]) -> None:
         self.rows = PartialRows(node, aggregation, states)
-
-    def take(self) -> list[Chunk]:
-        return self.rows.chunks()
+        self.outgoing = self.rows.outgoing
 
     def snapshot(self) -> dict[str, Any]:
         return {}
@@ -112,6 +112,9 @@ class ClosingPart(ClosingAggregate):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         super().__init__(name, node, resources)
         self._partial_rows = PartialRows(node, self._aggregation, range(len(node.states)))
+
+    def send_to(self, receive: Receive) -> None:
+        self._partial_rows.outgoing.receiver = receive
 
     def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
         window = np.searchsorted(upto, np.arange(len(slots)), "right")

@@ -2,6 +2,12 @@
 
 `push` takes a run of one stream's events in order, with the watermark that stream has reached, and returns the
 query's results and the time they have reached. Who orders the events, and who commits, is the runtime's affair.
+
+Results that are many do not wait for the end of a call (`outgoing`): an operator sends them to the stage above it, and
+the last one to `send_to`'s receiver, while the call is at work.
+
+Invariant: what a stage gives, and the time that it has reached, goes up in order. Rows that a stage has given and that
+are not yet with the stage above are in `_Stage.given`.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from penstock.operators.edge import EdgeOperator
 from penstock.operators.joins.core import JoinCore
 from penstock.operators.joins.join import Join, OverJoin
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import PIECE_ROWS, Receive
 from penstock.operators.panes.family import PaneFamily
 from penstock.operators.panes.paned import PanedAggregate
 from penstock.operators.partial_rows import partial_schema
@@ -28,6 +35,7 @@ from penstock.operators.parts import make_part
 from penstock.operators.patterns.pattern import Pattern
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
+from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.sliding import SlidingAggregate
@@ -63,6 +71,14 @@ class _Stage:
     operator: Operator | None
     stream: str | None
     inputs: list[_Stage] = field(default_factory=list)
+    above: _Stage | None = None
+    port: int = 0
+    given: list[Chunk] = field(default_factory=list)
+    reached: int = START
+
+    def take(self) -> list[Chunk]:
+        given, self.given = self.given, []
+        return given
 
 
 @dataclass
@@ -98,7 +114,12 @@ class Pipeline:
         self.streams = streams(node)
         self._operators: list[Operator] = []
         self._windows: list[_Shared] = []
+        self._receive: Receive | None = None
         self._root = self._build(node, resources)
+
+    def send_to(self, receive: Receive) -> None:
+        """Many results of one call go there while it is at work, before those that it returns."""
+        self._receive = receive
 
     def _build(self, node: Node, resources: Resources) -> _Stage:
         inputs = [self._build(child, resources) for child in children(node)]
@@ -123,6 +144,9 @@ class Pipeline:
             operator = OverJoin(operator, join)
         self._operators.append(operator)
         stage = _Stage(operator, None, inputs)
+        for port, below in enumerate(inputs):
+            below.above, below.port = stage, port
+        operator.send_to(lambda chunks: self._send(stage, chunks))
         if shared is not None:
             window = _Shared(stage, own)
             self._windows.append(window)
@@ -136,6 +160,8 @@ class Pipeline:
         assert window.stage.operator is not None
         self._operators[self._operators.index(window.stage.operator)] = operator
         window.stage.operator = operator
+        stage = window.stage
+        operator.send_to(lambda chunks: self._send(stage, chunks))
         before, window.resources = window.resources, resources
         return before
 
@@ -157,14 +183,43 @@ class Pipeline:
     def _push(self, stage: _Stage, stream: str, events: Progress) -> Progress | None:
         if stage.operator is None:
             return events if stage.stream == stream else None
-        done: Progress | None = None
-        results: list[Chunk] = []
-        for port, below in enumerate(stage.inputs):
+        fed = False
+        for below in stage.inputs:
             progress = self._push(below, stream, events)
             if progress is not None:
-                done = feed(stage.operator, progress, port)
-                results += done.chunks
-        return None if done is None else Progress(results, done.watermark)
+                self._feed(stage, progress, below.port)
+                fed = True
+        return Progress(stage.take(), stage.reached) if fed else None
+
+    def _feed(self, stage: _Stage, progress: Progress, port: int) -> None:
+        """Hands on what a stream or the stage below gave; the watermark moves with the rows."""
+        assert stage.operator is not None
+        for chunk, watermark in moves(progress):
+            own = stage.operator.process(chunk, watermark, port)
+            if own.chunks:
+                stage.given += own.chunks
+            if own.watermark > stage.reached:
+                stage.reached = own.watermark
+
+    def _send(self, stage: _Stage, chunks: list[Chunk]) -> None:
+        """Results of a stage that is at work leave, and what it has given before leaves with them."""
+        if stage.above is None and self._receive is None:
+            stage.given += chunks
+            return
+        chunks = [chunk for chunk in stage.take() + chunks if chunk.rows]
+        if not chunks:
+            return
+        last = int(chunks[-1].times[-1])
+        if last > stage.reached:
+            stage.reached = last
+        if stage.above is None:
+            assert self._receive is not None
+            self._receive(chunks)
+            return
+        above = stage.above
+        self._feed(above, Progress(chunks, last), stage.port)
+        if sum(chunk.rows for chunk in above.given) >= PIECE_ROWS:
+            self._send(above, [])
 
     @property
     def next_tick(self) -> int | None:
@@ -178,16 +233,18 @@ class Pipeline:
     def _tick(self, stage: _Stage, now: int) -> Progress | None:
         if stage.operator is None:
             return None
-        done: Progress | None = None
-        for port, below in enumerate(stage.inputs):
+        ticked = False
+        for below in stage.inputs:
             progress = self._tick(below, now)
             if progress is not None:
-                own = feed(stage.operator, progress, port)
-                done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
+                self._feed(stage, progress, below.port)
+                ticked = True
         if isinstance(stage.operator, WallClock):
             own = stage.operator.tick(now)
-            done = own if done is None else Progress(done.chunks + own.chunks, own.watermark)
-        return done
+            stage.given += own.chunks
+            stage.reached = max(stage.reached, own.watermark)
+            ticked = True
+        return Progress(stage.take(), stage.reached) if ticked else None
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         """The end of a bounded run: what the contract promises after the last event, whose time is `last_time` where
@@ -195,17 +252,19 @@ class Pipeline:
         return self._finish(self._root, last_time)
 
     def _finish(self, stage: _Stage, last_time: int | None) -> list[Chunk]:
-        results: list[Chunk] = []
         assert stage.operator is not None, "a query is more than a stream"
         is_lowest = all(below.operator is None for below in stage.inputs)
-        for port, below in enumerate(stage.inputs):
+        for below in stage.inputs:
             if below.operator is not None:
                 last = [chunk for chunk in self._finish(below, last_time) if chunk.rows]
                 if last:
-                    results += feed(stage.operator, Progress(last, int(last[-1].times[-1])), port).chunks
+                    self._feed(stage, Progress(last, int(last[-1].times[-1])), below.port)
         if isinstance(stage.operator, Combine):
-            return results + stage.operator.finish(self._end(stage.inputs[0], last_time))
-        return results + stage.operator.finish(last_time if is_lowest else None)
+            last_time = self._end(stage.inputs[0], last_time)
+        elif not is_lowest:
+            last_time = None
+        stage.given += stage.operator.finish(last_time)
+        return stage.take()
 
     def _end(self, stage: _Stage, last_time: int | None) -> int | None:
         """Where the windows of a stage have ended."""
@@ -224,16 +283,16 @@ class Pipeline:
             operator.restore(saved)
 
 
-def feed(operator: Operator, progress: Progress, port: int = 0) -> Progress:
-    """Hands on what an operator or a stream gave; the watermark moves with the rows."""
-    chunks = progress.chunks or [Chunk(np.empty(0, np.int64), NO_ROWS)]
-    results: list[Chunk] = []
-    for chunk in chunks[:-1]:
-        if chunk.rows:
-            reached = min(progress.watermark, int(chunk.times[-1]))
-            results += operator.process(chunk, reached, port).chunks
-    last = operator.process(chunks[-1], progress.watermark, port)
-    return Progress(results + last.chunks, last.watermark)
+def moves(progress: Progress) -> list[tuple[Chunk, int]]:
+    """What an operator is called with to be handed on what another one or a stream gave: the watermark moves with the
+    rows."""
+    chunks, watermark = progress.chunks, progress.watermark
+    if len(chunks) == 1:
+        return [(chunks[0], watermark)]
+    if not chunks:
+        return [(Chunk(np.empty(0, np.int64), NO_ROWS), watermark)]
+    earlier = [(chunk, min(watermark, int(chunk.times[-1]))) for chunk in chunks[:-1] if chunk.rows]
+    return [*earlier, (chunks[-1], watermark)]
 
 
 def make_operator(

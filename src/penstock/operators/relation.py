@@ -13,19 +13,22 @@ import pyarrow as pa
 
 from penstock.lang.query import Emit
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
+from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Evaluations
 from penstock.operators.kept_rows import KeptRows
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
+from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
 from penstock.plan.nodes import RelationNode
-from penstock.windows.spec import Rows, Since, TimeSlide
+from penstock.windows.spec import Range, Rows, Since, TimeSlide
 from penstock.windows.steps import Steps, policy_for
 
 
 class WindowRelation(Operator):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
-        self._selection = Selection(node, resources)
+        self._selection = Selection(name, node, resources)
         self._emitter = self._selection.emitter
         self._kept = KeptRows(name, node, self._selection, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
@@ -34,16 +37,22 @@ class WindowRelation(Operator):
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._by_position = isinstance(node.window.extent, Rows)
         self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
+        self._by_range = isinstance(node.window.extent, Range) and isinstance(node.window.slide, TimeSlide)
         self._store = resources.fifo(name, self._kept.specs, [node])
         self._tail = 0
+        self._outgoing = Outgoing()
+        cuts = cuts_of(node, self._kept.account)
+        self._count = None if cuts is None else cuts.count
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
-        for part, reached in chunk.parts(watermark):
-            self._process(part, reached, results)
-        return Progress(results, watermark - self._lag)
+        for part, reached in chunk.parts(watermark, self._count):
+            self._process(part, reached)
+        return Progress(self._outgoing.take(), watermark - self._lag)
 
-    def _process(self, chunk: Chunk, watermark: int, results: list[Chunk]) -> None:
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
+    def _process(self, chunk: Chunk, watermark: int) -> None:
         self._policy.observe(chunk.times)
         if isinstance(self._window.extent, Since) and chunk.rows:
             chunk = chunk.slice(int(np.searchsorted(chunk.times, self._window.extent.time)), chunk.rows)
@@ -52,16 +61,19 @@ class WindowRelation(Operator):
         first = self._store.head
         if chunk.rows:
             self._store.append(self._kept.take(selected))
-        done = 0
+        done, silent = 0, False
         while True:
-            steps = self._policy.steps(chunk.times[done:], first + done, watermark)
+            made = self._outgoing.made
+            oldest = self._time_at(self._tail) if self._by_range and self._tail < self._store.head else START
+            steps = self._policy.steps(chunk.times[done:], first + done, watermark, silent, oldest)
             for k in range(len(steps)):
-                self._step(steps, k, first + done, results)
+                self._step(steps, k, first + done)
             done += int(steps.add_upto[-1]) if len(steps) else 0
             if steps.complete:
                 break
+            silent = self._outgoing.made == made
 
-    def _step(self, steps: Steps, k: int, first: int, results: list[Chunk]) -> None:
+    def _step(self, steps: Steps, k: int, first: int) -> None:
         end = first + int(steps.add_upto[k])
         self._leave(int(steps.leave_before[k]), end)
         if not steps.evaluates[k]:
@@ -70,11 +82,13 @@ class WindowRelation(Operator):
         batch = self._read(begin, end)
         start = int(steps.window_start[k])
         if self._by_position and end > self._tail:
-            start = int(next(iter(self._store.scan(self._tail, self._tail + 1))).columns[0].values[0])
+            start = self._time_at(self._tail)
         one = np.ones(1, np.int64)
-        chunk = self._emitter.emit(Evaluations(batch, one * batch.num_rows, one * start, steps.window_end[k : k + 1]))
-        if chunk.rows:
-            results.append(chunk)
+        evaluation = Evaluations(batch, one * batch.num_rows, one * start, steps.window_end[k : k + 1])
+        self._outgoing.put(self._emitter.emit(evaluation))
+
+    def _time_at(self, position: int) -> int:
+        return int(next(iter(self._store.scan(position, position + 1))).columns[0].values[0])
 
     def _leave(self, before: int, end: int) -> None:
         """Lets rows go up to a position, or up to a time."""

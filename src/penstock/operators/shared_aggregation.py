@@ -20,7 +20,6 @@ Made by `engine.flow` for the queries that it starts together, or by `sliding` f
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,8 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Evaluation, Show, Turn
 from penstock.operators.leaving import Leaving
+from penstock.operators.outgoing import Inbox
+from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.seat import Entered
 from penstock.operators.shared_window import SharedWindow
@@ -50,7 +51,7 @@ class Reader:
 
     def __init__(self, reject: Reject) -> None:
         self.reject = reject
-        self.ready: deque[list[Chunk]] = deque()
+        self.inbox = Inbox()
 
 
 class _Audience:
@@ -60,11 +61,23 @@ class _Audience:
         self.node = node
         self.readers: list[Reader] = []
         self.is_silent = False
+        self.rejected = 0
         self.show: Show
 
     def reject(self, reason: str, row: dict[str, Any]) -> None:
+        self.rejected += 1
         for reader in () if self.is_silent else self.readers:
             reader.reject(reason, row)
+
+    def receive(self, chunks: list[Chunk]) -> None:
+        """Many results of a call that is still at work."""
+        for reader in () if self.is_silent else self.readers:
+            reader.inbox.receive(chunks)
+
+    @property
+    def made(self) -> int:
+        """How many rows have come of evaluations so far, with those that were rejected."""
+        return self.show.outgoing.made + self.rejected
 
 
 class SharedAggregation:
@@ -108,6 +121,9 @@ class SharedAggregation:
         if audience is None:
             audience = _Audience(node)
             audience.show = self._evaluation.show(node, self._answers[node], audience.reject)
+            audience.show.outgoing.receiver = audience.receive
+            audience.show.outgoing.share = self.window.share
+            self.window.share.change(1)
             self._audiences.append(audience)
         reader = Reader(reject)
         audience.readers.append(reader)
@@ -122,13 +138,14 @@ class SharedAggregation:
         if not audience.readers:
             self._audiences.remove(audience)
             self._evaluation.drop(audience.show)
+            self.window.share.change(-1)
         if not self._audiences:
             self.close()
 
     def groups_of(self, grouping: GroupingKey) -> int | None:
         """How many groups there are now; None if it groups otherwise."""
         own = self._seat.grouping
-        return len(own.groups.order()) if own.key == grouping else None
+        return own.groups.size if own.key == grouping else None
 
     def show_of(self, reader: Reader) -> Show:
         """What holds the query's own state."""
@@ -219,25 +236,25 @@ class SharedAggregation:
             audience.is_silent = True
         self._evaluation.play(Turn(self._none, self._none, none, none, none == 0, none, end), None)
         for audience in self._audiences:
-            audience.show.take()
+            audience.show.outgoing.take()
             audience.is_silent = False
 
     # Rows pass
 
     def process(self, reader: Reader, chunk: Chunk, watermark: int) -> list[Chunk]:
         """The query's results of a call that every query of the window is given."""
-        if not reader.ready:
+        if not reader.inbox:
             self.window.process(chunk, watermark)
-        return reader.ready.popleft()
+        return reader.inbox.take()
 
     def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
         """The query's results up to the end of a bounded run, which is the same for all queries of the aggregation."""
-        if not reader.ready:
+        if not reader.inbox:
             end = self.end(last_time)
             if end is None:
                 return []
             self.window.pass_time(self._seat, end)
-        return reader.ready.popleft()
+        return reader.inbox.take()
 
     def end(self, last_time: int | None) -> int | None:
         """The last boundary of a bounded run."""
@@ -246,9 +263,9 @@ class SharedAggregation:
     def _hand_over(self) -> None:
         """A call is done: what came of it is there for the queries."""
         for audience in self._audiences:
-            came = audience.show.take()
+            came = audience.show.outgoing.take()
             for reader in audience.readers:
-                reader.ready.append(came)
+                reader.inbox.hand_over(came)
 
     def _enter(self, entered: Entered, watermark: int) -> None:
         """Rows have entered the shared window, and the stream has reached this time."""
@@ -260,13 +277,22 @@ class SharedAggregation:
             added = Run(entered.first, slots, tuple([entered.columns[column] for column in self._seat.names]))
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
-        done = 0
+        done, silent, tail = 0, False, self._seat.tail
         while True:
-            steps = self._policy.steps(times[done:] if done else times, entered.first + done, watermark)
+            oldest = START if tail is None else tail.oldest
+            rest = times[done:] if done else times
+            steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
+            made = 0 if steps.complete else self._made
             self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
                 return
+            silent = self._made == made
             done += int(steps.add_upto[-1])
+
+    @property
+    def _made(self) -> int:
+        """How many rows have come of evaluations so far, with those that were rejected."""
+        return sum(audience.made for audience in self._audiences)
 
     def _play(self, added: Run, steps: Steps, arrivals: Arrivals | None, offset: int) -> None:
         """Plays all steps, in turns where more rows leave than can be brought together. The step between two turns is

@@ -21,10 +21,18 @@ _IN_CACHE = 1 << 14
 _NOBODY = -1
 
 
-def empty_table(slots: int) -> Int64s:
+def _places(slots: int) -> int:
     """At least twice as many places as slots; small tables have more, so that most keys are where they are looked for
     first."""
-    return np.full((4 * slots if 4 * slots <= _IN_CACHE else 2 * slots, 2), _NOBODY, np.int64)
+    return 4 * slots if 4 * slots <= _IN_CACHE else 2 * slots
+
+
+def empty_table(slots: int) -> Int64s:
+    return np.full((_places(slots), 2), _NOBODY, np.int64)
+
+
+def table_bytes(slots: int) -> int:
+    return 16 * _places(slots)
 
 
 @inline

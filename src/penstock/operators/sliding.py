@@ -9,6 +9,7 @@ from penstock.operators.changes import Changes
 from penstock.operators.chunk import Chunk
 from penstock.operators.evaluation import Evaluation
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Receive
 from penstock.operators.resources import Resources
 from penstock.operators.results import Results
 from penstock.operators.shared_aggregation import MakeEvaluation, SharedAggregation
@@ -43,6 +44,9 @@ class SlidingAggregate(Operator):
         self._reader = reader = self._shared.join(node, resources.reject)
         resources.at_end(lambda: self._shared.leave(reader))
         self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
+
+    def send_to(self, receive: Receive) -> None:
+        self._reader.inbox.receiver = receive
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         return Progress(self._shared.process(self._reader, chunk, watermark), watermark - self._lag)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Int64s
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Receive
 from penstock.operators.reorder import TIME
 from penstock.operators.resources import Resources
 from penstock.windows.spec import TimeSlide, last_boundary_upto
@@ -35,6 +36,9 @@ class WallClock(Operator):
         self._slide = slide
         self._last = last_boundary_upto(resources.now, slide)
         self._ahead = resources.runs(f"{name}-ahead", TIME)
+
+    def send_to(self, receive: Receive) -> None:
+        self._inner.send_to(receive)
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         upto = int(np.searchsorted(chunk.times, self.next_tick))

@@ -4,7 +4,7 @@ Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
 3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
-   Then whoever holds what can be done without (`give_up`) gives that up.
+   Then those that hold what can be done without (`on_need`) give that up, one after the other.
 
 Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
 
@@ -41,6 +41,7 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
+_NO_LIMIT = 1 << 62
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
@@ -85,6 +86,11 @@ class Account:
         self.nbytes = 0
 
     @property
+    def total(self) -> int:
+        """Bytes of the whole budget."""
+        return self._budget.total
+
+    @property
     def free(self) -> int:
         """Bytes that the budget could still grant."""
         return self._budget.free
@@ -119,15 +125,15 @@ class Account:
         self.resize(self.nbytes - nbytes)
 
     def close(self) -> None:
-        """Gives everything back and leaves the budget's list."""
+        """Gives everything back and leaves the budget's list. What still holds the account counts for nothing."""
         self.resize(0)
         self._budget.forget(self)
+        self._budget = Budget(_NO_LIMIT)
 
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many buckets. `give_up` is called before a refusal: it answers whether it has
-    given something back."""
+    `parts` of what the user gave, for as many buckets."""
 
     def __init__(self, total_bytes: int, parts: int = 1) -> None:
         self.total = total_bytes
@@ -135,7 +141,7 @@ class Budget:
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
-        self.give_up: Callable[[], bool] = lambda: False
+        self._givers: list[Callable[[], bool]] = []
         self._accounts: list[Account] = []
 
     def account(self, name: str) -> Account:
@@ -146,6 +152,14 @@ class Budget:
     def forget(self, account: Account) -> None:
         if account in self._accounts:
             self._accounts.remove(account)
+
+    def on_need(self, give_up: Callable[[], bool]) -> None:
+        """Has something called before a refusal that answers whether it has given memory back."""
+        self._givers.append(give_up)
+
+    def give_up(self) -> bool:
+        """Whether some memory was given back that can be done without."""
+        return any(give_up() for give_up in self._givers)
 
     @property
     def unused(self) -> int:

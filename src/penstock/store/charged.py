@@ -95,6 +95,8 @@ class ChargedArray:
     def resize(self, length: int) -> None:
         """Exactly so many rows: those there are, as far as they go, and new ones behind them."""
         before = self.array
+        if length == len(before):
+            return
         if length > len(before):
             self._account.charge((length - len(before)) * self._row_bytes)
         kept = min(length, len(before))
@@ -107,13 +109,11 @@ class ChargedArray:
             self._account.release((len(before) - length) * self._row_bytes)
 
     def set(self, array: NDArray[Any]) -> None:
-        """Another array takes the place of this one, for example a saved one. It is taken as it is if it can be
-        written, else copied."""
+        """A copy of another array takes the place of this one, for example of a saved one."""
         more = array.size * self.array.dtype.itemsize - self.array.nbytes
         if more > 0:
             self._account.charge(more)
-        wanted = np.require(array, self.array.dtype, ["C", "W"])
-        self.array = wanted.reshape((len(wanted), *self.array.shape[1:]))
+        self.array = np.array(array, self.array.dtype, order="C").reshape((-1, *self.array.shape[1:]))
         if more < 0:
             self._account.release(-more)
 

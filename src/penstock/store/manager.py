@@ -5,7 +5,7 @@
       <store name>.blocks  one file per store
 
 Invariants:
-1. One process at a time owns a directory.
+1. One process at a time owns a directory. It is for its user alone.
 2. A file that the last committed checkpoint may name is not removed before the next commit. Files that no checkpoint
    names go when a checkpoint is restored or committed, and those of a run without checkpoints at its end.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,8 +38,12 @@ from penstock.store.memory_device import MemoryDevice
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
 from penstock.store.sms.properties import Properties, ReadPattern, UpdatePattern
+from penstock.store.waiting_rows import WaitingRows
 
 _SUFFIX = ".blocks"
+
+WAITING_SHARE = 16
+"""Rows that wait to be read take at most this part of the memory for each query, and the rest of them is on disk."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,15 @@ class StoreManager:
         self.budget = budget
         self._buffers = BufferManager(budget)
         self._directory = directory
-        self._block_size = block_size
+        self.block_size = block_size
         self._compression = compression
         self._devices: dict[str, BlockDevice] = {}
         self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
+        self._waiting: dict[str, WaitingRows] = {}
+        self._saved: dict[str, Any] = {}
+        budget.on_need(self._page_out)
         self._has_checkpoint = False
-        self._lock = None if directory is None else _lock(directory)
+        self._unlock = None if directory is None else weakref.finalize(self, os.close, _lock(directory))
 
     def create(
         self, name: str, properties: Properties, columns: Sequence[ColumnSpec] = (), *, time_column: str = "time"
@@ -103,7 +111,7 @@ class StoreManager:
         device = self._device(name)
         account = self.budget.account(name)
         try:
-            size, pool = self._block_size, pool_blocks or 2
+            size, pool = self.block_size, pool_blocks or 2
             store = FifoStore(columns, device, account, block_size=size, pool_blocks=pool, by_row=by_row)
         except Exception:
             account.close()
@@ -134,18 +142,38 @@ class StoreManager:
         device = self._devices[name] = self._device(name)
         return device
 
+    def create_waiting(self, name: str) -> WaitingRows:
+        """Rows that wait to be read. There is a device only once some of them need it."""
+        most = max(self.budget.total // WAITING_SHARE, 1)
+        store = WaitingRows(lambda: self._waiting_device(name), self.budget.account(name), most)
+        self._waiting[name] = store
+        return store
+
+    def _waiting_device(self, name: str) -> BlockDevice:
+        device = self.create_device(name)
+        if name in self._saved:
+            device.restore(self._saved.pop(name))
+        return device
+
+    def _page_out(self) -> bool:
+        """Memory is needed that rows have that wait."""
+        paged_out = [store.page_out() for store in self._waiting.values()]
+        return any(paged_out)
+
     def drop(self, name: str) -> None:
         """The store or device is no longer needed."""
-        store = self._stores.pop(name, None)
+        store = self._stores.pop(name, None) or self._waiting.pop(name, None)
         if store is not None:
             self._close(store)
-        self._discard(self._devices.pop(name))
+        device = self._devices.pop(name, None)
+        if device is not None:
+            self._discard(device)
 
     @property
     def metrics(self) -> StoreMetrics:
         """Summed over all stores there are now."""
         total = StoreMetrics()
-        for store in self._stores.values():
+        for store in (*self._stores.values(), *self._waiting.values()):
             total.add(store.metrics)
         return total
 
@@ -165,7 +193,7 @@ class StoreManager:
     @property
     def nbytes_total(self) -> int:
         """Bytes of all stores, in memory and on disk."""
-        return sum(store.nbytes_total for store in self._stores.values())
+        return sum(store.nbytes_total for store in (*self._stores.values(), *self._waiting.values()))
 
     @property
     def pool_bytes(self) -> int:
@@ -181,6 +209,7 @@ class StoreManager:
         for name, device in self._devices.items():
             if name in snapshot:
                 self._stores.get(name, device).restore(snapshot[name])
+        self._saved = {name: snapshot[name] for name in self._waiting if name in snapshot}
         self._sweep(keep=snapshot)
 
     def sync(self) -> None:
@@ -196,23 +225,24 @@ class StoreManager:
     def commit(self) -> None:
         """The last snapshot is durable."""
         self._has_checkpoint = True
+        self._saved = {}
         for device in self._devices.values():
             device.commit()
         self._sweep()
 
     def close(self) -> None:
         """Gives memory and files back; blocks that a checkpoint names stay for the next process."""
-        for store in self._stores.values():
+        for store in (*self._stores.values(), *self._waiting.values()):
             self._close(store)
         for device in self._devices.values():
             self._discard(device)
         self._stores.clear()
+        self._waiting.clear()
         self._devices.clear()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._unlock is not None:
+            self._unlock()
 
-    def _close(self, store: FifoStore | RunStore | RowQueues) -> None:
+    def _close(self, store: FifoStore | RunStore | RowQueues | WaitingRows) -> None:
         if isinstance(store, FifoStore):
             self._buffers.forget(store.pool)
         store.close()
@@ -220,8 +250,8 @@ class StoreManager:
     def _device(self, name: str) -> BlockDevice:
         assert name not in self._devices
         if self._directory is None:
-            return MemoryDevice(self._block_size)
-        return FileDevice(self._directory / block_file(name), self._block_size, self._compression)
+            return MemoryDevice(self.block_size)
+        return FileDevice(self._directory / block_file(name), self.block_size, self._compression)
 
     def _discard(self, device: BlockDevice) -> None:
         device.close()
@@ -246,7 +276,7 @@ def block_file(name: str) -> str:
 
 def _lock(directory: Path) -> int:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(

@@ -10,6 +10,8 @@ Invariants:
    that the policy is given is the local clock; boundaries then begin where the clock stands when the first row comes.
 3. Boundaries whose window is empty are passed over, so that a long silence costs nothing; the first empty one after
    a window with rows is kept, for the rows that vanish there are DSTREAM's.
+4. A window that stays as it is gives the same at each boundary from the second on. So where it stays as it is for
+   `LONG` boundaries, one is tried: if nothing comes of it, the others are passed over.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ _TRUE = np.ones(1, np.bool_)
 STEPS_AT_ONCE = 8192
 """How many boundaries one answer may hold; the rest comes with the next call."""
 
+LONG = 1024
+"""So many boundaries at which a window stays as it is are worth a question."""
+
 
 @dataclass(slots=True)
 class Steps:
@@ -63,20 +68,23 @@ class Steps:
 
 @kernel
 def _close_boundaries(
-    times: Int64s, start: int, previous: int, closed: int, watermark: int, slide: int, extent: int, limit: int
-) -> tuple[Int64s, Int64s, int, int, int]:
-    """The boundaries after `closed` and up to the watermark: (boundary, rows before it), and where to go on."""
+    times: Int64s, previous: int, closed: int, watermark: int, slide: int, extent: int, steady: int, limit: int
+) -> tuple[Int64s, Int64s, int, int, bool]:
+    """The boundaries after `closed` and up to the watermark: (boundary, rows before it), where to go on, and whether
+    these are all. Stops before a long stretch of boundaries up to `steady`, until when no row leaves, and the next
+    row."""
     bounds = np.empty(limit, np.int64)
     upto = np.empty(limit, np.int64)
-    count = 0
-    i = start
+    count = i = 0
     n = len(times)
+    complete = False
     while count < limit:
         boundary = closed + slide
         while i < n and times[i] < boundary:
             previous = times[i]
             i += 1
         if boundary > watermark:
+            complete = True
             break
         if boundary - extent > previous + slide:
             # The window is empty here and was at the boundary before: go to the one before the next row's.
@@ -87,7 +95,10 @@ def _close_boundaries(
         upto[count] = i
         count += 1
         closed = boundary
-    return bounds[:count], upto[:count], i, previous, closed
+        next_change = watermark if i >= n else min(times[i], watermark)
+        if (min(next_change, steady) - closed) // slide >= LONG:
+            break
+    return bounds[:count], upto[:count], previous, closed, complete
 
 
 class BoundaryPolicy:
@@ -102,6 +113,7 @@ class BoundaryPolicy:
         self.stream_last = 0
         self.last_time = 0
         self.closed: int | None = None
+        self._tried_after: int | None = None
 
     def observe(self, times: Int64s) -> None:
         """Takes note of all rows of the stream, also of those that WHERE keeps out of the window."""
@@ -112,18 +124,34 @@ class BoundaryPolicy:
             self.last_time = -FOREVER
         self.stream_last = int(times[-1])
 
-    def steps(self, times: Int64s, first_position: int, watermark: int) -> Steps:
-        """The steps of a run whose first row has the given position in the store."""
+    def steps(
+        self, times: Int64s, first_position: int, watermark: int, silent: bool = False, oldest: int = -FOREVER
+    ) -> Steps:
+        """The steps of a run whose first row has the given position in the store. `silent` says that nothing came of
+        the last steps of this call, not even rejects; no row in a RANGE window is older than `oldest`."""
         if self.first_time is None:
             return _no_steps()
         if self.closed is None:
             self.closed = last_boundary_upto(watermark if self.slide.wall_clock else self.first_time, self.slide)
         extent = self.extent.micros if isinstance(self.extent, Range) else FOREVER
-        bounds, upto, _, last, closed = _close_boundaries(
-            times, 0, self.last_time, self.closed, watermark, self.slide.micros, extent, STEPS_AT_ONCE
+        steady = oldest + extent if isinstance(self.extent, Range) else FOREVER
+        if self.when_full and isinstance(self.extent, Range):
+            full_at = self.first_time + extent
+            steady = steady if self.closed >= full_at else min(steady, full_at - 1)
+        limit = STEPS_AT_ONCE
+        unchanged = self._unchanged(times, watermark, steady)
+        if unchanged >= LONG:
+            if self._tried_after != self.closed:
+                self._tried_after = self.closed + self.slide.micros
+                limit = 1
+            elif silent:
+                self.closed += unchanged * self.slide.micros
+            else:
+                steady = -FOREVER  # something comes of every boundary
+        bounds, upto, last, closed, complete = _close_boundaries(
+            times, self.last_time, self.closed, watermark, self.slide.micros, extent, steady, limit
         )
         self.closed = int(closed)
-        complete = len(bounds) < STEPS_AT_ONCE
         evaluates = np.ones(len(bounds) + complete, np.bool_)
         if complete:  # the rows after the last boundary enter without an evaluation
             self.last_time = int(times[-1]) if len(times) else self.last_time
@@ -133,6 +161,14 @@ class BoundaryPolicy:
         else:
             self.last_time = int(last)
         return self._steps(bounds, upto, evaluates, first_position, complete)
+
+    def _unchanged(self, times: Int64s, watermark: int, steady: int) -> int:
+        """At how many boundaries from here on the window is what it was at the last one."""
+        assert self.closed is not None
+        if self.last_time >= self.closed:
+            return 0
+        next_change = min(watermark, int(times[0])) if len(times) else watermark
+        return (min(next_change, steady) - self.closed) // self.slide.micros
 
     def _steps(self, bounds: Int64s, upto: Int64s, evaluates: Bools, first_position: int, complete: bool) -> Steps:
         if isinstance(self.extent, Range):
@@ -193,7 +229,9 @@ class EventPolicy:
         if self.first_time is None and len(times):
             self.first_time = int(times[0])
 
-    def steps(self, times: Int64s, first_position: int, watermark: int) -> Steps:
+    def steps(
+        self, times: Int64s, first_position: int, watermark: int, silent: bool = False, oldest: int = -FOREVER
+    ) -> Steps:
         n = len(times)
         if n == 0:
             return _no_steps()

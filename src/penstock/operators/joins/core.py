@@ -26,6 +26,7 @@ from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
 from penstock.operators.groups import GroupTable
 from penstock.operators.joins.rows import JoinRows
 from penstock.operators.joins.search import Found, Windows
+from penstock.operators.outgoing import Inbox, Outgoing, Share
 from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
@@ -51,10 +52,12 @@ class Piece:
 
 
 class View(Protocol):
-    """A query's way to look at the rows of the sides."""
+    """A query's way to look at the rows of the sides; its results go to `outgoing`."""
 
-    def see(self, piece: Piece) -> tuple[list[Chunk], int]:
-        """The results of a piece, and how many rows of the join were looked at for them."""
+    outgoing: Outgoing
+
+    def see(self, piece: Piece) -> int:
+        """Makes the results of a piece; returns how many rows of the join were looked at for them."""
 
     @property
     def needed(self) -> Sequence[int]:
@@ -75,8 +78,8 @@ class View(Protocol):
     def search_for(self, views: Sequence[Any], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
         """What the events of a piece find in these windows, its columns for all the views, and how much it is."""
 
-    def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
-        """The results of a piece, of what was found in larger windows."""
+    def show(self, found: Found, rows: Batch, piece: Piece) -> None:
+        """Makes the results of a piece, of what was found in larger windows."""
 
 
 @dataclass(eq=False)
@@ -85,8 +88,7 @@ class Reader:
     them away), the ends and starts of the windows that were looked at."""
 
     view: View
-    calls: int
-    results: deque[list[Chunk]]
+    inbox: Inbox
     starts: deque[tuple[Int64s, Int64s]] | None = None
 
 
@@ -124,7 +126,7 @@ class JoinCore:
         ]
         self._size = _FIRST_PIECE
         self._readers: list[Reader] = []
-        self._calls = 0
+        self._share = Share()
         self._reached = START
 
     # Who reads
@@ -138,7 +140,11 @@ class JoinCore:
         return bool(self._readers)
 
     def add(self, view: View) -> Reader:
-        reader = Reader(view, self._calls, deque())
+        if not self.readers_of(view):
+            view.outgoing.receiver = lambda chunks: self._receive(view, chunks)
+            view.outgoing.share = self._share
+            self._share.change(1)
+        reader = Reader(view, Inbox())
         self._readers.append(reader)
         return reader
 
@@ -147,6 +153,8 @@ class JoinCore:
 
     def drop(self, reader: Reader) -> None:
         self._readers.remove(reader)
+        if not self.readers_of(reader.view):
+            self._share.change(-1)
         if not self._readers:
             self.close()
 
@@ -155,57 +163,60 @@ class JoinCore:
 
     def process(self, reader: Reader, chunk: Chunk, watermark: int, port: int) -> tuple[list[Chunk], int]:
         """What a reader is given of rows of an input, and how far all inputs have come."""
-        if reader.calls == self._calls:
+        if not reader.inbox:
             self._reached = self._take(chunk, watermark, port)
-            self._calls += 1
-        reader.calls += 1
-        return reader.results.popleft(), self._reached
+        return reader.inbox.take(), self._reached
 
     def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
-        if reader.calls == self._calls:
+        if not reader.inbox:
             self._end(last_time)
-            self._calls += 1
-        reader.calls += 1
-        return reader.results.popleft()
+        return reader.inbox.take()
 
     # Rows
 
     def _take(self, chunk: Chunk, watermark: int, port: int) -> int:
-        results = self._begin()
         if len(self._schemas) == 1:
             reached, due = watermark, {0: [chunk]}
         else:
             reached = self._ports.put(port, chunk, watermark)
             due = self._ports.take_due()
-        self._run(due, reached, results)
-        self._hand_over(results)
+        self._run(due, reached)
+        self._hand_over()
         return reached
 
     def _end(self, last_time: int | None) -> None:
         """Whatever waits comes in; then each view ends by itself."""
-        results = self._begin()
         due = self._ports.take(-START)
-        self._run(due, max((int(own[-1].times[-1]) for own in due.values()), default=START), results)
-        for view, own in results.items():
+        self._run(due, max((int(own[-1].times[-1]) for own in due.values()), default=START))
+        for view in self.views:
             end = view.last_boundary(last_time)
             if end is not None:
-                own += view.see(self._piece([], np.empty(0, np.int64), np.empty(0, np.int64), end))[0]
-        self._hand_over(results)
+                view.see(self._piece([], np.empty(0, np.int64), np.empty(0, np.int64), end))
+        self._hand_over()
 
-    def _begin(self) -> dict[View, list[Chunk]]:
-        views = self.views
-        for view in views:
-            view.starts = []
-        return {view: [] for view in views}
-
-    def _hand_over(self, results: dict[View, list[Chunk]]) -> None:
+    def _receive(self, view: View, chunks: list[Chunk]) -> None:
+        """Many results of a call that is still at work."""
+        self._hand_over_starts(view)
         for reader in self._readers:
-            reader.results.append(results[reader.view])
-            if reader.starts is not None:
-                reader.starts += reader.view.starts
+            if reader.view is view:
+                reader.inbox.receive(chunks)
+
+    def _hand_over_starts(self, view: View) -> None:
+        starts, view.starts = view.starts, []
+        for reader in self._readers:
+            if reader.view is view and reader.starts is not None:
+                reader.starts += starts
+
+    def _hand_over(self) -> None:
+        """A call is done: what came of it is there for the queries."""
+        results = {view: view.outgoing.take() for view in self.views}
+        for view in results:
+            self._hand_over_starts(view)
+        for reader in self._readers:
+            reader.inbox.hand_over(results[reader.view])
         self._account.resize(sum({id(t): t.nbytes for t in self._tables.values()}.values()))
 
-    def _run(self, due: Due, watermark: int, results: dict[View, list[Chunk]]) -> None:
+    def _run(self, due: Due, watermark: int) -> None:
         chunks = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         times = chunks[0].times if len(chunks) == 1 else np.concatenate([chunk.times for chunk in chunks])
         ports = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
@@ -223,7 +234,7 @@ class JoinCore:
                 parts.append(chunk if whole else chunk.slice(taken[number], upto))
                 taken[number] = upto
             reached = watermark if stop == len(times) else min(watermark, int(times[stop - 1]))
-            matches = self._see(self._piece(parts, times[done:stop], own_ports, reached), results)
+            matches = self._see(self._piece(parts, times[done:stop], own_ports, reached))
             self._resize(stop - done, matches)
             done = stop
             if done == len(times):
@@ -253,28 +264,25 @@ class JoinCore:
             own.append(np.where(takes_part, head - 1, -1))
         return Piece(times, before, heads, own, watermark)
 
-    def _see(self, piece: Piece, results: dict[View, list[Chunk]]) -> int:
-        most = 0
-        for views in _alike(results):
-            if len(views) > 1 and len(piece.times):
-                matches = self._see_together(views, piece, results)
-            else:
-                chunks, matches = views[0].see(piece)
-                results[views[0]] += [chunk for chunk in chunks if chunk.rows]
+    def _see(self, piece: Piece) -> int:
+        most, all_views = 0, self.views
+        for views in _alike(all_views):
+            together = len(views) > 1 and len(piece.times)
+            matches = self._see_together(views, piece) if together else max(view.see(piece) for view in views)
             most = max(most, matches)
         for rows in self.sides:
             rows.settle()
         for place, rows in enumerate(self.sides):
-            rows.release(min(view.needed[place] for view in results))
+            rows.release(min(view.needed[place] for view in all_views))
         return most
 
-    def _see_together(self, views: Sequence[View], piece: Piece, results: dict[View, list[Chunk]]) -> int:
+    def _see_together(self, views: Sequence[View], piece: Piece) -> int:
         """One search in the longest windows; each view takes what is in its own."""
         windows = [view.look(piece) for view in views]
         low = [np.minimum.reduce(tails) for tails in zip(*(own.low for own in windows), strict=True)]
         found, rows, matches = views[0].search_for(views, piece, Windows(low, piece.heads))
         for view in views:
-            results[view] += [chunk for chunk in view.show(found, rows, piece) if chunk.rows]
+            view.show(found, rows, piece)
         return matches
 
     def _resize(self, events: int, matches: int) -> None:

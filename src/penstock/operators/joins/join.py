@@ -14,6 +14,7 @@ from penstock.operators.joins.core import NO_EVENTS, JoinCore
 from penstock.operators.joins.rate_sizing import MatchWaits, RateSizer
 from penstock.operators.joins.view import JoinView
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Receive
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import TimeSlide
@@ -43,6 +44,9 @@ class Join(Operator):
         """What sizes its windows, by side, and how long rows wait in them for a match."""
         return self._view.sizers, self._view.waits
 
+    def send_to(self, receive: Receive) -> None:
+        self._reader.inbox.receiver = receive
+
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         chunks, reached = self._core.process(self._reader, chunk, watermark, port)
         return Progress(chunks, reached - self._lag)
@@ -70,6 +74,9 @@ class OverJoin(Operator):
     def __init__(self, operator: Operator, join: Join) -> None:
         self._operator = operator
         self._starts = join.note_starts()
+
+    def send_to(self, receive: Receive) -> None:
+        self._operator.send_to(lambda chunks: receive([self._placed(chunk) for chunk in chunks]))
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         chunks, reached = self._operator.process(chunk, watermark, port)

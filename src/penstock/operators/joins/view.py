@@ -19,14 +19,14 @@ from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import columns
 from penstock.expressions.vector import Vector
 from penstock.lang.query import Emit
-from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.joins.changes import JoinChanges, can_tell_changes
 from penstock.operators.joins.core import JoinCore, Piece
 from penstock.operators.joins.outer import OuterSearch
 from penstock.operators.joins.rate_sizing import MatchWaits
 from penstock.operators.joins.search import Found, Search, Windows, rows_of, stretches, together
-from penstock.operators.joins.windows import NOTHING, RateSizedWindow, side_window
+from penstock.operators.joins.windows import NOTHING, RangeWindow, RateSizedWindow, RowsWindow, side_window
+from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import Range, TimeSlide, WindowSpec
 from penstock.windows.steps import BoundaryPolicy
@@ -63,34 +63,38 @@ class JoinView:
         shareable = node.is_inner and self._of_events and all(map(is_total, checked))
         self._common = (node.bands, node.conditions) if shareable and node.where is None else None
         self._looked = Windows([], [])
+        self._rejected = 0
         self.starts: list[tuple[Int64s, Int64s]] = []
-        """The ends and starts of the windows that were evaluated in the last call."""
+        """The ends and starts of the windows that were evaluated since they were last taken."""
+        self.outgoing = Outgoing()
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         """A row is rejected for each query that reads it."""
+        self._rejected += 1
         for _ in range(self._core.readers_of(self)):
             self._core.resources.reject(reason, row)
 
     def last_boundary(self, last_time: int | None) -> int | None:
         return None if self._policy is None else self._policy.last_boundary(self._node.emission.drain, last_time)
 
-    def see(self, piece: Piece) -> tuple[list[Chunk], int]:
-        seen = self._see(piece)
+    def see(self, piece: Piece) -> int:
+        matches = self._see(piece)
         self._search.account.resize(0)
-        return seen
+        return matches
 
-    def _see(self, piece: Piece) -> tuple[list[Chunk], int]:
+    def _see(self, piece: Piece) -> int:
         if self._policy is not None:
             return self._see_boundaries(self._policy, piece)
         if len(piece.times) == 0:
-            return [], 0
+            return 0
         before = self.needed
         windows = self._at(piece.times, piece.heads)
         starts = self._starts(piece.times, windows)
         if self._of_events:
             found, matches = self._arriving(piece, windows)
             rows = self._search.batch(found, self._shown)
-            return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches
+            self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)
+            return matches
         if self._changes is not None:
             return self._see_changes(self._changes, piece, windows, before, starts)
         return self._relations(windows, starts, piece.times)
@@ -115,8 +119,8 @@ class JoinView:
         self._search.account.resize(0)
         return found, self._search.batch(found, sorted({name for view in views for name in view._shown})), matches
 
-    def show(self, found: Found, rows: Batch, piece: Piece) -> list[Chunk]:
-        """The results of a piece, of what was found in larger windows."""
+    def show(self, found: Found, rows: Batch, piece: Piece) -> None:
+        """Makes the results of a piece, of what was found in larger windows."""
         windows = self._looked
         inside = np.ones(len(found), np.bool_)
         for low, at in zip(windows.low, found.at, strict=True):
@@ -124,7 +128,7 @@ class JoinView:
         if not inside.all():
             found, rows = found.take(inside), rows_of_batch(rows, self._shown, inside)
         starts = self._starts(piece.times, windows)
-        return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)]
+        self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)
 
     # Per event
 
@@ -149,7 +153,7 @@ class JoinView:
 
     def _see_changes(
         self, changes: JoinChanges, piece: Piece, windows: Windows, before: Sequence[int], starts: Int64s
-    ) -> tuple[list[Chunk], int]:
+    ) -> int:
         come, matches = self._arriving(piece, windows)
         self._search.all_before = True
         gone = self._in_order(self._where(changes.gone(piece, windows, before)))
@@ -157,7 +161,8 @@ class JoinView:
         one, other = (come, gone) if self._node.emission.emit is Emit.ISTREAM else (gone, come)
         found = one.take(changes.less(one, other))
         rows = self._search.batch(found, self._shown)
-        return [self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)], matches + len(gone)
+        self._emit(found, rows, np.arange(len(piece.times)), starts, piece.times)
+        return matches + len(gone)
 
     def _times(self, place: int, found: Found) -> Int64s:
         """The times of the rows of a side; of those that are all NULL, the latest there is."""
@@ -173,28 +178,35 @@ class JoinView:
 
     # Whole relations
 
-    def _see_boundaries(self, policy: BoundaryPolicy, piece: Piece) -> tuple[list[Chunk], int]:
+    def _see_boundaries(self, policy: BoundaryPolicy, piece: Piece) -> int:
         policy.observe(piece.times)
         heads = [np.append(b, head) for b, head in zip(piece.before, piece.heads, strict=True)]
-        chunks: list[Chunk] = []
-        done = most = 0
+        done, most, silent = 0, 0, False
         while True:
-            steps = policy.steps(piece.times[done:], 0, piece.watermark)
+            made = self.outgoing.made + self._rejected
+            steps = policy.steps(piece.times[done:], 0, piece.watermark, silent)
+            silent = False
             at = done + steps.add_upto[steps.evaluates] if len(steps) else np.empty(0, np.int64)
             if len(at):
                 ends = steps.window_end[steps.evaluates]
                 windows = self._at(ends - 1, [head[at] for head in heads])
                 starts = self._starts(ends, windows)
                 self.starts.append((ends, starts))
-                own, matches = self._relations(windows, starts, ends)
-                chunks += own
-                most = max(most, matches)
+                most = max(most, self._relations(windows, starts, ends))
+                silent = self._is_steady(windows) and self.outgoing.made + self._rejected == made
             done += int(steps.add_upto[-1]) if len(steps) else 0
             if steps.complete:
-                return chunks, most
+                return most
 
-    def _relations(self, windows: Windows, starts: Int64s, ends: Int64s) -> tuple[list[Chunk], int]:
-        chunks: list[Chunk] = []
+    def _is_steady(self, windows: Windows) -> bool:
+        """Whether no row leaves a window before another one comes."""
+        last = zip(self._windows, windows.low, windows.high, strict=True)
+        return all(
+            isinstance(window, RowsWindow) or (isinstance(window, RangeWindow) and low[-1] == high[-1])
+            for window, low, high in last
+        )
+
+    def _relations(self, windows: Windows, starts: Int64s, ends: Int64s) -> int:
         most = 0
         for first, last in self._groups(windows):
             evaluations = np.arange(first, last)
@@ -202,9 +214,9 @@ class JoinView:
             most = max(most, len(found))
             found = self._in_order(self._where(found))
             rows = self._search.batch(found, self._shown)
-            chunks.append(self._emit(found, rows, evaluations, starts, ends))
+            self._emit(found, rows, evaluations, starts, ends)
         self._account.resize(self._emitter.nbytes)
-        return chunks, most
+        return most
 
     def _groups(self, windows: Windows) -> Iterator[tuple[int, int]]:
         """Evaluations that are worked on together."""
@@ -241,12 +253,13 @@ class JoinView:
             return found
         return found.take(np.lexsort([*reversed(found.at), found.evaluation]))
 
-    def _emit(self, found: Found, rows: Batch, evaluations: Int64s, starts: Int64s, ends: Int64s) -> Chunk:
+    def _emit(self, found: Found, rows: Batch, evaluations: Int64s, starts: Int64s, ends: Int64s) -> None:
         counts = np.bincount(found.evaluation - evaluations[0], minlength=len(evaluations))
         if self._of_events:
             there = counts > 0
             evaluations, counts = evaluations[there], counts[there]
-        return self._emitter.emit(Evaluations(rows, np.cumsum(counts), starts[evaluations], ends[evaluations]))
+        evaluated = Evaluations(rows, np.cumsum(counts), starts[evaluations], ends[evaluations])
+        self.outgoing.put(self._emitter.emit(evaluated))
 
     # Durability
 

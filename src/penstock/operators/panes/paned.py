@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.operators.chunk import Chunk
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Receive
 from penstock.operators.panes.family import PaneFamily
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
@@ -16,6 +17,9 @@ class PanedAggregate(Operator):
         self.family = family
         self.reader = reader = family.join(node, resources.reject)
         resources.at_end(lambda: family.leave(reader))
+
+    def send_to(self, receive: Receive) -> None:
+        self.reader.inbox.receiver = receive
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         return Progress(self.family.process(self.reader, chunk, watermark), watermark)

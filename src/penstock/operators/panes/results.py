@@ -16,7 +16,6 @@ Driven by `panes`.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,9 +27,11 @@ from penstock.operators.aggregation import Played
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations, Reject
 from penstock.operators.groups import GroupTable
+from penstock.operators.outgoing import Inbox, Outgoing
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
+from penstock.store.budget import Account
 
 
 class PaneReader:
@@ -40,17 +41,13 @@ class PaneReader:
         self.node = node
         self.window = window
         self.reject = reject
-        self.made: list[Chunk] = []
-        self.ready: deque[list[Chunk]] = deque()
+        self.inbox = Inbox()
+        self.made = Outgoing()
+        self.made.receiver = self.inbox.receive
 
     def hand_over(self) -> None:
         """A call is done."""
-        self.ready.append(self.take())
-
-    def take(self) -> list[Chunk]:
-        """What was made since the last time."""
-        made, self.made = self.made, []
-        return made
+        self.inbox.hand_over(self.made.take())
 
 
 class Gathered(NamedTuple):
@@ -87,9 +84,9 @@ class Gathered(NamedTuple):
 class Audience:
     """Queries over different windows whose rows are made together."""
 
-    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...]) -> None:
+    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], compared: Account) -> None:
         self.shown = Shown(node, answers)
-        self.emitter = Emitter(node.emission, node.schema, self._reject, node.key_types)
+        self.emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
         self.readers: dict[int, PaneReader] = {}
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
@@ -113,12 +110,15 @@ class Audience:
         batch, times = chunk.arrow, chunk.times
         for window, (begin, end) in zip(own.windows[begins].tolist(), pairwise(edges), strict=True):
             if end > begin:
-                self.readers[window].made.append(Chunk(times[begin:end], batch.slice(begin, end - begin)))
+                self.readers[window].made.put(Chunk(times[begin:end], batch.slice(begin, end - begin)))
 
 
 class PaneResults:
-    def __init__(self, groups: GroupTable) -> None:
+    """Rows that the next evaluation is compared with are on the account `compared`."""
+
+    def __init__(self, groups: GroupTable, compared: Account) -> None:
         self._groups = groups
+        self._compared = compared
         self._audiences: dict[tuple[str, int], Audience] = {}
         self._parts: list[Gathered] = []
         self.rows = 0
@@ -128,7 +128,7 @@ class PaneResults:
         while (audience := self._audiences.get((base, number))) is not None and reader.window in audience.readers:
             number += 1
         if audience is None:
-            audience = self._audiences[base, number] = Audience(reader.node, answers)
+            audience = self._audiences[base, number] = Audience(reader.node, answers, self._compared)
         audience.readers[reader.window] = reader
 
     def leave(self, reader: PaneReader) -> None:
@@ -150,10 +150,6 @@ class PaneResults:
             self._parts, self.rows = [], 0
             for audience in self._audiences.values():
                 audience.see(gathered, self._groups)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(audience.emitter.nbytes for audience in self._audiences.values())
 
     def snapshot(self) -> dict[str, Any]:
         """What is kept of a window is the same for queries that are the same: it is saved once."""

@@ -27,6 +27,7 @@ from penstock.errors import BudgetError
 from penstock.expressions.tree import Column
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.patterns.aggregates import RepeatAggregates
 from penstock.operators.patterns.candidates import Arrivals, Candidates, joined
 from penstock.operators.patterns.ends import Ends, Rejects
@@ -93,31 +94,33 @@ class Pattern(Operator):
         self._stride = _FIRST
         self._seen = 0
         self._left = np.zeros(len(inputs), np.int64)
+        self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
         if self._ports is None:
             for parts, reached in self._stretches([chunk], watermark):
-                self._advance(parts, reached, results)
-            return Progress(results, watermark)
+                self._advance(parts, reached)
+            return Progress(self._outgoing.take(), watermark)
         reached = self._ports.put(port, chunk, watermark)
-        self._take(self._ports.take_due(), reached, results)
-        return Progress(results, reached)
+        self._take(self._ports.take_due(), reached)
+        return Progress(self._outgoing.take(), reached)
+
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         """No more events come: everything that waits for its time is decided."""
-        results: list[Chunk] = []
         if self._ports is None:
-            self._advance([Chunk(np.empty(0, np.int64), NO_ROWS)], int(_END), results)
+            self._advance([Chunk(np.empty(0, np.int64), NO_ROWS)], int(_END))
         else:
-            self._take(self._ports.take(-START), int(_END), results)
-        return results
+            self._take(self._ports.take(-START), int(_END))
+        return self._outgoing.take()
 
-    def _take(self, due: Due, limit: int, results: list[Chunk]) -> None:
+    def _take(self, due: Due, limit: int) -> None:
         """Takes rows of all inputs that are due; `limit` is how far all have come."""
         rows = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         for parts, reached in self._stretches(rows, limit):
-            self._advance(parts, reached, results)
+            self._advance(parts, reached)
 
     def _stretches(self, due: list[Chunk], limit: int) -> Iterator[tuple[list[Chunk], int]]:
         """The rows of all inputs in stretches of their common order, with how far time has come after each. Where many
@@ -138,12 +141,12 @@ class Pattern(Operator):
             taken = upto.tolist()
             yield parts, limit if start == count else min(limit, int(times[stretch[-1]]))
 
-    def _advance(self, parts: list[Chunk], limit: int, results: list[Chunk]) -> None:
+    def _advance(self, parts: list[Chunk], limit: int) -> None:
         """Takes the next events, some of each input; all before `limit` have come then."""
         arrivals = self._arrivals(parts)
         first = self._candidates.stop
         due = self._candidates.add(arrivals, limit)
-        self._emit(Ends(first + np.flatnonzero(self._completes[arrivals.elements]), due), results)
+        self._emit(Ends(first + np.flatnonzero(self._completes[arrivals.elements]), due))
         joined = max(search.joined() for search in self._searches)
         if joined > _MANY:
             self._stride = max(_SHORTEST, self._stride // 2)
@@ -178,7 +181,7 @@ class Pattern(Operator):
 
     # Matches
 
-    def _emit(self, ends: Ends, results: list[Chunk]) -> None:
+    def _emit(self, ends: Ends) -> None:
         try:
             with self._rejects.held():
                 found = self._found(ends)
@@ -187,7 +190,7 @@ class Pattern(Operator):
             halves = ends.halves(self._candidates, self._within)
             if halves is not None:
                 for half in halves:
-                    self._emit(half, results)
+                    self._emit(half)
                 return
             found = self._found(ends)
         if found:
@@ -196,7 +199,7 @@ class Pattern(Operator):
                 order = order[self._taken_apart(found, order)]
             if self._ones:
                 order = order[self._consumed(found, order)]
-            self._show(found, order, results)
+            self._show(found, order)
         self._release_matches()
 
     def _found(self, ends: Ends) -> list[tuple[Search, Found]]:
@@ -264,7 +267,7 @@ class Pattern(Operator):
         upto = np.searchsorted(owner[by_match], np.arange(len(order)), "right")
         return self._candidates.take_once(upto, node[by_match])
 
-    def _show(self, found: list[tuple[Search, Found]], order: Int64s, results: list[Chunk]) -> None:
+    def _show(self, found: list[tuple[Search, Found]], order: Int64s) -> None:
         """The columns of matches, in this order; those that are not in it were not to be had."""
         ranks = np.full(sum(len(matches) for _, matches in found), -1, np.int64)
         ranks[order] = np.arange(len(order))
@@ -283,7 +286,7 @@ class Pattern(Operator):
         together = concat(shown, self._schema)
         if together.rows:
             order = np.argsort(np.concatenate(places))
-            results.append(Chunk(together.times[order], together.arrow.take(pa.array(order))))
+            self._outgoing.put(Chunk(together.times[order], together.arrow.take(pa.array(order))))
 
     def snapshot(self) -> dict[str, Any]:
         return {

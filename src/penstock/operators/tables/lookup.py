@@ -24,6 +24,7 @@ from penstock.lang.bind_expressions import previous
 from penstock.operators.chunk import Chunk
 from penstock.operators.grouping import Grouping
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.ports import Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
@@ -66,6 +67,7 @@ class LookUp(Operator):
         self._behind = node.behind
         self._ports = Ports(1, resources.account(f"{name}: events that wait for what writes the tables"))
         self._watermark = START
+        self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if port == 0:
@@ -73,10 +75,14 @@ class LookUp(Operator):
             if not self._waits:
                 sequences = np.arange(self._next, self._next + chunk.rows)
                 self._next += chunk.rows
-                return Progress(self._looked_up(chunk, sequences), self._passed(watermark))
+                self._look_up(chunk, sequences)
+                return Progress(self._outgoing.take(), self._passed(watermark))
             self._put(chunk)
         complete = min(reading.table.complete_before(self._position) for reading in self._tables) - self._behind
         return Progress(self._released(complete), self._passed(min(self._watermark, complete)))
+
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
 
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:
@@ -86,27 +92,24 @@ class LookUp(Operator):
             self._ports.put(0, Chunk(chunk.times, batch), self._watermark)
 
     def _released(self, before: int) -> list[Chunk]:
-        results: list[Chunk] = []
         for chunk in self._ports.take(before).get(0, []):
             batch = chunk.arrow
             sequences = batch.column(_SEQUENCE).to_numpy()
-            results += self._looked_up(Chunk(chunk.times, batch.drop_columns([_SEQUENCE])), sequences)
-        return results
+            self._look_up(Chunk(chunk.times, batch.drop_columns([_SEQUENCE])), sequences)
+        return self._outgoing.take()
 
     def _passed(self, reached: int) -> int:
         for reading in self._tables:
             reading.reader.passed = max(reading.reader.passed, reached + self._behind)
         return reached
 
-    def _looked_up(self, chunk: Chunk, sequences: Int64s) -> list[Chunk]:
-        results = []
+    def _look_up(self, chunk: Chunk, sequences: Int64s) -> None:
         for start in range(0, chunk.rows, BATCH_ROWS):
             stop = min(start + BATCH_ROWS, chunk.rows)
             part = chunk if stop - start == chunk.rows else chunk.slice(start, stop)
-            results += self._rows_of(part, sequences[start:stop])
-        return results
+            self._show(part, sequences[start:stop])
 
-    def _rows_of(self, chunk: Chunk, sequences: Int64s) -> list[Chunk]:
+    def _show(self, chunk: Chunk, sequences: Int64s) -> None:
         batch = chunk.columns
         data: dict[str, Data] = {}
         for column in self._stream_columns:
@@ -117,11 +120,13 @@ class LookUp(Operator):
         if keep is not None and not keep.all():
             rows, sequences = taken(rows, np.flatnonzero(keep)), sequences[keep]
         if not rows.rows:
-            return []
+            return
         pieces = [(rows, sequences)]
         for reading in self._tables:
             pieces = [done for piece in pieces for done in reading.join(*piece, self._position, self._behind)]
-        return [shown for piece, _ in pieces if piece.rows and (shown := self._shown(piece)).rows]
+        for piece, _ in pieces:
+            if piece.rows:
+                self._outgoing.put(self._shown(piece))
 
     def _shown(self, rows: Chunk) -> Chunk:
         keep = self._where.passes(rows)

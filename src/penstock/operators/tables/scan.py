@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.operators.chunk import Chunk
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.tables.history import AFTER_ALL
@@ -39,6 +40,7 @@ class Scan(Operator):
         self._heard = [START if reached == END else reached] * max(1, len(node.clocks))
         self._next: int | None = None
         self._last = START
+        self._outgoing = Outgoing()
 
     def _after(self, time: int) -> int:
         """The first boundary after a time."""
@@ -55,13 +57,18 @@ class Scan(Operator):
         reached = min(self._table.complete_before(AFTER_ALL), *self._heard)
         return Progress(self._due(reached), reached)
 
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
     def _due(self, reached: int) -> list[Chunk]:
-        found: list[Chunk] = []
         while self._next is not None and self._next <= reached:
-            found.append(self._as_of(self._next))
-            self._next += self._slide.micros
+            shown = self._as_of(self._next)
+            self._outgoing.put(shown)
+            # A table that is empty and has no changes to come stays so: its boundaries are passed over.
+            stays_empty = not shown.rows and not len(self._table.history)
+            self._next = self._after(reached) if stays_empty else self._next + self._slide.micros
         self._reader.passed = max(self._reader.passed, reached)
-        return [chunk for chunk in found if chunk.rows]
+        return self._outgoing.take()
 
     def _as_of(self, boundary: int) -> Chunk:
         history = self._table.history

@@ -1,0 +1,130 @@
+"""The results of a call, on their way out: those that are many leave while the call is still at work.
+
+A call that closes 3,600 boundaries over 10,000 groups makes 36 million rows. They must not be in memory together, so
+an operator puts what it makes into an `Outgoing`, which hands on every `PIECE_ROWS` rows to its receiver. What is left
+is the result of the call.
+
+Invariant: rows leave in the order in which they were put; those that the receiver got come before those of `take`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from penstock.operators.chunk import Chunk
+
+PIECE_ROWS = 1 << 16
+"""About how many rows of results are in memory together."""
+
+_LEAST_PIECE = 1024
+"""A piece has its price, however many queries there are."""
+
+Receive = Callable[[list[Chunk]], None]
+"""Takes results that do not wait for the end of the call that makes them."""
+
+
+class Share:
+    """How many rows may wait for each of the queries that are served together.
+
+    >>> share = Share()
+    >>> share.rows, share.change(16), share.rows, share.change(1000), share.rows
+    (65536, None, 4096, None, 1024)
+    """
+
+    __slots__ = ("_queries", "rows")
+
+    def __init__(self) -> None:
+        self._queries = 0
+        self.rows = PIECE_ROWS
+
+    def change(self, queries: int) -> None:
+        """So many come, or go."""
+        self._queries += queries
+        self.rows = max(_LEAST_PIECE, PIECE_ROWS // max(self._queries, 1))
+
+
+class Outgoing:
+    """Without a `receiver` everything waits for the end of the call.
+
+    >>> import numpy as np, pyarrow as pa
+    >>> rows = Chunk(np.zeros(40_000, np.int64), pa.RecordBatch.from_arrays([pa.nulls(40_000)], ["x"]))
+    >>> outgoing = Outgoing()
+    >>> outgoing.receiver = lambda chunks: print([chunk.rows for chunk in chunks])
+    >>> outgoing.put(rows)
+    >>> outgoing.put(rows)
+    [40000, 40000]
+    >>> outgoing.put(rows)
+    >>> [chunk.rows for chunk in outgoing.take()]
+    [40000]
+    """
+
+    __slots__ = ("_chunks", "_rows", "made", "receiver", "share")
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._rows = 0
+        self.receiver: Receive | None = None
+        self.share = Share()
+        self.made = 0
+        """How many rows were put since the beginning."""
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def put(self, chunk: Chunk) -> None:
+        rows = len(chunk.times)
+        if rows == 0:
+            return
+        self._chunks.append(chunk)
+        self._rows += rows
+        self.made += rows
+        if self._rows >= self.share.rows and self.receiver is not None:
+            self.receiver(self.take())
+
+    def take(self) -> list[Chunk]:
+        """What was put since the last call and has not left."""
+        chunks, self._chunks, self._rows = self._chunks, [], 0
+        return chunks
+
+
+class Inbox:
+    """A query's results of calls that another query has made for both, until it makes the same calls itself.
+
+    >>> inbox = Inbox()
+    >>> inbox.hand_over([])
+    >>> bool(inbox), inbox.take(), bool(inbox)
+    (True, [], False)
+    """
+
+    __slots__ = ("_early", "_ready", "receiver")
+
+    def __init__(self) -> None:
+        self._ready: deque[list[Chunk]] = deque()
+        self._early: list[Chunk] = []
+        self.receiver: Receive | None = None
+
+    def __bool__(self) -> bool:
+        """Whether there is a call that was made and not taken."""
+        return bool(self._ready)
+
+    def receive(self, chunks: list[Chunk]) -> None:
+        """Many results of a call that is still at work. Those of the calls before leave with them."""
+        if self.receiver is None:
+            self._early += chunks
+            return
+        if self._ready:
+            earlier = [chunk for call in self._ready for chunk in call]
+            self._ready = deque([] for _ in self._ready)
+            chunks = earlier + chunks
+        self.receiver(chunks)
+
+    def hand_over(self, chunks: list[Chunk]) -> None:
+        """A call is done; these are its last results."""
+        if self._early:
+            chunks, self._early = self._early + chunks, []
+        self._ready.append(chunks)
+
+    def take(self) -> list[Chunk]:
+        """The results of the oldest call."""
+        return self._ready.popleft()
