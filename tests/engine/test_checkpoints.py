@@ -314,7 +314,7 @@ def test_a_checkpoint_that_does_not_fit_the_budget(tmp_path: Path) -> None:
     with ps.App(text, checkpoint=tmp_path) as app:
         app.push("s", events(0, 30_000))
         app.checkpoint()
-    with pytest.raises(ps.BudgetError, match="least memory budget"):
+    with pytest.raises(ps.BudgetError, match="memory budget of at least"):
         ps.App(text, checkpoint=tmp_path, memory="300KB")
     with ps.App(text, checkpoint=tmp_path) as app:
         app.push("s", events(30_000, 36_100))

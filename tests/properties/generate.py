@@ -248,11 +248,13 @@ def wide_keys(draw: st.DrawFn) -> tuple[str, ...]:
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, kind: str | None = None, most: int = 60) -> Scenario:
+def scenarios(
+    draw: st.DrawFn, kind: str | None = None, most: int = 60, shapes: tuple[str, ...] = ("few", "few", "crowd", "wide")
+) -> Scenario:
     """A whole scenario with a window of one kind (a key of WINDOWS), or of any."""
     unit = draw(st.sampled_from(UNITS))
     lateness = draw(st.sampled_from((0, 2, 5)))
-    shape = draw(st.sampled_from(("few", "few", "crowd", "wide")))
+    shape = draw(st.sampled_from(shapes))
     is_wide = shape == "wide"
     columns = (*COLUMNS, *WIDE) if is_wide else COLUMNS
     stream = Stream("s", columns, lateness=lateness * unit, sequence=draw(st.sampled_from((None, None, "q"))))

@@ -98,9 +98,11 @@ class Run:
         sinks = tuple(sink.name for sink in parsed.sinks)
         self._chance = chance
         self._in_order = in_order
+        self.late = 0
+        """How many events of the last micro-batch were late."""
         self.recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
         self._packers = packers(declared, shares)
-        self._merger = Merger(self.recipe)
+        self._merger = Merger(self.recipe, 1)
         self._sources = {stream.name: stream.schema.arrow for stream in declared}
         self._schemas = {query.name: nodes[query.name].schema.arrow for query in parsed.queries}
         self._schemas |= {stream.late_into: stream.schema.arrow for stream in declared if stream.late_into is not None}
@@ -131,7 +133,9 @@ class Run:
                 if own:
                     operator = BucketProcessor(self.recipe, PARTS, streaming=True)
                     operator.init(bucket)
-                    outputs += [row for row in operator.handleInputRows((bucket.label,), iter(own), None) if row.packed]
+                    outputs += operator.handleInputRows((bucket.label,), iter(own), None)
+        self.late = sum(row.late for row in outputs)
+        outputs = [row for row in outputs if row.packed]
         self._chance.shuffle(outputs)
         return [out for part in range(PARTS) for out in self._merged([row for row in outputs if row.part == part])]
 

@@ -111,7 +111,7 @@ def test_the_same_events_are_late_as_embedded(
     buckets = Run(program, chance, in_order=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "STRETCH_BYTES", 1)
-        at = number = 0
+        at = number = late = 0
         while at < len(stream):
             piece = stream[at : at + chance.randrange(1, 12)]
             split = chance.randrange(len(piece) + 1)
@@ -121,11 +121,12 @@ def test_the_same_events_are_late_as_embedded(
             if chance.random() < 0.3:
                 module._live = LiveObjects()
             buckets.settle(buckets.attempt(number, tasks), commit=True)
-            at, number = at + len(piece), number + 1
+            at, number, late = at + len(piece), number + 1, late + buckets.late
         buckets.settle(buckets.attempt(number, None), commit=True)
     with App(program) as app:
         app.push("s", pa.RecordBatch.from_pylist(stream, stream_of(program).schema.arrow))
         app.finish()
+        assert late == app.metrics.late
         assert in_order(buckets.table("missed")) == in_order(app.results("missed"))
         for query in parse(program).queries:
             assert in_order(buckets.table(query.name)) == in_order(app.results(query.name)), query.text

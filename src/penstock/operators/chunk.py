@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.time_texts import time_texts
+from penstock.store.batches import decoded
 
 CHUNK_ROWS = 32768
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
@@ -90,12 +91,6 @@ def readable(batch: pa.RecordBatch) -> list[dict[str, Any]]:
         columns = [time_texts(c) if pa.types.is_temporal(c.type) else c for c in batch.columns]
         rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
     return rows
-
-
-def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with plain strings."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def to_bytes(batch: pa.RecordBatch) -> bytes:

@@ -26,6 +26,7 @@ from penstock.operators.cutting import Cuts
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
@@ -53,15 +54,22 @@ class ClosingAggregate(Operator):
             assert isinstance(node.window.slide, TimeSlide)
             self._windows = TumblingWindows(node.window.slide, node.window.when_full)
         self._cuts = Cuts(account, self._windows.next_close)
+        self._outgoing = Outgoing()
         self._rows = 0
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
         for part, reached in chunk.parts(watermark, self._cuts.count):
             if part.rows:
                 self._add(part)
-            results += self._close(reached)
-        return Progress(results, watermark)
+            self._close(reached)
+        return Progress(self._take(), watermark)
+
+    def send_to(self, receive: Receive) -> None:
+        self._outgoing.receiver = receive
+
+    def _take(self) -> list[Chunk]:
+        """The results of a call."""
+        return self._outgoing.take()
 
     def _add(self, chunk: Chunk) -> None:
         instances = self._windows.assign(chunk)
@@ -73,10 +81,10 @@ class ClosingAggregate(Operator):
             self._aggregation.add(Run(self._rows, taken.slots, taken.columns))
             self._rows += chunk.rows
 
-    def _close(self, watermark: int) -> list[Chunk]:
+    def _close(self, watermark: int) -> None:
         closed = self._windows.close(watermark)
         if len(closed.instances) == 0:
-            return []
+            return
         groups = self._intake.groups
         alive = np.flatnonzero(groups.counts).astype(np.int32)
         instance = groups.words(alive)
@@ -89,25 +97,26 @@ class ClosingAggregate(Operator):
         sort = np.argsort(rank, kind="stable")
         slots = slots[sort]
         upto = np.searchsorted(rank[sort], np.arange(len(closed.instances)), "right")
-        chunks = self._show(slots, upto, closed)
+        self._show(slots, upto, closed)
         # A tumbling window that WHEN FULL keeps silent is forgotten with those before the watermark.
         done = alive[instance <= closed.instances[-1]] if isinstance(self._windows, TumblingWindows) else slots
         self._aggregation.reset(done)
         self._intake.close_windows(closed.instances)
         groups.collect(len(done))
-        return chunks
 
-    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
+    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
         """What comes out of windows that close: window k has the groups slots[upto[k-1]:upto[k]]."""
         played = self._aggregation.evaluate(slots, upto)
         batch = self._shown.rows(self._intake.groups.keys(slots)[1:], played)
         failed = played.failed(self._shown.answers)
-        chunk = self._emitter.emit(Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed))
-        return [chunk] if chunk.rows else []
+        shown = Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed)
+        self._outgoing.put(self._emitter.emit(shown))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._windows.end(last_time)
-        return [] if end is None else self._close(end)
+        if end is not None:
+            self._close(end)
+        return self._take()
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -130,7 +130,7 @@ def _assign_sessions(
 
 class SessionWindows:
     """Sessions of the whole stream, or of each partition. Those that have not closed have places 0, 1, ... in arrays
-    that are on the `account`; `_partitions.counts` is how many each partition has open.
+    that are on the `account`, in the order in which they began; `_partitions.counts` is how many each partition has.
 
     A partition without an open session gives its slot back when the next rows come, not when the session closes: what
     the session shows is then still to be compared with what the partition showed before."""

@@ -140,17 +140,6 @@ class Emitter:
         if gone is not None:
             self._compared.release(_bytes_of(gone))
 
-    def _keep(self, partition: int, shown: list[pa.Array]) -> list[pa.Array] | None:
-        """Keeps what an evaluation shows for the next one; returns what the one before showed, None for nothing."""
-        before = self._before.get(partition)
-        more = _bytes_of(shown) if len(shown[0]) else 0
-        self._compared.charge(more - (0 if before is None else _bytes_of(before)))
-        if len(shown[0]):
-            self._before[partition] = shown
-        else:
-            self._before.pop(partition, None)
-        return before
-
     def close(self) -> None:
         """Gives back what is on the account."""
         for partition in list(self._before):
@@ -161,6 +150,18 @@ class Emitter:
         remembered = np.zeros(partitions, np.bool_)
         remembered[list(self._before)] = True
         return remembered
+
+    def _replace(self, partition: int, shown: list[pa.Array]) -> list[pa.Array] | None:
+        """Keeps what an evaluation shows, and returns what the one before showed; None for nothing."""
+        before = self._before.get(partition)
+        more = (_bytes_of(shown) if len(shown[0]) else 0) - (0 if before is None else _bytes_of(before))
+        if more:
+            self._compared.charge(more)
+        if len(shown[0]):
+            self._before[partition] = shown
+        else:
+            self._before.pop(partition, None)
+        return before
 
     def _select(self, rows: Rows, failed: Bools | None) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
@@ -203,7 +204,7 @@ class Emitter:
 
     def _difference(self, relation: list[pa.Array], partition: int, start: int) -> tuple[list[pa.Array], Int64s]:
         """R(k) - R(k-1), or the other way round for DSTREAM, as multisets."""
-        before = self._keep(partition, relation)
+        before = self._replace(partition, relation)
         if before is None:
             before = [c.slice(0, 0) for c in relation]
         one, other = (relation, before) if self._emission.emit is Emit.ISTREAM else (before, relation)
@@ -227,7 +228,7 @@ class Emitter:
     def _new(self, keys: list[pa.Array], count: int, partition: int) -> Int64s:
         """Which of the groups were not in the evaluation before."""
         types = tuple(key.type for key in self._keys) or (SqlType.BIGINT,)
-        before = self._keep(partition, keys)
+        before = self._replace(partition, keys)
         if before is None or count == 0:
             return np.arange(count)
         groups = GroupTable(types)
@@ -262,7 +263,7 @@ class Emitter:
         for partition, data in snapshot["before"].items():
             batch = pa.ipc.open_stream(data).read_all().combine_chunks()
             columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in batch.columns]
-            self._keep(int(partition), columns)
+            self._replace(int(partition), columns)
 
 
 def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:

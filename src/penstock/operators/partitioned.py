@@ -65,9 +65,9 @@ class PartitionedAggregate(Operator):
         self._partitions = Partitions(name, node, columns, resources)
         self._owner = ChargedArray(account, np.int32)
         self._rows = 0
-        self._outgoing = Outgoing()
         cuts = cuts_of(node, account)
         self._count = None if cuts is None else cuts.count
+        self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if not self._partitions.by_time:

@@ -66,9 +66,9 @@ class PartitionedRelation(Operator):
         self._kept = KeptRows(name, node, self._selection, resources)
         self._partitions = Partitions(name, node, self._kept.specs, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
-        self._outgoing = Outgoing()
         cuts = cuts_of(node, self._kept.account)
         self._count = None if cuts is None else cuts.count
+        self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if not self._partitions.by_time:
@@ -162,19 +162,18 @@ class SessionRelation(Operator):
         self._outgoing.receiver = receive
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        results: list[Chunk] = []
         for part, reached in chunk.parts(watermark, self._cuts.count):
             if part.rows:
                 queues = self._find(self._sessions.assign(part))
                 self._queues.enter(queues, self._kept.take(self._selection.select(part)))
                 self._queue_of.counts[queues] = 1
-            results += self._close(reached)
-        return Progress(results, watermark)
+            self._close(reached)
+        return Progress(self._outgoing.take(), watermark)
 
     def _find(self, instances: Int64s) -> Slots:
         return self._queue_of.assign([ColumnView(pa.array(instances), SqlType.BIGINT)], len(instances), None)
 
-    def _close(self, watermark: int) -> list[Chunk]:
+    def _close(self, watermark: int) -> None:
         closed = self._sessions.close(watermark)
         if len(closed.instances):
             queues = self._find(closed.instances)
@@ -182,7 +181,6 @@ class SessionRelation(Operator):
             _emit(self._selection.emitter, (self._evaluation(*extent) for extent in extents), self._outgoing)
             self._queue_of.counts[queues] = 0
             self._queue_of.collect(len(queues))
-        return self._outgoing.take()
 
     def _evaluation(self, queue: int, start: int, end: int, partition: int) -> _Evaluation:
         columns = self._queues.take(queue)
@@ -192,7 +190,9 @@ class SessionRelation(Operator):
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._sessions.end(last_time)
-        return [] if end is None else self._close(end)
+        if end is not None:
+            self._close(end)
+        return self._outgoing.take()
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -116,10 +116,13 @@ class ClosingPart(ClosingAggregate):
     def send_to(self, receive: Receive) -> None:
         self._partial_rows.outgoing.receiver = receive
 
-    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
+    def _take(self) -> list[Chunk]:
+        return self._partial_rows.chunks()
+
+    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
         window = np.searchsorted(upto, np.arange(len(slots)), "right")
         for begin in range(0, len(slots), EMITTED_AT_ONCE):
             own = slice(begin, begin + EMITTED_AT_ONCE)
             partials = self._aggregation.export(slots[own])
             self._partial_rows.look(slots[own], closed.starts[window[own]], closed.ends[window[own]], partials)
-        return self._partial_rows.chunks()
+        self._partial_rows.flush()

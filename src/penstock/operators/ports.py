@@ -13,9 +13,11 @@ is at most (watermark, input) of the slowest.
 Invariants:
 
 1. What `take_due` gives never belongs before what it gave earlier.
-2. `_heads` has the first waiting time of each input with rows that wait, and no other. So a call looks at inputs with
+2. What stays is on the account when a call ends: the rows, and what Arrow takes for a batch besides them. Rows of a
+   much larger batch are copied, and many small batches put together, so that nothing else is held on to.
+3. `_heads` has the first waiting time of each input with rows that wait, and no other. So a call looks at inputs with
    rows that are due, and not at all.
-3. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
+4. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from penstock.operators.chunk import Chunk, from_bytes, to_bytes
+from penstock.operators.chunk import Chunk, from_bytes, joined, to_bytes
 from penstock.operators.reorder import START
+from penstock.store.batches import compact, kept_bytes
 from penstock.store.budget import Account
 
 Due = dict[int, list[Chunk]]
 """The rows that are due, by input; those with none are left out."""
+
+_SMALL_ROWS, _LOOSE = 64, 256
+"""Batches of fewer rows are small, and so many of them are put together."""
 
 
 class Ports:
@@ -45,6 +51,7 @@ class Ports:
         self._slow = [(START, port) for port in range(count)]
         self._account = account
         self._held = 0
+        self._loose = [0] * count
 
     def put(self, port: int, chunk: Chunk, watermark: int) -> int:
         """Takes what an input gave; returns how far all inputs have come: rows below that time come no more."""
@@ -53,7 +60,10 @@ class Ports:
             if not waiting:
                 heapq.heappush(self._heads, (int(chunk.times[0]), port))
             waiting.append(chunk)
-            self._held += chunk.arrow.nbytes
+            self._held += _nbytes(chunk)
+            self._loose[port] = self._loose[port] + 1 if chunk.rows < _SMALL_ROWS else 0
+            if self._loose[port] >= _LOOSE:
+                self._put_together(port)
         self._watermarks[port] = max(self._watermarks[port], watermark)
         return self._slowest()[0]
 
@@ -81,16 +91,29 @@ class Ports:
             own = due[port] = []
             while waiting and waiting[0].times[0] < before:
                 chunk = waiting.popleft()
-                self._held -= chunk.arrow.nbytes
+                self._held -= _nbytes(chunk)
                 count = int(np.searchsorted(chunk.times, before))
+                if count == chunk.rows:
+                    own.append(chunk)
+                    continue
                 own.append(chunk.slice(0, count))
-                if count < chunk.rows:
-                    waiting.appendleft(chunk.slice(count, chunk.rows))
-                    self._held += waiting[0].arrow.nbytes
+                rest = chunk.slice(count, chunk.rows)
+                waiting.appendleft(Chunk(rest.times.copy(), compact(rest.arrow)))
+                self._held += _nbytes(waiting[0])
             if waiting:
                 heapq.heappush(self._heads, (int(waiting[0].times[0]), port))
         self._account.resize(self._held)
         return due
+
+    def _put_together(self, port: int) -> None:
+        """The small batches at the end become one."""
+        waiting = self._waiting[port]
+        small = [waiting.pop() for _ in range(min(self._loose[port], len(waiting)))][::-1]
+        self._loose[port] = 0
+        if small:
+            whole = Chunk(np.concatenate([chunk.times for chunk in small]), joined([chunk.arrow for chunk in small]))
+            self._held += _nbytes(whole) - sum(map(_nbytes, small))
+            waiting.append(whole)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -110,5 +133,10 @@ class Ports:
         self._slow = [(watermark, port) for port, watermark in enumerate(self._watermarks)]
         heapq.heapify(self._heads)
         heapq.heapify(self._slow)
-        self._held = sum(chunk.arrow.nbytes for waiting in self._waiting for chunk in waiting)
+        self._loose = [0] * len(self._waiting)
+        self._held = sum(_nbytes(chunk) for waiting in self._waiting for chunk in waiting)
         self._account.resize(self._held)
+
+
+def _nbytes(chunk: Chunk) -> int:
+    return chunk.times.nbytes + kept_bytes(chunk.arrow)

@@ -40,9 +40,9 @@ class WindowRelation(Operator):
         self._by_range = isinstance(node.window.extent, Range) and isinstance(node.window.slide, TimeSlide)
         self._store = resources.fifo(name, self._kept.specs, [node])
         self._tail = 0
-        self._outgoing = Outgoing()
         cuts = cuts_of(node, self._kept.account)
         self._count = None if cuts is None else cuts.count
+        self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         for part, reached in chunk.parts(watermark, self._count):

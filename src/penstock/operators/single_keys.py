@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.jit import inline, kernel, prefetch
+from penstock.store.own_memory import zeros
 
 _AHEAD = 16
 _IN_CACHE = 1 << 14
@@ -28,7 +29,9 @@ def _places(slots: int) -> int:
 
 
 def empty_table(slots: int) -> Int64s:
-    return np.full((_places(slots), 2), _NOBODY, np.int64)
+    table: Int64s = zeros((_places(slots), 2), np.int64)
+    table[:] = _NOBODY
+    return table
 
 
 def table_bytes(slots: int) -> int:

@@ -221,7 +221,8 @@ class BucketApp:
                 self._set_aside(stream, late)
             if released.late is not None:
                 self._set_aside(stream, released.late)
-            self._flow.dispatch(stream, [released.chunk], released.watermark)
+            for chunk, reached in released.parts():
+                self._flow.dispatch(stream, [chunk], reached)
 
     def _set_aside(self, stream: str, late: pa.RecordBatch) -> None:
         """Late events are counted and told by one of the shares that read the stream."""

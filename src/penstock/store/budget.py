@@ -18,7 +18,7 @@ Traceback (most recent call last):
     ...
 penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
-  hint: the least memory budget that would have worked is 1,100,000 bytes
+  hint: give a memory budget of at least 1,100,000 bytes: a lower bound, since more may be asked for later
 """
 
 from __future__ import annotations
@@ -133,11 +133,12 @@ class Account:
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many buckets."""
+    `parts` of what the user gave, for as many `holders`."""
 
-    def __init__(self, total_bytes: int, parts: int = 1) -> None:
+    def __init__(self, total_bytes: int, parts: int = 1, holders: str = "buckets") -> None:
         self.total = total_bytes
         self._parts = parts
+        self._holders = holders
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
@@ -183,12 +184,16 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
-        least = self.used - account.nbytes + nbytes
-        split = f": {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
+        """Who asked for what, who holds the rest, and what would have granted this request. That is a lower bound: what
+        others and the account itself ask for after it is not known here."""
+        more = nbytes - account.nbytes
+        least = self.total - self.free + more
+        split = f", {least:,} for each of {self._parts} {self._holders}" if self._parts > 1 else ""
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
-            f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
+            f"{account.name} needs {more:,} {'more ' if account.nbytes else ''}bytes, "
             f"but only {self.free:,} of the {self.total:,} in the budget are free\n"
             f"  in use: {others}\n"
-            f"  hint: the least memory budget that would have worked is {least * self._parts:,} bytes{split}"
+            f"  hint: give a memory budget of at least {least * self._parts:,} bytes{split}: "
+            "a lower bound, since more may be asked for later"
         )

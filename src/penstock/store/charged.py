@@ -10,7 +10,7 @@ Invariants:
 3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
    or, where the budget has no room for that, the next eighth of it. So memory does not depend on how input is cut.
 
-New memory is zero and not touched (`numpy.zeros`), so that while an array moves, the old and the new one together take
+New memory is zero and not touched (`own_memory`), so that while an array moves, the old and the new one together take
 no more than what is on the account.
 
 >>> from penstock.store.budget import Budget
@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from penstock.store.budget import Account, Budget
+from penstock.store.own_memory import zeros
 
 _LEAST = 16
 
@@ -100,7 +101,7 @@ class ChargedArray:
         if length > len(before):
             self._account.charge((length - len(before)) * self._row_bytes)
         kept = min(length, len(before))
-        array = np.zeros((length, *before.shape[1:]), before.dtype)
+        array = zeros((length, *before.shape[1:]), before.dtype)
         array[:kept] = before[:kept]
         if self._fill:
             array[kept:] = self._fill

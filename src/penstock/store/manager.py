@@ -156,9 +156,9 @@ class StoreManager:
         return device
 
     def _page_out(self) -> bool:
-        """Memory is needed that rows have that wait."""
+        """Memory is needed that rows have that wait: to be read or, if there are none in memory, to be put in order."""
         paged_out = [store.page_out() for store in self._waiting.values()]
-        return any(paged_out)
+        return any(paged_out) or any(store.page_out() for store in self._stores.values() if isinstance(store, RunStore))
 
     def drop(self, name: str) -> None:
         """The store or device is no longer needed."""
