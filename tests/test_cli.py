@@ -316,3 +316,24 @@ def wait_for(path: Path, size: int = 0) -> None:
     while not path.exists() or os.path.getsize(path) < size:
         assert time.monotonic() < deadline, f"{path} did not come"
         time.sleep(0.02)
+
+
+def test_without_pyspark_a_run_is_embedded_and_says_so(  # type: ignore[no-untyped-def]
+    penstock, app_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    code, out, err = penstock("run", app_file, "--limit", 4)
+    assert code == 0
+    assert [json.loads(line)["total"] for line in out.splitlines()] == [3, 5]
+    assert "PySpark is not installed: running in this process" in err
+    for options in (["--engine", "spark"], ["--master", "local[2]"]):
+        code, _, err = penstock("run", app_file, *options)
+        assert code == 2
+        assert f"{options[0]}" in err
+        assert "needs PySpark" in err
+
+
+def test_an_application_with_a_byte_order_mark(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
+    app_file.write_bytes(b"\xef\xbb\xbf" + app_file.read_bytes())
+    code, out, _ = penstock("run", app_file, *EMBEDDED)
+    assert (code, len(out.splitlines())) == (0, 2)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +78,10 @@ def root(
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="APP.sql", help="The application: streams, sinks and queries.")],
-    engine: Annotated[Engine, typer.Option(help="Where it runs: on Spark, or in this process.")] = Engine.SPARK,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(help="Where it runs: on Spark, or in this process. By default on Spark, if PySpark is there."),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory for all state; the rest of the windows is on disk.")] = "64MB",
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIR", help="Keep state here and go on from it after a stop or a crash.")
@@ -165,6 +169,7 @@ def run(
         "--trigger": trigger,
         "--buckets": buckets,
     }
+    engine = _engine(engine, only_spark)
     _refuse(engine, only_embedded if engine is Engine.SPARK else only_spark)
     text = _read(file)
     pages = Pages(file.name, 8080 if ui_port is None else ui_port) if ui or ui_port is not None else None
@@ -219,6 +224,17 @@ _REASONS = {
     "--batch": "a micro-batch takes what has come, up to a size that Spark's sources know",
     "--limit": "its tasks read the input side by side; give a generator seconds=, or less input",
 }
+
+
+def _engine(asked: Engine | None, only_spark: Mapping[str, object]) -> Engine:
+    """Where it runs if nothing is said: on Spark; in this process where there is no PySpark, and that is told."""
+    if asked is Engine.EMBEDDED or find_spec("pyspark") is not None:
+        return asked or Engine.SPARK
+    for name, given in {"--engine spark": asked, **only_spark}.items():
+        if given is not None:
+            raise InputError(f"{name} needs PySpark, which is not installed: pip install 'penstock[spark]'")
+    typer.echo("PySpark is not installed: running in this process, as with --engine embedded", err=True)
+    return Engine.EMBEDDED
 
 
 def _refuse(engine: Engine, options: Mapping[str, object]) -> None:
@@ -286,7 +302,7 @@ app.command("ui")(ui_command)
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{file}: cannot be read: {reason}") from None

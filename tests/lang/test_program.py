@@ -9,7 +9,8 @@ import pkgutil
 import pytest
 
 import penstock.lang
-from penstock.lang import parse
+from penstock.errors import QueryError
+from penstock.lang import declared_streams, parse
 from penstock.lang.query import StreamDef
 from penstock.types import Field, Schema, SqlType
 
@@ -91,3 +92,13 @@ def test_an_empty_program_is_a_program() -> None:
 def test_examples_in_the_documentation_strings() -> None:
     for module in pkgutil.iter_modules(penstock.lang.__path__, "penstock.lang."):
         assert doctest.testmod(importlib.import_module(module.name)).failed == 0, module.name
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    assert parse("\ufeffSELECT k FROM s", streams={"s": Schema((Field("k", SqlType.INT),))}).queries[0].name == "q1"
+    assert declared_streams("\ufeffCREATE STREAM a (t TIMESTAMP, EVENT TIME t)") == {"a"}
+
+
+def test_half_of_a_surrogate_pair_is_refused_with_its_place() -> None:
+    with pytest.raises(QueryError, match="half of a surrogate pair is no character\n  at line 1, column 9"):
+        parse("SELECT '\ud800' AS x FROM s", streams={"s": Schema((Field("k", SqlType.INT),))})

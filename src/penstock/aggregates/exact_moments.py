@@ -26,7 +26,7 @@ from penstock.aggregates.exact_sum import change_integer, change_narrow, split
 from penstock.aggregates.rounding import EXPONENT_BIAS, U0, U1
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.aggregates.wide import Words
-from penstock.jit import kernel
+from penstock.jit import inline, kernel
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ _X, _XY, _Y, _XX, _YY = (np.uint64(at) for at in (X_AT, XY_AT, Y_AT, XX_AT, YY_A
 _SPECIAL, _WIDE = np.uint64(SPECIAL_AT), np.uint64(WIDE_AT)
 
 
-@kernel
+@inline
 def _parts(bits: np.uint64, is_integer: bool, base: np.uint64) -> tuple[np.uint64, np.uint64, bool]:
     """A value's magnitude as mantissa · 2**shift units, and whether the narrow accumulators take it."""
     if is_integer:
@@ -59,7 +59,7 @@ def _parts(bits: np.uint64, is_integer: bool, base: np.uint64) -> tuple[np.uint6
     return split(bits, base)
 
 
-@kernel
+@inline
 def _add(
     words: Words,
     at: np.uint64,
@@ -76,7 +76,7 @@ def _add(
         change_narrow(words, at, mantissa, shift, (bits >> _U63) ^ leaving)
 
 
-@kernel
+@inline
 def _change(
     words: Words,
     width: int,
@@ -146,6 +146,7 @@ def play_moments(
     """Fills `counts` and those of the other columns that are not empty; `defined` is the validity of `correlation`."""
     x_unit, y_unit = np.uint64(x_base), np.uint64(y_base)
     x_exponent, y_exponent = x_base - EXPONENT_BIAS, y_base - EXPONENT_BIAS
+    floats = not (x_integer or y_integer)  # these have a branch of their own: most moments are of doubles
     second = _Y if width > ONE_ARGUMENT_WORDS else _X
     step, entered = np.uint64(cursor[0]), np.uint64(cursor[1])
     left, emitted = np.uint64(cursor[2]), np.uint64(cursor[3])
@@ -158,7 +159,12 @@ def play_moments(
             entered += U1
             if slot < 0 or (add_masked and not add_valid[row]):
                 continue
-            if _change(words, width, slot, add_x[row], add_y[row], x_integer, y_integer, x_unit, y_unit, False):
+            x_bits, y_bits = add_x[row], add_y[row]
+            if floats:
+                wide = _change(words, width, slot, x_bits, y_bits, False, False, x_unit, y_unit, False)
+            else:
+                wide = _change(words, width, slot, x_bits, y_bits, x_integer, y_integer, x_unit, y_unit, False)
+            if wide:
                 cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
                 return ADDED_WIDE
         stop = np.uint64(remove_upto[step])
@@ -168,7 +174,12 @@ def play_moments(
             left += U1
             if slot < 0 or (remove_masked and not remove_valid[row]):
                 continue
-            if _change(words, width, slot, remove_x[row], remove_y[row], x_integer, y_integer, x_unit, y_unit, True):
+            x_bits, y_bits = remove_x[row], remove_y[row]
+            if floats:
+                wide = _change(words, width, slot, x_bits, y_bits, False, False, x_unit, y_unit, True)
+            else:
+                wide = _change(words, width, slot, x_bits, y_bits, x_integer, y_integer, x_unit, y_unit, True)
+            if wide:
                 cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
                 return REMOVED_WIDE
         stop = np.uint64(emit_upto[step])

@@ -79,13 +79,17 @@ class Worker:
             return sum(calls.left for calls in self._waiting)
 
     def put(self, name: str, numbers: Int64s, arguments: pa.RecordBatch) -> None:
-        """Takes in what a rule fired; waits while too many calls do."""
+        """Takes in what a rule fired; waits while too many calls do. Synchronous calls are made for that: only this
+        thread can make them."""
         more = arguments.nbytes + numbers.nbytes
         if self._synchronous:
             self._drain()  # calls of a checkpoint, or one that was interrupted: no other thread makes them
         while not self._has_room(more):
-            with self._changed:
-                self._changed.wait(1.0)
+            if self._synchronous:
+                self._drain()
+            else:
+                with self._changed:
+                    self._changed.wait(1.0)
             self.settle()
         self._add(_Calls(name, numbers, arguments))
         if self._synchronous:

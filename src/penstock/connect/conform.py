@@ -20,14 +20,23 @@ from penstock.types import Schema, SqlType
 
 
 def match_names(declared: Schema, found: Sequence[str], where: str) -> dict[str, int]:
-    """The index in `found` of each declared column: by its exact name, else regardless of case."""
-    exact = {name: i for i, name in reversed(list(enumerate(found)))}
-    lowered = {name.lower(): i for i, name in reversed(list(enumerate(found)))}
-    places = {f.name: exact.get(f.name, lowered.get(f.name.lower())) for f in declared}
-    for name, place in places.items():
-        if place is None:
-            raise InputError(f"{where}: column '{name}' is missing; there are {', '.join(found) or 'none'}")
-    return {name: place for name, place in places.items() if place is not None}
+    """The index in `found` of each declared column: by its exact name, else regardless of case. One that is there
+    twice is refused: which is meant is not known."""
+    exact: dict[str, list[int]] = {}
+    lowered: dict[str, list[int]] = {}
+    for i, name in enumerate(found):
+        exact.setdefault(name, []).append(i)
+        lowered.setdefault(name.lower(), []).append(i)
+    places: dict[str, int] = {}
+    for field in declared:
+        here = exact.get(field.name) or lowered.get(field.name.lower(), [])
+        if len(here) > 1:
+            shown = " and ".join(f"'{found[i]}' in place {i + 1}" for i in here)
+            raise InputError(f"{where}: column '{field.name}' is there {len(here)} times: {shown}; rename all but one")
+        if not here:
+            raise InputError(f"{where}: column '{field.name}' is missing; there are {', '.join(found) or 'none'}")
+        places[field.name] = here[0]
+    return places
 
 
 def check_types(declared: Schema, found: Mapping[str, pa.DataType], where: str) -> None:

@@ -22,6 +22,8 @@ from penstock.connect.source import Reading
 from penstock.errors import InputError
 from penstock.types import Field, SqlType
 
+_CARRIAGE_RETURN = "lines end with a carriage return alone, and LF or CR LF is expected"
+
 _ZONED, _PLAIN = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 
 
@@ -45,7 +47,12 @@ class CsvFormat(LineFormat):
         if not self._header:
             return False
         text = first.decode("utf-8-sig", "replace").rstrip("\r\n")
-        names = next(csv.reader([text], delimiter=self._delimiter), [])
+        if "\r" in text:
+            raise InputError(f"{self._where}: {_CARRIAGE_RETURN}; write them anew, for example with tr '\\r' '\\n'")
+        try:
+            names = next(csv.reader([text], delimiter=self._delimiter), [])
+        except csv.Error as error:
+            raise InputError(f"{self._where}: the header cannot be read: {error}") from None
         self._places = match_names(self._reading.stream.schema, [name.strip() for name in names], self._where)
         self._width = len(names)
         return True
@@ -90,7 +97,8 @@ class CsvFormat(LineFormat):
                     delimiter=self._delimiter,
                     newlines_in_values=self.multiline,
                     ignore_empty_lines=False,
-                    invalid_row_handler=refuse,
+                    # Arrow hands over the row as text, which it must be; else the run is cut up to the row.
+                    invalid_row_handler=refuse if data.isascii() or _is_text(data) else None,
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types={places[name]: kind for name, kind in types.items()},
@@ -102,10 +110,20 @@ class CsvFormat(LineFormat):
             )
         except pa.ArrowInvalid as error:
             raise Unparsable(_reason(str(error), self._places)) from None
-        if table.num_rows + len(refused) != records:
+        if table.num_rows + len(refused) > records:
+            raise Unparsable(_CARRIAGE_RETURN)
+        if table.num_rows + len(refused) < records:
             raise Unparsable("a quoted field does not end on its line; the option multiline 'true' allows that")
         kept = np.delete(np.arange(records), [i for i, _ in refused])
         return Parsed(table.rename_columns(list(types)), kept, refused)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Conversion:

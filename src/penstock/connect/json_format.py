@@ -1,6 +1,7 @@
 """JSON lines as an input: Arrow's parser with the declared types; one object a line, unknown keys ignored.
 
-A key that is missing is NULL. The keys' case is that of the first object where it differs from the declaration.
+A key that is missing is NULL. Keys match whatever their case, in each row; where a row has several that do, the one as
+declared (or as in the first row, if that has it in another case) counts, else the first.
 NaN and infinities may be written bare or, as valid JSON has it, as the strings "NaN", "Infinity", "-Infinity".
 """
 
@@ -28,6 +29,7 @@ class JsonFormat(LineFormat):
         self._reading = reading
         self._where = where
         self._keys = {f.name: f.name for f in reading.fields}
+        self._odd_cases: dict[tuple[str, ...], re.Pattern[bytes]] = {}
         self._has_floats = any(f.type.is_floating for f in reading.fields)
 
     def begin(self, first: bytes) -> bool:
@@ -50,10 +52,39 @@ class JsonFormat(LineFormat):
         except Unparsable:
             if not (records == 1 and self._has_floats and _QUOTED_FLOAT.search(data)):
                 raise
-            table = self._read(_QUOTED_FLOAT.sub(rb": \1", data))
+            data = _QUOTED_FLOAT.sub(rb": \1", data)
+            table = self._read(data)
+        odd_case = self._odd_case(table)
+        if odd_case is not None and odd_case.search(data):
+            lines = (self._usual_case(line) if odd_case.search(line) else line for line in data.split(b"\n"))
+            table = self._read(b"\n".join(lines))
         if table.num_rows != records:
             raise Unparsable("not exactly one JSON object on the line")
         return Parsed(table, np.arange(records), [])
+
+    def _odd_case(self, table: pa.Table) -> re.Pattern[bytes] | None:
+        """Keys of columns that have NULLs here, written in another case than usual: they may be in some rows."""
+        names = tuple(name for name in table.schema.names if table.column(name).null_count)
+        if names and names not in self._odd_cases:
+            keys = [re.escape(json.dumps(self._keys[name], ensure_ascii=False).encode()) for name in names]
+            usual, any_case = b"|".join(keys), b"|".join(b"(?i:%s)" % key for key in keys)
+            self._odd_cases[names] = re.compile(rb"(?<!\\)(?!%s)(%s)(?=\s*:)" % (usual, any_case))
+        return self._odd_cases.get(names)
+
+    def _usual_case(self, line: bytes) -> bytes:
+        """The object of a line with its values under the usual keys as well, where it does not have these."""
+        try:
+            found = json.loads(line.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return line
+        if not isinstance(found, dict):
+            return line
+        by_case = {key.lower(): key for key in reversed(found)}
+        for usual in self._keys.values():
+            written = by_case.get(usual.lower())
+            if usual not in found and written is not None:
+                found[usual] = found[written]
+        return json.dumps(found).encode()
 
     def _read(self, data: bytes) -> pa.Table:
         # A null before any object crashes Arrow's parser, and it does not check UTF-8.

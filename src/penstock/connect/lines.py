@@ -150,7 +150,7 @@ def decode(
         except Unparsable as error:
             if high - low == 1:
                 refused.append((low, str(error)))
-            elif error.record is None:
+            elif error.record is None or error.record >= high - low:  # a line may hold several objects
                 middle = (low + high) // 2
                 runs += [(middle, high), (low, middle)]
             else:

@@ -208,7 +208,10 @@ class App:
         `backfill` it begins with the rows of the past that others have stored, and answers as if it had been there.
         """
         self.flush()
-        self._guard.check()
+        with self._guard.alone():
+            return self._add(text, backfill)
+
+    def _add(self, text: str | BuiltQuery, backfill: bool) -> str:
         running = self._flow.running
         known = {s.definition.name: s.definition.schema for s in self._inputs.streams.values()}
         known |= {r.feeds: r.node.schema for r in running.values() if r.feeds is not None}
@@ -255,8 +258,10 @@ class App:
     def drop_query(self, name: str) -> None:
         """Ends a query and gives back what it held; nothing else is touched."""
         self.flush()
-        self._guard.check()
-        name = self._query(name)
+        with self._guard.alone():
+            self._drop(self._query(name))
+
+    def _drop(self, name: str) -> None:
         feeds = self._flow.running[name].feeds
         readers = [] if feeds is None else self._flow.readers(feeds)
         if readers:
@@ -270,8 +275,8 @@ class App:
         as costs less ("auto"). They change while they run, within the time of the longest of them, and no answer does.
         If the memory is too small for both forms meanwhile, they stay as they are."""
         self.flush()
-        self._guard.check()
-        self._flow.set_strategy(strategy, None if query is None else self._query(query))
+        with self._guard.alone():
+            self._flow.set_strategy(strategy, None if query is None else self._query(query))
 
     # Events in
 
@@ -495,8 +500,7 @@ class App:
         if self._directory is None:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
         self.flush()
-        self._guard.check()
-        with self._inputs.offers_wait():
+        with self._guard.alone(), self._inputs.offers_wait():
             return self._checkpoint(self._directory, extra)
 
     def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
@@ -565,8 +569,8 @@ class App:
         return history(self._flow.running[self._query(query)].pipeline.joins)
 
     def explain(self) -> str:
-        """The plan of every query as a tree, with estimates of space and I/O."""
-        running = self._flow.running
+        """The plan of every query as a tree, with estimates of space and I/O. Any thread may look."""
+        running = dict(self._flow.running)  # at once: another thread may add queries
         return explain(
             [r.query for r in running.values()],
             {name: r.node for name, r in running.items()},

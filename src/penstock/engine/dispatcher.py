@@ -54,6 +54,8 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._stopping = self._draining = self._pausing = False
         self._failure: BaseException | None = None
+        self._server: int | None = None
+        """The thread that serves a round now."""
         self._costs: dict[str, float] = {}
         self._waiting: defaultdict[str, Durations] = defaultdict(Durations)
         self._service: defaultdict[str, Durations] = defaultdict(Durations)
@@ -71,10 +73,11 @@ class Dispatcher:
             raise PenstockError(f"the dispatcher stopped: {self._failure}") from self._failure
 
     def wait(self, timeout: float | None) -> None:
-        """Until something has been taken; refused where that cannot happen."""
+        """Until something has been taken; refused where that cannot happen, also in a subscriber of the thread that
+        would take it."""
         self.check()
-        served = self._thread is not None and self._thread is not threading.current_thread()
-        if (timeout is None and not served) or not self.buffers.lock.wait(timeout):
+        is_own = self._server == threading.get_ident()
+        if is_own or (timeout is None and self._thread is None) or not self.buffers.lock.wait(timeout):
             raise BudgetError(
                 f"the input buffers are full: {self.buffers.held:,} bytes wait\n"
                 "  hint: offer while app.dispatching() takes events, call app.work(), or give the app more memory"
@@ -103,7 +106,11 @@ class Dispatcher:
 
     def _work_off(self, taken: Round) -> None:
         began = self._clock.elapsed()
-        spent = self._serve(taken)
+        self._server = threading.get_ident()
+        try:
+            spent = self._serve(taken)
+        finally:
+            self._server = None
         done = self._clock.elapsed()
         for run in taken.runs:
             waiting, service = self._waiting[run.stream], self._service[run.stream]

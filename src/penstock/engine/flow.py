@@ -43,6 +43,7 @@ from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
+from penstock.plan.chains import check_chains
 from penstock.plan.nodes import Node
 from penstock.plan.pane_cost import check_strategy
 from penstock.plan.sharing import shareable, stream_of
@@ -137,6 +138,7 @@ class Flow:
                 self._asked.pop(query.name, None)
                 if past is None and self._saved.queries:
                     refuse_after_restart(query)
+        check_chains([*((running.query, running.node) for running in self.running.values()), *queries])
         made: list[SharedWindow | Shared] = []
         made_cores: list[JoinCore] = []
         try:

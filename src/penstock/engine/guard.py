@@ -1,13 +1,15 @@
 """One call at a time gets into an app, and none after a failure in the middle of one.
 
-When an error (a full budget or disk, a subscriber that raises) leaves a call half done, some queries have seen events
-that others have not. Nothing that depends on it may come out or be saved any more; a new app goes on from the last
-checkpoint.
+When an error (a full budget or disk, a subscriber that raises, an interrupt from the keyboard) leaves a call half done,
+some queries have seen events that others have not. Nothing that depends on it may come out or be saved any more; a new
+app goes on from the last checkpoint.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from penstock.errors import PenstockError
@@ -16,10 +18,12 @@ from penstock.errors import PenstockError
 class Guard:
     """`with guard:` around everything that moves events."""
 
-    __slots__ = ("_closed", "_failure", "_inside", "_owner")
+    __slots__ = ("_closed", "_entering", "_failure", "_inside", "_owner", "_thread")
 
     def __init__(self) -> None:
         self._inside = False
+        self._thread = 0
+        self._entering = threading.Lock()
         self._closed = False
         self._failure: BaseException | None = None
         self._owner: int | None = None
@@ -44,21 +48,40 @@ class Guard:
                 "a dispatcher is at work in a thread of its own; offer events, or do this within its paused()"
             )
         if self._inside:
+            if self._thread != threading.get_ident():
+                raise PenstockError(
+                    "another thread is inside this app, and one call gets in at a time\n"
+                    "  hint: call it from one thread, or with a lock around each call; offer() takes events from any "
+                    "thread while a dispatcher is at work"
+                )
             raise PenstockError("a subscriber is called in the middle of a push; do this after the push has returned")
         if self._closed:
             raise PenstockError("the app was closed; make a new one")
         if self._failure is not None:
             raise PenstockError(
-                f"the app stopped in the middle of its work: {self._failure}\n"
+                f"the app stopped in the middle of its work: {_reason(self._failure)}\n"
                 "  hint: make a new app; with a checkpoint directory it goes on from the last checkpoint"
             )
 
     def close(self) -> None:
         self._closed = True
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Around what looks at everything or changes the queries and moves no events: an error leaves the app as it
+        was."""
+        self.__enter__()
+        try:
+            yield
+        finally:
+            self._inside = False
+
     def __enter__(self) -> None:
         self.check()
-        self._inside = True
+        with self._entering:
+            if self._inside:
+                self.check()  # another thread has come first
+            self._inside, self._thread = True, threading.get_ident()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -66,3 +89,9 @@ class Guard:
         self._inside = False
         if error is not None:
             self._failure = error
+
+
+def _reason(failure: BaseException) -> str:
+    if isinstance(failure, KeyboardInterrupt):
+        return "it was interrupted, and some of its queries have seen events that others have not"
+    return str(failure) or type(failure).__name__

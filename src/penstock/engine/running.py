@@ -117,16 +117,18 @@ def paned_windows(queries: Mapping[str, Running]) -> dict[AggregateNode, Family]
 
 def sharers(queries: Mapping[str, Running]) -> dict[str, list[str]]:
     """For each query that shares a window the others that do."""
+    readers: dict[SharedWindow | Shared | JoinCore, list[str]] = {}
+    parts = {name: dict.fromkeys((*r.windows, *r.shared, *r.cores)) for name, r in queries.items()}
+    for name, mine in parts.items():
+        for part in mine:
+            readers.setdefault(part, []).append(name)
+    places = {name: place for place, name in enumerate(queries)}
     found: dict[str, list[str]] = {}
-    for name, running in queries.items():
-        mine = {*running.windows, *running.shared, *running.cores}
-        others = [
-            other
-            for other, r in queries.items()
-            if r is not running and not mine.isdisjoint((*r.windows, *r.shared, *r.cores))
-        ]
-        if others:
-            found[name] = others
+    for name, mine in parts.items():
+        several = [readers[part] for part in mine if len(readers[part]) > 1]
+        if several:
+            others = several[0] if len(several) == 1 else sorted(set().union(*several), key=places.__getitem__)
+            found[name] = [other for other in others if other != name]
     return found
 
 

@@ -19,11 +19,15 @@ from penstock.expressions.logic import flags
 from penstock.expressions.tree import Call, Literal
 from penstock.expressions.vector import (
     Array,
+    Mask,
     Operation,
     Site,
     Vector,
     by_row,
+    check_total,
+    checked_text,
     constant,
+    null_text,
     strict,
     strict_text,
     text_by_row,
@@ -31,6 +35,11 @@ from penstock.expressions.vector import (
 from penstock.types import SqlType
 
 Builder = Callable[[Call, Site], Operation]
+
+LONGEST = 1 << 24
+"""So many characters a text that is made has at most; the row of a longer one is rejected, and the text not made."""
+
+_TOO_LONG = f"TEXT_TOO_LONG (more than {LONGEST:,} characters)"
 
 
 def _numbers(result: Any) -> Array:
@@ -48,6 +57,22 @@ def _by_arrow(name: str, options: object = None) -> Builder:
 
 def _by_python(function: Callable[..., str]) -> Builder:
     return lambda call, site: strict_text(lambda *columns: text_by_row(function, *columns))
+
+
+def _growing(function: Callable[..., str], length: Callable[..., int]) -> Builder:
+    """A function whose text can be far longer than its arguments; `length` says how long before it is made."""
+
+    def build(call: Call, site: Site) -> Operation:
+        def kernel(*columns: Any) -> tuple[Any, Mask | None]:
+            too_long = [(n or 0) > LONGEST for n in by_row(length, *columns)]
+            if not any(too_long):
+                return text_by_row(function, *columns), None
+            made = text_by_row(lambda *row: function(*row) if length(*row) <= LONGEST else "", *columns)
+            return made, np.array(too_long, np.bool_)
+
+        return checked_text(kernel, site(_TOO_LONG))
+
+    return build
 
 
 def _case_mapped(ascii_name: str, function: Callable[[str], str]) -> Builder:
@@ -68,9 +93,33 @@ def _length(call: Call, site: Site) -> Operation:
 
 
 def _concat(call: Call, site: Site) -> Operation:
-    function = pc.get_function("binary_join_element_wise")
+    function, length = pc.get_function("binary_join_element_wise"), pc.get_function("utf8_length")
+    known = pc.get_function("is_valid")
     separator = pa.scalar("", pa.string())
-    return strict_text(lambda *columns: function.call([*columns, separator]))
+
+    def kernel(*columns: Any) -> tuple[Any, Mask | None]:
+        if sum(map(_bytes, columns)) <= LONGEST:
+            return function.call([*columns, separator]), None
+        lengths = [_numbers(length.call([column])).astype(np.int64) for column in columns]
+        total = np.add.reduce(np.broadcast_arrays(*lengths))
+        too_long = total > LONGEST
+        check_total(int(total[~too_long].sum()))
+        if not too_long.any():
+            return function.call([*columns, separator]), None
+        for column in columns:
+            too_long = too_long & flags(known.call([column]))
+        short = function.call([*(null_text(column, too_long) for column in columns), separator])
+        return pc.if_else(pa.array(too_long), pa.scalar("", pa.string()), short), too_long
+
+    return checked_text(kernel, site(_TOO_LONG))
+
+
+def _bytes(column: Any) -> int:
+    """No text of the column has more."""
+    if isinstance(column, pa.Scalar):
+        return column.as_buffer().size if column.is_valid else 0
+    nbytes: int = column.nbytes
+    return nbytes
 
 
 def substring(value: str, position: int, length: int | None = None) -> str:
@@ -98,7 +147,10 @@ def _replace(call: Call, site: Site) -> Operation:
     def replaced(value: str, searched: str, replacement: str = "") -> str:
         return value.replace(searched, replacement) if searched else value
 
-    return strict_text(lambda *columns: text_by_row(replaced, *columns))
+    def length(value: str, searched: str, replacement: str = "") -> int:
+        return len(value) + (value.count(searched) * (len(replacement) - len(searched)) if searched else 0)
+
+    return _growing(replaced, length)(call, site)
 
 
 def _finds(name: str, function: Callable[[str, str], bool]) -> Builder:
@@ -193,10 +245,10 @@ STRINGS: dict[str, Builder] = {
     "contains": _finds("match_substring", str.__contains__),
     "left": _by_python(_left),
     "right": _by_python(_right),
-    "lpad": _by_python(_lpad),
-    "rpad": _by_python(_rpad),
+    "lpad": _growing(_lpad, lambda value, length, pad=" ": length),
+    "rpad": _growing(_rpad, lambda value, length, pad=" ": length),
     "reverse": _by_arrow("utf8_reverse"),
-    "repeat": _by_python(_repeat),
+    "repeat": _growing(_repeat, lambda value, times: len(value) * times),
     "instr": _instr,
     "like": _like,
 }

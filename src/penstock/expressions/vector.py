@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import BudgetError
 from penstock.types import SqlType
 
 Array = npt.NDArray[Any]
@@ -292,9 +293,23 @@ def by_row(function: Callable[..., object], *columns: Any) -> list[Any]:
     return results
 
 
+MOST_TOGETHER = 1 << 29
+"""So many characters fit a column of text for sure."""
+
+
+def check_total(characters: int) -> None:
+    if characters > MOST_TOGETHER:
+        raise BudgetError(
+            f"a text function gives {characters:,} characters for the rows of one step, and at most {MOST_TOGETHER:,} "
+            "can be held at once\n  hint: push fewer rows at a time, or make shorter texts"
+        )
+
+
 def text_by_row(function: Callable[..., str | None], *columns: Any) -> Any:
     """`by_row` for functions that give text: a scalar when all arguments are constants."""
-    array = pa.array(by_row(function, *columns), pa.string())
+    rows = by_row(function, *columns)
+    check_total(sum(map(len, filter(None, rows))))
+    array = pa.array(rows, pa.string())
     return array[0] if all(isinstance(c, pa.Scalar) or len(c) == 1 for c in columns) and len(array) == 1 else array
 
 
@@ -326,6 +341,23 @@ def strict_text(kernel: Callable[..., Any]) -> Operation:
         errors = strict_errors(args)
         hidden = all_valid(a for a in args if isinstance(a.values, np.ndarray))
         return text(values if hidden is None else null_text(values, ~hidden), errors)
+
+    return run
+
+
+def checked_text(kernel: Callable[..., tuple[Any, Mask | None]], code: int) -> Operation:
+    """A `strict_text` operation that also says which rows failed."""
+
+    def run(*args: Vector) -> Vector:
+        failed: Mask | None = None
+
+        def values(*columns: Any) -> Any:
+            nonlocal failed
+            found, failed = kernel(*columns)
+            return found
+
+        vector = strict_text(values)(*args)
+        return vector if failed is None else fail(vector, failed, code)
 
     return run
 

@@ -6,6 +6,7 @@ nothing of it is ever run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -25,6 +26,9 @@ from penstock.types import Schema
 
 LONGEST_TEXT = 500_000
 DEEPEST_NESTING = 30
+
+_BYTE_ORDER_MARK = "\ufeff"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
@@ -94,10 +98,15 @@ def declared_streams(text: str) -> set[str]:
 @contextmanager
 def _refusals(text: str) -> Iterator[QueryText]:
     """Whatever a text does to the libraries underneath, it is refused in our words."""
-    source = QueryText(text)
+    source = QueryText(text.removeprefix(_BYTE_ORDER_MARK))
     if len(text) > LONGEST_TEXT:
         raise source.refusal(
             f"the text is {len(text):,} characters long; at most {LONGEST_TEXT:,} are read", None, "split it"
+        )
+    half = _SURROGATE.search(source.text)
+    if half is not None:
+        raise source.refusal(
+            "half of a surrogate pair is no character", half.span(), "write the whole character, or its escape in data"
         )
     try:
         yield source

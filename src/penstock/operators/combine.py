@@ -62,7 +62,7 @@ class Combine(Operator):
     def _release(self, before: int) -> list[Chunk]:
         """The evaluations with boundaries up to `before`; a row's time is its boundary - 1."""
         due = self._ports.take(before)
-        parts = [concat(chunks, schema) for chunks, schema in zip(due, self._schemas, strict=True)]
+        parts = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         results: list[Chunk] = []
         ends = parts[0].times + 1
         begin = 0

@@ -17,6 +17,9 @@ from penstock.operators.chunk import Chunk
 PIECE_ROWS = 1 << 16
 """About how many rows of results are in memory together."""
 
+_MOST_CHUNKS = 1024
+"""A chunk takes memory besides its rows, so few of them are in memory together, however short they are."""
+
 _LEAST_PIECE = 1024
 """A piece has its price, however many queries there are."""
 
@@ -79,7 +82,7 @@ class Outgoing:
         self._chunks.append(chunk)
         self._rows += rows
         self.made += rows
-        if self._rows >= self.share.rows and self.receiver is not None:
+        if (self._rows >= self.share.rows or len(self._chunks) >= _MOST_CHUNKS) and self.receiver is not None:
             self.receiver(self.take())
 
     def take(self) -> list[Chunk]:

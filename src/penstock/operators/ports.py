@@ -7,14 +7,24 @@ only rows can come that belong behind it.
     least watermark 12, of the inputs 1 and 2    input 0 (at 15)   1 (at 12)   2 (at 12)   3 (at 14)
     due                                          up to 12          up to 12    below 12    below 12
 
+So what decides is the slowest input, the first of those with the least watermark: a row is due if its (time, input)
+is at most (watermark, input) of the slowest.
+
 Invariants:
+
 1. What `take_due` gives never belongs before what it gave earlier.
 2. What stays is on the account when a call ends: the rows, and what Arrow takes for a batch besides them. Rows of a
-   much larger batch are copied, and many small batches put together, so that nothing else is held on to.
+   much larger batch are copied, and many small batches put together, so that nothing else is held on to. Where
+   memory is short, few are.
+3. `_heads` has the first waiting time of each input with rows that wait, and no other. So a call looks at inputs with
+   rows that are due, and not at all.
+4. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
 """
 
 from __future__ import annotations
 
+import heapq
+import sys
 from collections import deque
 from typing import Any
 
@@ -24,6 +34,9 @@ from penstock.operators.chunk import Chunk, from_bytes, joined, to_bytes
 from penstock.operators.reorder import START
 from penstock.store.batches import compact, kept_bytes
 from penstock.store.budget import Account
+
+Due = dict[int, list[Chunk]]
+"""The rows that are due, by input; those with none are left out."""
 
 _SMALL_ROWS, _LOOSE = 64, 256
 """Batches of fewer rows are small, and so many of them are put together."""
@@ -35,6 +48,8 @@ class Ports:
     def __init__(self, count: int, account: Account) -> None:
         self._waiting: list[deque[Chunk]] = [deque() for _ in range(count)]
         self._watermarks = [START] * count
+        self._heads: list[tuple[int, int]] = []
+        self._slow = [(START, port) for port in range(count)]
         self._account = account
         self._held = 0
         self._loose = [0] * count
@@ -42,26 +57,39 @@ class Ports:
     def put(self, port: int, chunk: Chunk, watermark: int) -> int:
         """Takes what an input gave; returns how far all inputs have come: rows below that time come no more."""
         if chunk.rows:
-            self._waiting[port].append(chunk)
+            waiting = self._waiting[port]
+            if not waiting:
+                heapq.heappush(self._heads, (int(chunk.times[0]), port))
+            waiting.append(chunk)
             self._held += _nbytes(chunk)
             self._loose[port] = self._loose[port] + 1 if chunk.rows < _SMALL_ROWS else 0
+            if self._loose[port] >= _LOOSE:
+                self._put_together(port)
         self._watermarks[port] = max(self._watermarks[port], watermark)
-        return min(self._watermarks)
+        return self._slowest()[0]
 
-    def take_due(self) -> list[list[Chunk]]:
-        """The waiting rows of each input before which nothing more comes."""
-        reached = min(self._watermarks)
-        slowest = self._watermarks.index(reached)
-        return self._take([reached + (port <= slowest) for port in range(len(self._waiting))])
+    def _slowest(self) -> tuple[int, int]:
+        """The least watermark, and the first input that has it."""
+        slow = self._slow
+        while (current := self._watermarks[slow[0][1]]) != slow[0][0]:
+            heapq.heapreplace(slow, (current, slow[0][1]))
+        return slow[0]
 
-    def take(self, before: int) -> list[list[Chunk]]:
-        """The waiting rows of each input with times below `before`."""
-        return self._take([before] * len(self._waiting))
+    def take_due(self) -> Due:
+        """The waiting rows before which nothing more comes."""
+        return self._take(self._slowest())
 
-    def _take(self, limits: list[int]) -> list[list[Chunk]]:
-        due: list[list[Chunk]] = []
-        for port, (waiting, before) in enumerate(zip(self._waiting, limits, strict=True)):
-            own: list[Chunk] = []
+    def take(self, before: int) -> Due:
+        """The waiting rows with times below `before`."""
+        return self._take((before - 1, sys.maxsize))
+
+    def _take(self, last: tuple[int, int]) -> Due:
+        """The waiting rows whose (time, input) is at most `last`."""
+        due: Due = {}
+        while self._heads and self._heads[0] <= last:
+            _, port = heapq.heappop(self._heads)
+            waiting, before = self._waiting[port], last[0] + (port <= last[1])
+            own = due[port] = []
             while waiting and waiting[0].times[0] < before:
                 chunk = waiting.popleft()
                 self._held -= _nbytes(chunk)
@@ -73,10 +101,12 @@ class Ports:
                 rest = chunk.slice(count, chunk.rows)
                 waiting.appendleft(Chunk(rest.times.copy(), compact(rest.arrow)))
                 self._held += _nbytes(waiting[0])
-            if self._loose[port] >= _LOOSE:
+            if waiting:
+                heapq.heappush(self._heads, (int(waiting[0].times[0]), port))
+        if not self._account.try_resize(self._held):
+            for port in range(len(self._waiting)):
                 self._put_together(port)
-            due.append(own)
-        self._account.resize(self._held)
+            self._account.resize(self._held)
         return due
 
     def _put_together(self, port: int) -> None:
@@ -88,6 +118,7 @@ class Ports:
             whole = Chunk(np.concatenate([chunk.times for chunk in small]), joined([chunk.arrow for chunk in small]))
             self._held += _nbytes(whole) - sum(map(_nbytes, small))
             waiting.append(whole)
+            self._loose[port] = int(whole.rows < _SMALL_ROWS)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -103,6 +134,10 @@ class Ports:
         self._waiting = [
             deque(Chunk(c["times"], from_bytes(c["rows"])) for c in saved) for saved in snapshot["waiting"]
         ]
+        self._heads = [(int(waiting[0].times[0]), port) for port, waiting in enumerate(self._waiting) if waiting]
+        self._slow = [(watermark, port) for port, watermark in enumerate(self._watermarks)]
+        heapq.heapify(self._heads)
+        heapq.heapify(self._slow)
         self._loose = [0] * len(self._waiting)
         self._held = sum(_nbytes(chunk) for waiting in self._waiting for chunk in waiting)
         self._account.resize(self._held)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.operators.chunk import Chunk, concat
 from penstock.operators.operator import Operator, Progress
-from penstock.operators.ports import Ports
+from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import UnionNode
@@ -27,9 +27,9 @@ class Union(Operator):
         reached = self._ports.put(port, chunk, watermark)
         return Progress([self._merged(self._ports.take_due())], reached)
 
-    def _merged(self, due: list[list[Chunk]]) -> Chunk:
-        merged = concat([chunk for chunks in due for chunk in chunks], self._schema)
-        if sum(map(bool, due)) < 2:
+    def _merged(self, due: Due) -> Chunk:
+        merged = concat([chunk for port in sorted(due) for chunk in due[port]], self._schema)
+        if len(due) < 2:
             return merged
         order = np.argsort(merged.times, kind="stable")
         return Chunk(merged.times[order], merged.arrow.take(pa.array(order)))

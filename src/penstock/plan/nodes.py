@@ -6,6 +6,7 @@ Nodes are frozen and hashable; equal nodes are one operator, and `lang.fingerpri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.aggregates.signatures import Want
 from penstock.expressions.tree import Expression
@@ -211,7 +212,7 @@ class JoinNode:
     schema: Schema
     is_aggregated: bool
 
-    @property
+    @cached_property
     def is_inner(self) -> bool:
         return all(side.kind is JoinKind.INNER for side in self.sides)
 

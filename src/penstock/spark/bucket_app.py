@@ -37,6 +37,7 @@ from penstock.spark.shares import Share, shown
 from penstock.spark.stores import ScratchStores, SegmentStores
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
+from penstock.store.waiting_rows import WaitingRows
 
 REJECTS = "rejects"
 """The name under which rows come out that could not be computed."""
@@ -123,7 +124,7 @@ class BucketApp:
         self._users = users
         self._clock = SystemClock()
         self._rejected: list[dict[str, str]] = []
-        self._outputs: list[Output] = []
+        self._outputs: dict[str, WaitingRows] = {}
         self._firings = Firings(self._reject)
         self._calls = CallRows(label, self._put)
         self._streams = {
@@ -161,8 +162,7 @@ class BucketApp:
         self._flow.start(list(zip(self._share.queries, self._share.nodes, strict=True)))
         seen = shown(self._share.queries, self._share.nodes, self._sinks)
         for name, running in self._flow.running.items():
-            if name in seen:
-                running.outlet.subscribe(partial(self._put, name))
+            running.outlet.subscribe(partial(self._put, name) if name in seen else _pass_over)
             if running.query.rule is not None:
                 self._firings.attach(running.query.rule, running.outlet, lambda function: self._calls)
         if snapshot is None:
@@ -259,20 +259,24 @@ class BucketApp:
         """Bytes of segment files read since the app was made."""
         return self._stores.bytes_read if isinstance(self._stores, SegmentStores) else 0
 
-    def take_outputs(self) -> list[Output]:
-        """What came out since the last call."""
-        outputs, self._outputs = self._outputs, []
+    def take_outputs(self) -> Iterator[Output]:
+        """What came out since the last call; rows leave as they are read, for they may be more than fit into memory."""
+        for name, waiting in self._outputs.items():
+            for batch in waiting.take():
+                yield name, batch
         if self._rejected:
-            outputs.append((REJECTS, pa.RecordBatch.from_pylist(self._rejected, REJECTED)))
-            self._rejected = []
-        return outputs
+            rejected, self._rejected = self._rejected, []
+            yield REJECTS, pa.RecordBatch.from_pylist(rejected, REJECTED)
 
     def _put(self, name: str, batch: pa.RecordBatch) -> None:
-        self._outputs.append((name, batch))
+        waiting = self._outputs.get(name)
+        if waiting is None:
+            waiting = self._outputs[name] = self._stores.create_waiting(f"{name}: rows on their way out")
+        waiting.put(batch.replace_schema_metadata())
 
     def _put_late(self, late_into: str | None, batch: pa.RecordBatch) -> None:
         if late_into is not None:
-            self._outputs.append((late_into, batch))
+            self._put(late_into, batch)
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         self.rejected += 1
@@ -292,6 +296,10 @@ class BucketApp:
     def close(self) -> None:
         self._flow.tables.disconnect()
         self._stores.close()
+
+
+def _pass_over(batch: pa.RecordBatch) -> None:
+    """Rows of a derived stream go to the queries that read it, and nowhere else."""
 
 
 def _windows_of(node: Node) -> str:

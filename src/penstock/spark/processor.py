@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -223,7 +223,7 @@ class BucketProcessor(StatefulProcessor):
         _live.put(tag, query=query, batch=batch_id, live=live)
         return len(payload)
 
-    def _results(self, label: str, share: Share, outputs: list[Output]) -> Iterator[Row]:
+    def _results(self, label: str, share: Share, outputs: Iterable[Output]) -> Iterator[Row]:
         partial = share.placement.spread is Spread.PARTIALS
         for name, batch in outputs:
             if batch.num_rows == 0:

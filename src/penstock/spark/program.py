@@ -19,6 +19,7 @@ from penstock.lang.stream_options import heartbeat_of
 from penstock.lang.table_defs import TableWrite
 from penstock.lang.table_options import is_database
 from penstock.plan.build import build
+from penstock.plan.chains import check_chains
 from penstock.plan.nodes import Node
 from penstock.plan.nodes import streams as streams_of
 from penstock.plan.placement import follows_the_wall_clock
@@ -56,6 +57,7 @@ def read_program(
         raise QueryError("the text has no query", text, hint="add a SELECT")
     declared = {stream.name: stream for stream in parsed.streams}
     nodes = {query.name: build(query.body) for query in parsed.queries}
+    check_chains((query, nodes[query.name]) for query in parsed.queries)
     read = set().union(*map(streams_of, nodes.values()))
     for name, schema in known.items():
         if name in read:

@@ -27,7 +27,7 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.joins.rows import JoinRows
 from penstock.operators.joins.search import Found, Windows
 from penstock.operators.outgoing import Inbox, Outgoing, Share
-from penstock.operators.ports import Ports
+from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.plan.joins.reads import kept_columns
@@ -181,7 +181,7 @@ class JoinCore:
 
     def _take(self, chunk: Chunk, watermark: int, port: int) -> int:
         if len(self._schemas) == 1:
-            reached, due = watermark, [[chunk]]
+            reached, due = watermark, {0: [chunk]}
         else:
             reached = self._ports.put(port, chunk, watermark)
             due = self._ports.take_due()
@@ -192,7 +192,7 @@ class JoinCore:
     def _end(self, last_time: int | None) -> None:
         """Whatever waits comes in; then each view ends by itself."""
         due = self._ports.take(-START)
-        self._run(due, max((int(own[-1].times[-1]) for own in due if own), default=START))
+        self._run(due, max((int(own[-1].times[-1]) for own in due.values()), default=START))
         for view in self.views:
             end = view.last_boundary(last_time)
             if end is not None:
@@ -220,8 +220,8 @@ class JoinCore:
         for reader in self._readers:
             reader.inbox.hand_over(results[reader.view])
 
-    def _run(self, due: Sequence[Sequence[Chunk]], watermark: int) -> None:
-        chunks = [concat(list(own), schema) for own, schema in zip(due, self._schemas, strict=True)]
+    def _run(self, due: Due, watermark: int) -> None:
+        chunks = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         times = chunks[0].times if len(chunks) == 1 else np.concatenate([chunk.times for chunk in chunks])
         ports = np.repeat(np.arange(len(chunks)), [chunk.rows for chunk in chunks])
         if sum(chunk.rows > 0 for chunk in chunks) > 1:

@@ -17,7 +17,7 @@ from penstock.operators.emitter import Reject
 from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
 from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of, stretches
-from penstock.plan.joins.steps import Lookup, Step, step_of
+from penstock.plan.joins.steps import Lookup, Step, outer_step
 from penstock.plan.nodes import JoinNode
 from penstock.store.budget import Account
 
@@ -25,7 +25,7 @@ from penstock.store.budget import Account
 class OuterSearch(Search):
     def __init__(self, node: JoinNode, sides: Sequence[JoinRows], reject: Reject, account: Account) -> None:
         super().__init__(node, sides, reject, account)
-        self._forwards = [step_of(node, side, set(range(side)), set()) for side in range(self.count)]
+        self._forwards = [outer_step(node, side) for side in range(self.count)]
 
     def containing(self, side: int, found: Found, windows: Windows) -> Found:
         return self._onwards(side + 1, self._backwards(side, found, windows), windows)

@@ -137,7 +137,7 @@ class Search:
         """Rows of the join with these rows of sides, one for each evaluation, were looked at before."""
         self.all_before = False
         """All rows were looked at before. Such rows are not rejected again."""
-        self._steps = [inner_steps(node, first) for first in range(self.count)] if node.is_inner else []
+        self._steps = inner_steps(node) if node.is_inner else []
         self._kinds = {field.name: field.type for field in node.columns}
         self._conditions = {
             condition: compile_expression(condition)

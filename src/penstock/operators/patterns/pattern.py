@@ -35,7 +35,7 @@ from penstock.operators.patterns.intake import InputIntake
 from penstock.operators.patterns.matches import Found, View
 from penstock.operators.patterns.rows import PatternRows
 from penstock.operators.patterns.search import Search
-from penstock.operators.ports import Ports
+from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.plan.patterns.columns import kept_columns
@@ -120,9 +120,9 @@ class Pattern(Operator):
             self._take(self._ports.take(-START), int(_END))
         return self._outgoing.take()
 
-    def _take(self, due: list[list[Chunk]], limit: int) -> None:
+    def _take(self, due: Due, limit: int) -> None:
         """Takes rows of all inputs that are due; `limit` is how far all have come."""
-        rows = [concat(chunks, schema) for chunks, schema in zip(due, self._schemas, strict=True)]
+        rows = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         for parts, reached in self._stretches(rows, limit):
             self._advance(parts, reached)
 

@@ -92,7 +92,7 @@ class LookUp(Operator):
             self._ports.put(0, Chunk(chunk.times, batch), self._watermark)
 
     def _released(self, before: int) -> list[Chunk]:
-        for chunk in self._ports.take(before)[0]:
+        for chunk in self._ports.take(before).get(0, []):
             batch = chunk.arrow
             sequences = batch.column(_SEQUENCE).to_numpy()
             self._look_up(Chunk(chunk.times, batch.drop_columns([_SEQUENCE])), sequences)

@@ -22,7 +22,7 @@ from penstock.aggregates.state import Argument, Bools, Int64s
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
 from penstock.operators.chunk import NO_ROWS, Chunk
-from penstock.operators.ports import Ports
+from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.tables.changes import Operations, Outcome, Statement
@@ -81,8 +81,8 @@ class TableWriter:
             self._ports.put(port, chunk, watermark)
         self._make_due(self._ports.take_due())
 
-    def _make_due(self, due: list[list[Chunk]]) -> None:
-        self._make([(s, chunk) for s, chunks in zip(self.streams, due, strict=True) for chunk in chunks])
+    def _make_due(self, due: Due) -> None:
+        self._make([(self.streams[port], chunk) for port in sorted(due) for chunk in due[port]])
 
     def finish(self) -> None:
         """No more events come."""

@@ -2,13 +2,15 @@
 
 In an inner join a row of any side may be the first; the next side is the one with the most keys in common with those
 that are there, so that every step looks rows up, if the conditions allow it at all. With outer joins the order is that
-of the text, for what a row does not match matters: `operators.joins.outer` goes by `step_of`.
+of the text, for what a row does not match matters: `operators.joins.outer` goes by `outer_step`.
 
     x.id = y.id AND y.k = z.k, from z:    z, then y by k, then x by id
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.expressions.tree import Expression, columns
@@ -39,55 +41,78 @@ class Step:
     condition: Expression | None
 
 
-def inner_steps(node: JoinNode, first: int) -> tuple[Step, ...]:
-    """The steps from a row of side `first` on."""
-    there, steps = {first}, []
-    checked: set[Expression] = set()
-    while len(there) < len(node.sides):
-        best: tuple[int, int, int] | None = None
-        for place in range(len(node.sides)):
-            if place in there:
-                continue
-            most = max((len(lookup.keys) for lookup in lookups(node, place, there)), default=0)
-            rank = (most, sum(place in (band.side, band.other) for band in _bands(node, place, there)), -place)
-            best = rank if best is None or rank > best else best
-        assert best is not None
-        side = -best[2]
-        step = step_of(node, side, there, checked)
-        there.add(side)
-        steps.append(step)
-    return tuple(steps)
+def inner_steps(node: JoinNode) -> list[tuple[Step, ...]]:
+    """For each side the steps from a row of it on."""
+    links = _Links(node)
+    return [links.steps(first) for first in range(len(node.sides))]
 
 
-def step_of(node: JoinNode, side: int, there: set[int], checked: set[Expression]) -> Step:
-    """How a side is joined to those that are there. What is `checked` with it is noted."""
-    found = sorted(lookups(node, side, there), key=lambda lookup: -len(lookup.keys))
-    aliases = {node.sides[place].alias for place in there | {side}}
-    ready = []
-    for condition in node.conditions:
-        read = {name.partition(".")[0] for name in columns(condition.expression)}
-        of_step = read <= aliases if node.is_inner else condition.step == side
-        if of_step and condition.expression not in checked:
-            checked.add(condition.expression)
-            ready.append(condition.expression)
-    bands = tuple(_bands(node, side, there))
-    return Step(side, found[0] if found else None, tuple(found[1:]), bands, conjunction(ready))
+def outer_step(node: JoinNode, side: int) -> Step:
+    """How a side is joined to all before it, where what does not match matters."""
+    found = [Lookup(e.left, e.left_keys, e.right_keys) for e in node.equalities if e.right == side]
+    ready = dict.fromkeys(condition.expression for condition in node.conditions if condition.step == side)
+    bands = [band for band in node.bands if band.side == side]
+    return _step(side, found, bands, ready)
 
 
-def lookups(node: JoinNode, side: int, there: set[int]) -> list[Lookup]:
-    """The equalities of a side with those that are there. With outer joins those are of its own step."""
-    found = []
-    for equality in node.equalities:
-        if equality.right == side and equality.left in there:
-            found.append(Lookup(equality.left, equality.left_keys, equality.right_keys))
-        elif node.is_inner and equality.left == side and equality.right in there:
-            found.append(Lookup(equality.right, equality.right_keys, equality.left_keys))
-    return found
+class _Links:
+    """What connects the sides of an inner join, by side, so that a step looks at what its own side is connected with
+    and not at the whole join."""
+
+    def __init__(self, node: JoinNode) -> None:
+        self._count = len(node.sides)
+        self._lookups: list[list[tuple[int, Lookup]]] = [[] for _ in node.sides]
+        """Of each side those by which it is found from others, in the order of the text."""
+        self._bands: list[list[tuple[int, Band]]] = [[] for _ in node.sides]
+        for e in node.equalities:
+            self._lookups[e.right].append((e.left, Lookup(e.left, e.left_keys, e.right_keys)))
+            self._lookups[e.left].append((e.right, Lookup(e.right, e.right_keys, e.left_keys)))
+        for band in node.bands:
+            self._bands[band.side].append((band.other, band))
+            self._bands[band.other].append((band.side, band))
+        places = {side.alias: place for place, side in enumerate(node.sides)}
+        self._conditions = list(dict.fromkeys(condition.expression for condition in node.conditions))
+        read = [{places[name.partition(".")[0]] for name in columns(e)} for e in self._conditions]
+        self._missing = [len(sides) for sides in read]
+        """How many sides a condition reads."""
+        self._readers: list[list[int]] = [[] for _ in node.sides]
+        for number, sides in enumerate(read):
+            for side in sides:
+                self._readers[side].append(number)
+
+    def steps(self, first: int) -> tuple[Step, ...]:
+        there = {first}
+        keys, bands = [0] * self._count, [0] * self._count
+        """Of each side how many keys at most it has in common with one that is there, and how many bands with all."""
+        missing = list(self._missing)
+        ready = [number for number, sides in enumerate(missing) if not sides] + self._heard(first, missing)
+        best = [(0, 0, side) for side in range(self._count) if side != first]
+        newest, steps = first, []
+        while len(there) < self._count:
+            for other, lookup in self._lookups[newest]:
+                keys[other] = max(keys[other], len(lookup.keys))
+                heapq.heappush(best, (-keys[other], -bands[other], other))
+            for other, _ in self._bands[newest]:
+                bands[other] += 1
+                heapq.heappush(best, (-keys[other], -bands[other], other))
+            # Ranks only rise, so the first entry of a side is its present one.
+            while newest in there:
+                *_, newest = heapq.heappop(best)
+            ready += self._heard(newest, missing)
+            found = [lookup for other, lookup in self._lookups[newest] if other in there]
+            between = [band for other, band in self._bands[newest] if other in there]
+            steps.append(_step(newest, found, between, [self._conditions[number] for number in sorted(ready)]))
+            ready = []
+            there.add(newest)
+        return tuple(steps)
+
+    def _heard(self, side: int, missing: list[int]) -> list[int]:
+        """The conditions that can be checked now that this side is there as well."""
+        for number in self._readers[side]:
+            missing[number] -= 1
+        return [number for number in self._readers[side] if not missing[number]]
 
 
-def _bands(node: JoinNode, side: int, there: set[int]) -> list[Band]:
-    return [
-        band
-        for band in node.bands
-        if (band.side == side and band.other in there) or (node.is_inner and band.other == side and band.side in there)
-    ]
+def _step(side: int, found: list[Lookup], bands: list[Band], ready: Iterable[Expression]) -> Step:
+    found.sort(key=lambda lookup: -len(lookup.keys))
+    return Step(side, found[0] if found else None, tuple(found[1:]), tuple(bands), conjunction(list(ready)))
