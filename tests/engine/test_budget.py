@@ -99,7 +99,8 @@ def test_texts_that_leave_again_take_nothing(query: str) -> None:
 def test_a_few_groups_too_many_are_refused_at_once() -> None:
     """Not only after some thousand rows."""
     with ps.App(
-        STREAM + "SELECT k, SUM(x) AS n FROM s [SINCE TIMESTAMP '1970-01-01 00:00:00Z' SLIDE 1 HOUR] GROUP BY k", memory="60KB"
+        STREAM + "SELECT k, SUM(x) AS n FROM s [SINCE TIMESTAMP '1970-01-01 00:00:00Z' SLIDE 1 HOUR] GROUP BY k",
+        memory="60KB",
     ) as app:
         with pytest.raises(ps.BudgetError):
             app.push("s", events(2000))
