@@ -19,7 +19,7 @@ from penstock.store.budget import Account
 from penstock.types import SqlType
 from penstock.windows.spec import Range, Rows, Session
 
-_BYTES_FOR_A_ROW = 4096
+_BYTES_FOR_A_ROW = 16384
 """So many bytes must be free for each row of a part that lasts long."""
 
 _SHARE = 8
