@@ -47,6 +47,18 @@ def test_run_prints_results_and_nothing_else(penstock, app_file: Path) -> None: 
     assert [(r["row"], r["raw"]) for r in rejects] == [(3, "2,x")]
 
 
+def test_every_without_a_checkpoint_is_how_often_results_are_committed(penstock, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "in.csv").write_text("t,n\n" + "".join(f"{t},1\n" for t in range(40)))
+    file = tmp_path / "app.sql"
+    text = APP.format(source=tmp_path / "in.csv").replace(
+        "SELECT", f"CREATE SINK o TO '{tmp_path}/o'; INSERT INTO o SELECT"
+    )
+    file.write_text(text)
+    for every, parts in (("0", 4), ("3600", 2)):
+        assert penstock("run", file, *EMBEDDED, "--batch", 11, "--every", every)[0] == 0
+        assert len(list((tmp_path / "o").iterdir())) == parts
+
+
 def test_quiet_and_limit(penstock, app_file: Path) -> None:  # type: ignore[no-untyped-def]
     code, out, err = penstock(
         "run",
@@ -75,6 +87,26 @@ def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type:
     code, out, _ = penstock("explain", f"examples/{name}.sql")
     assert code == 0
     assert "RANGE" in out or "pattern within" in out or "RATE SIZED" in out
+
+
+def test_explain_opens_nothing(  # type: ignore[no-untyped-def]
+    penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("explain speaks to somebody"))
+    monkeypatch.setattr("tempfile.mkdtemp", lambda *_, **__: pytest.fail("explain makes a directory"))
+    (tmp_path / "app.sql").write_text("""
+        CREATE STREAM s (t BIGINT, k INT, x DOUBLE, EVENT TIME t UNIT SECONDS) FROM 'no such file.csv';
+        CREATE TABLE zones (k INT, name STRING, PRIMARY KEY (k)) FROM 'postgresql://127.0.0.1:1/nowhere';
+        CREATE TABLE files (k INT, name STRING, PRIMARY KEY (k)) FROM 'no such table.csv';
+        SELECT s.k, zones.name, files.name AS other FROM s, zones, files WHERE s.k = zones.k AND s.k = files.k;
+        SELECT k, AVG(x) AS m FROM s [RANGE 1 HOUR SLIDE 1 SECOND] GROUP BY k;
+    """)
+    code, out, err = penstock("explain", "app.sql", "--block-size", "4KiB", "--memory", "1KB")
+    assert (code, err) == (0, "")
+    assert "blocks of 4 KB" in out
+    assert "zones" in out
 
 
 def test_a_finished_run_can_be_repeated(penstock, app_file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -62,10 +62,10 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.slow
 def test_a_whole_application_has_the_answers_of_the_embedded_engine(tmp_path: Path) -> None:
-    """Several queries and sinks, a derived stream, rejects; files that are not well made."""
+    """Several queries and sinks, a derived stream, rejects, a late event; files that are not well made."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("at,agent,seconds\n" + calls(range(100)) + "x,a,1\n101,b,\n102,c\n")
-    (tmp_path / "in" / "2.csv").write_text("agent,seconds,at\n" + "a,1.5,97\nb,2.5,250\n")
+    (tmp_path / "in" / "2.csv").write_text("agent,seconds,at\n" + "a,1.5,97\nc,9.5,20\nb,2.5,250\n")
     for engine in ("embedded", "spark"):
         (tmp_path / f"{engine}.sql").write_text(APP.format(out=engine))
     embedded = run(tmp_path, "embedded.sql", "--engine", "embedded", "-q", "--rejects", "embedded/rejects.jsonl")
@@ -73,6 +73,8 @@ def test_a_whole_application_has_the_answers_of_the_embedded_engine(tmp_path: Pa
     assert in_order(spark) == in_order(embedded)
     assert len(spark) > 2
     assert rows_under(tmp_path / "spark" / "totals.jsonl") == rows_under(tmp_path / "embedded" / "totals.jsonl")
+    late = [rows_under(tmp_path / engine / "late.csv") for engine in ("embedded", "spark")]
+    assert late == [["20,c,9.5"]] * 2
     rejected = [
         [json.loads(line) for line in rows_under(tmp_path / e / r)]
         for e, r in [("embedded", "rejects.jsonl"), ("spark", "rejects")]

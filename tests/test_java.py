@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -52,6 +53,24 @@ def test_the_carried_runtime_is_wrapped(tmp_path: Path, monkeypatch: pytest.Monk
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "--name=two words", "Main", ""]
     ran = subprocess.run([str(home / "bin" / "java"), *arguments], capture_output=True, text=True, check=True)
     assert ran.stdout.split("\n")[:-1] == ["-Xmx1g", "--name=two words", "Main", ""]
+
+
+def test_a_wrapper_of_another_user_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who can write where it lies can have it run anything."""
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    own = java._wrapper_directory(environment)
+    assert own == tmp_path / "penstock" / "java"
+    assert own.stat().st_mode & 0o777 == 0o700
+    (own / "planted").write_text("")
+    own.chmod(0o777)
+    assert java._wrapper_directory(environment) == own
+    assert not (own / "planted").exists()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if os.geteuid() == 0:
+        os.chown(own, 12345, 12345)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert java._wrapper_directory(environment).parent == tmp_path
 
 
 def test_the_installed_package_carries_a_java_that_runs_without_the_flag(tmp_path: Path) -> None:

@@ -125,7 +125,10 @@ def run(
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", min=0.0, help="Time between checkpoints; by default 10.", rich_help_panel=_EMBEDDED
+            metavar="SECONDS",
+            min=0.0,
+            help="Time between checkpoints, by default 10; without --checkpoint, until results are on disk.",
+            rich_help_panel=_EMBEDDED,
         ),
     ] = None,
     block_size: Annotated[
@@ -172,7 +175,7 @@ def run(
             text,
             memory=memory,
             checkpoint=None if checkpoint is None else Path(checkpoint),
-            every=10.0 if every is None else every,
+            every=every,
             block_size=block_size or "64KiB",
             compression=None if compression is None else compression.value,
             rejects=Path(rejects or f"{file.stem}.rejects.jsonl"),
@@ -241,12 +244,14 @@ def _settings(conf: list[str]) -> dict[str, str]:
 def explain(
     file: Annotated[Path, typer.Argument(metavar="APP.sql", help="The application to explain.")],
     memory: Annotated[str, typer.Option(help="The memory budget to plan for.")] = "64MB",
+    block_size: Annotated[str, typer.Option(metavar="SIZE", help="Of the blocks that windows are paged in.")] = "64KiB",
 ) -> None:
-    """Print the plan of an application: operators, shared states, space and input/output."""
-    from penstock.engine.app import App
+    """Print the plan of an application: operators, shared states, space and input/output. Nothing is opened."""
+    from penstock.lang import parse
+    from penstock.plan.explain import explain_program
+    from penstock.store.budget import parse_size
 
-    with App(_read(file), memory=memory) as planned:
-        typer.echo(planned.explain())
+    typer.echo(explain_program(parse(_read(file)), memory=parse_size(memory), block_size=parse_size(block_size)))
 
 
 @app.command()

@@ -16,13 +16,15 @@ from penstock.engine.app import App
 from penstock.errors import CheckpointError
 from penstock.lang import parse
 
+CHECKPOINT_SECONDS = 10.0
+
 
 def run_embedded(
     text: str,
     *,
     memory: str,
     checkpoint: Path | None,
-    every: float,
+    every: float | None,
     block_size: str,
     compression: str | None,
     rejects: Path,
@@ -53,7 +55,8 @@ def run_embedded(
         with Interrupt() as interrupt, display:
             outcome = runner.run(
                 running,
-                checkpoint_every=None if checkpoint is None else every,
+                checkpoint_every=None if checkpoint is None else CHECKPOINT_SECONDS if every is None else every,
+                commit_every=every if checkpoint is None else None,
                 follow=follow,
                 batch_rows=batch,
                 limit=limit,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import weakref
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,12 +33,16 @@ def ui_command(
     runs: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are kept, and found to look at again.")] = Path(
         "runs"
     ),
-    host: Annotated[str, typer.Option(help="The address to serve at; another than the loopback needs a token.")] = (
+    host: Annotated[str, typer.Option(help="The address to serve at; the default is this machine alone.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to serve at; 0 is any that is free.")] = 8080,
     token: Annotated[
-        str | None, typer.Option(help="What a browser must know; made and printed where one is needed.")
+        str | None,
+        typer.Option(
+            envvar="PENSTOCK_UI_TOKEN",
+            help="What a browser must know; by default one is made and printed as part of the address.",
+        ),
     ] = None,
     adapter: Annotated[
         list[str] | None,
@@ -62,17 +68,28 @@ def _serve(bench: Bench, *, host: str, port: int, token: str | None, browser: bo
     def ready() -> None:
         _say(f"Penstock is at {address.url_of()}\nCtrl-C ends it.")
         if browser:
-            threading.Thread(target=webbrowser.open, args=(address.url_of(),), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(leading.as_uri(),), daemon=True).start()
 
-    try:
-        Serving(Site(bench), address).in_front(ready)
-    finally:
-        bench.close()
+    with tempfile.TemporaryDirectory(prefix="penstock-ui-") as directory:
+        leading = _leading_to(address.url_of(), Path(directory))
+        try:
+            Serving(Site(bench), address).in_front(ready)
+        finally:
+            bench.close()
+
+
+def _leading_to(url: str, directory: Path) -> Path:
+    """A file that leads a browser there: every account of the machine can see the arguments of a browser's process,
+    and this file is for its owner alone."""
+    page = directory / "open.html"
+    page.touch(mode=0o600)
+    page.write_text(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={escape(url)}">')
+    return page
 
 
 @dataclass(frozen=True)
 class Pages:
-    """Pages beside a run, for this machine alone."""
+    """Pages beside a run, on the loopback."""
 
     name: str
     port: int

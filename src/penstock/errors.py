@@ -6,11 +6,9 @@ one of these, never in an error of a library underneath.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-_PASSWORD = re.compile(r"(?<=://)[^\s:/@']*:[^\s@']+(?=@)")
-"""Who speaks to a database, and the password: an error that shows a line of the text does not show them."""
+from penstock.masking import masked
 
 
 class PenstockError(Exception):
@@ -47,12 +45,12 @@ class QueryError(PenstockError):
     def _render(self) -> str:
         parts = [self.message]
         if self.place is not None and self.text:
-            lines = self.text.split("\n")
+            lines = masked(self.text).split("\n")
             shown = lines[self.place.line - 1] if self.place.line <= len(lines) else ""
             room = max(1, len(shown) - self.place.column + 1)
             caret = " " * (self.place.column - 1) + "^" * max(1, min(self.place.length, room))
             parts.append(f"  at line {self.place.line}, column {self.place.column}:")
-            parts.append(f"  | {_PASSWORD.sub(lambda found: '*' * len(found[0]), shown)}")
+            parts.append(f"  | {shown}")
             parts.append(f"  | {caret}")
         if self.hint:
             parts.append(f"  hint: {self.hint}")

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import PenstockError
+from penstock.private_files import NotPrivateError, make_private
 
 MINIMUM = 17
 
@@ -99,7 +100,7 @@ def _wrapper_directory(environment: Mapping[str, str]) -> Path:
     base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     directory = Path(base) / "penstock" / "java"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
+        make_private(directory)  # what lies there is run
+    except (OSError, NotPrivateError):
         return Path(tempfile.mkdtemp(prefix="penstock-java-"))
     return directory

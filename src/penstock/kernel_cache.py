@@ -6,9 +6,10 @@ Kernels are unpickled when they are loaded, so a file of another user in their p
 
 Invariants:
 1. Only files of this user are read, from a directory that no other user can write (`private_files`).
-2. An installation is a package in its place, with its Python and its numba; a state is the content of all its files
-   with kernels. Numba looks at the file of a kernel, and not at those of the kernels that it calls: code that was
-   compiled with an older helper is never run.
+2. An installation is a package in its place, with its Python and its numba. An archive, such as Spark brings to its
+   workers, is known by its name wherever it lies. A state is the content of all files with kernels. Numba looks at the
+   file of a kernel, and not at those of the kernels that it calls: code that was compiled with an older helper is never
+   run.
 3. Only states of this installation are removed, and only those that no process has started with for a week.
 4. Any number of processes read and write one kernel at once. A name of machine code is never used twice, so an index
    and what it names always fit.
@@ -57,7 +58,7 @@ class KernelCache(caching.Cache):
         self._name = repr(function)
         self._impl = _Form(function)
         file = inspect.getfile(function)
-        self._directory = None if place is None else place / _folder_of(file)
+        self._directory = None if place is None else place / _folder_of(_named(Path(file)))
         line, version = function.__code__.co_firstlineno, f"{sys.version_info[0]}{sys.version_info[1]}"
         name = f"{Path(file).stem}.{function.__qualname__}".replace("<", "").replace(">", "")
         self._base = f"{name}-{line}.py{version}{sys.abiflags}"
@@ -165,6 +166,12 @@ def _file_of(path: Path) -> Path:
     return next(there for there in (path, *path.parents) if there.exists())
 
 
+def _named(path: Path) -> str:
+    """The path; inside an archive, as if the archive lay at the root."""
+    there = _file_of(path)
+    return str(path) if there == path else str("/" / path.relative_to(there.parent))
+
+
 @functools.cache
 def tell(why: str) -> None:
     """Once for each reason."""
@@ -203,7 +210,7 @@ def _roots(package: Path) -> list[Path]:
 
 
 def _installation(package: Path) -> str:
-    return xxhash.xxh3_64_hexdigest("\0".join([str(package), sys.version, numba.__version__]).encode())
+    return xxhash.xxh3_64_hexdigest("\0".join([_named(package), sys.version, numba.__version__]).encode())
 
 
 def _state(package: Path) -> str:

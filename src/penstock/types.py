@@ -13,6 +13,11 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
+FIRST_TIME, LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The first and the last microsecond of the years 1 to 9999: the times that events may have."""
+
+FIRST_DAY, LAST_DAY = FIRST_TIME // 86_400_000_000, LAST_TIME // 86_400_000_000
+
 
 class SqlType(Enum):
     NULL = "NULL"

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
+from penstock.aggregates.factory import create_state
 from penstock.aggregates.signatures import SIGNATURES, kind_of
 from penstock.aggregates.state import Argument, Rows, Schedule, Want
 from penstock.aggregates.user import UserAggregate
@@ -71,7 +71,7 @@ def evaluated(function: str, arity: int, user: UserAggregate | None = None) -> o
     none = Rows(rows.positions[:0], rows.slots[:0], tuple(Argument(a.values[:0], None) for a in arguments))
     whole = Schedule(np.array([4]), np.array([0]), np.array([1]), np.zeros(1, np.int32))
     (column,) = state.advance(rows, none, whole)
-    assert budget.used == (state.nbytes if kind in SELF_ACCOUNTING else 0)
+    assert budget.used == state.nbytes
     return column.values[0].item()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,12 @@ SPECIAL = [math.nan, math.inf, -math.inf, 1.0, 2.0, 1e300, 5.0]
 POOLS = pytest.mark.parametrize("pool", [HUGE_AND_TINY, CLOSE, SPECIAL], ids=["huge", "close", "special"])
 
 
-def make_moments() -> MomentsState:
-    return MomentsState([Want(f) for f in ONE])
+def make_moments(integer: bool = False) -> MomentsState:
+    return MomentsState([Want(f) for f in ONE], integer)
 
 
-def make_comoments() -> ComomentsState:
-    return ComomentsState([Want(f) for f in TWO])
+def make_comoments(x_integer: bool = False, y_integer: bool = False) -> ComomentsState:
+    return ComomentsState([Want(f) for f in TWO], x_integer, y_integer)
 
 
 def nearest(value: Fraction) -> float:
@@ -39,7 +40,7 @@ def nearest(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def covariance(xs: list[float], ys: list[float], less: int) -> float | None:
+def covariance(xs: list[Any], ys: list[Any], less: int) -> float | None:
     count = len(xs)
     if count <= less:
         return None
@@ -55,13 +56,13 @@ def root(value: float | None) -> float | None:
 
 
 def moments_oracle(window: Window) -> list[object]:
-    values = [float(v) for (v,) in window if v is not None]
+    values = [v for (v,) in window if v is not None]
     population, sample = covariance(values, values, 0), covariance(values, values, 1)
     return [population, sample, root(population), root(sample)]
 
 
 def comoments_oracle(window: Window) -> list[object]:
-    pairs = [(float(x), float(y)) for x, y in window if x is not None and y is not None]
+    pairs = [(x, y) for x, y in window if x is not None and y is not None]
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
     shared = covariance(xs, ys, 0)
     correlation: float | None = None
@@ -107,8 +108,35 @@ def test_values_of_every_type(dtype: type) -> None:
     def first(rng: np.random.Generator, count: int) -> tuple[Argument, ...]:
         return draw(rng, count)[:1]
 
-    check_state(make_moments, first, moments_oracle, rounds=4, rows=60)
-    check_state(make_comoments, draw, comoments_oracle, rounds=4, rows=60)
+    integer = np.issubdtype(dtype, np.integer)
+    check_state(lambda: make_moments(integer), first, moments_oracle, rounds=4, rows=60)
+    check_state(lambda: make_comoments(integer, integer), draw, comoments_oracle, rounds=4, rows=60)
+
+
+INTEGERS = [2**53 + 1, 2**53, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 3, -3, 0]
+"""Most of them a double does not tell from their neighbours."""
+
+
+def test_integers_are_not_rounded_on_their_way() -> None:
+    def draw(rng: np.random.Generator, count: int) -> tuple[Argument, ...]:
+        return (Argument(rng.choice(np.array(INTEGERS), count), some_null(rng, count)),)
+
+    check_state(lambda: make_moments(True), draw, moments_oracle, rounds=6, rows=60)
+
+
+@pytest.mark.parametrize(
+    "pool", [INTEGERS, HUGE_AND_TINY, CLOSE, SPECIAL], ids=["integers", "huge", "close", "special"]
+)
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_integers_beside_doubles(pool: list[Any], first: bool) -> None:
+    def draw(rng: np.random.Generator, count: int) -> tuple[Argument, ...]:
+        columns = (rng.choice(np.array(INTEGERS), count), rng.choice(np.array(pool), count))
+        one, other = (Argument(values, some_null(rng, count)) for values in columns)
+        return (one, other) if first else (other, one)
+
+    integers = (True, pool is INTEGERS) if first else (pool is INTEGERS, True)
+    check_state(lambda: make_comoments(*integers), draw, comoments_oracle, rounds=4, rows=60)
 
 
 any_float = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -137,7 +165,7 @@ def test_covariance_without_correlation() -> None:
         return tuple(Argument(rng.normal(size=count), some_null(rng, count)) for _ in range(2))
 
     check_state(
-        lambda: ComomentsState([Want("COVAR_SAMP"), Want("COVAR_POP")]),
+        lambda: ComomentsState([Want("COVAR_SAMP"), Want("COVAR_POP")], False, False),
         draw,
         lambda window: comoments_oracle(window)[1::-1],
         rounds=4,
@@ -156,7 +184,7 @@ def test_a_great_mean_does_not_drown_the_variance() -> None:
     """
     values = np.array([1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16])
     history = rows_of_one_slot(values)
-    player = Player(MomentsState([Want("VAR_SAMP")]), history)
+    player = Player(MomentsState([Want("VAR_SAMP")], False), history)
     player.play([Step(4, 0, (0,))])
     assert player.answers == [(struct.pack("<d", 30.0),)]
 

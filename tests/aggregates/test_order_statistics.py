@@ -249,7 +249,7 @@ def test_a_full_budget_is_an_error_that_changes_nothing() -> None:
         while True:
             player.play([Step(300, 0, (0,))])
 
-    with pytest.raises(BudgetError, match=r"MEDIAN must keep every value(.*\n)*.*least memory budget"):
+    with pytest.raises(BudgetError, match=r"MEDIAN must keep every value(.*\n)*.*memory budget of at least"):
         fill()
     assert player.entered > 3000
     assert made.nbytes == budget.used <= budget.total

@@ -247,7 +247,7 @@ def test_without_a_device_a_full_budget_is_an_error_that_leaves_every_deque_whol
     history = make_history(rng, (Argument(np.arange(5000), None),), 1, drain=False)
     history.slots[:] = 0
     player = Player(made, history)
-    with pytest.raises(BudgetError, match=r"FIRST.*\n.*\n.*least memory budget"):
+    with pytest.raises(BudgetError, match=r"FIRST.*\n.*\n.*memory budget of at least"):
         player.play([Step(5000, 0, ())])
     assert made.nbytes == budget.used <= budget.total
     player.play([Step(0, 0, (0,))])

@@ -17,10 +17,12 @@ import pytest
 
 from penstock.bench import NAMES, SERIES, column_kernels, document, heap_tuples, measure, run
 from penstock.bench.belady import fewest_requests, references
+from penstock.bench.budget_cases import CASES
 from penstock.bench.feed import evenly, number_ring
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, cpu_ratio, in_turns, ratio
+from penstock.engine.app import App
 from penstock.errors import InputError
 
 FIGURES = {
@@ -43,6 +45,7 @@ FIGURES = {
     "pattern": ("flat", "events_per_second"),
     "join-db": ("batched_to_single",),
     "driver": ("events_per_second", "wall_events_per_second", "schedule_error"),
+    "budget": ("worst_overshoot", "budget_bytes"),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 
@@ -127,6 +130,30 @@ def test_callcentre_answers_as_duckdb_does() -> None:
     assert figures["answers_equal"]
     assert (figures["kpis"], figures["aggregates"], figures["states"]) == (144, 104, 56)
     assert figures["state_mb"] <= figures["budget_mb"]
+
+
+def test_budget_says_for_each_case_what_the_process_took_and_how_it_ended() -> None:
+    figures = tiny("budget")
+    assert sorted(figures["cases"]) == ["joins", "keys"]
+    assert figures["overshoots"] == sorted(figures["overshoots"], reverse=True)
+    assert figures["worst_overshoot"] == figures["overshoots"][0]
+    assert figures["budget_errors"] == []
+    assert all(isinstance(figure, (int, float, str, list)) for name, figure in figures.items() if name != "machine")
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_events_of_a_budget_case_fit_its_program(name: str) -> None:
+    """Whatever their number: none is late or rejected, but where the case is about that."""
+    case = CASES[name]
+    with App(case.program) as app:
+        pushed = 0
+        for stream, piece in case.pushes(40):
+            app.push(stream, piece)
+            pushed += piece.num_rows
+        app.finish()
+        assert app.metrics.rejected == 0
+        assert app.metrics.late == (40 if name == "late events" else 0)
+    assert pushed >= 40
 
 
 def test_latency_reads_blocks_back_while_it_measures() -> None:

@@ -146,3 +146,28 @@ def test_synchronous_calls_are_made_before_put_returns() -> None:
     bench.put(1, -2, 3)
     assert bench.gate.keys == ["r:0", "r:2"]
     assert len(bench.told) == 1
+
+
+def test_synchronous_calls_of_a_checkpoint_are_made_before_those_that_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else makes them: whoever brought more waited for ever."""
+    monkeypatch.setattr(module, "MOST_WAITING", 2)
+    before = Bench()
+    before.put(1, 2)
+    saved = before.worker.snapshot()
+    before.worker.close(abandon=True)
+    for budget in (1_000_000, 60):
+        after = Bench(budget, synchronous=True)
+        after.gate.open.release(10)
+        after.worker.restore(saved)
+        after.put(3, first=2)
+        assert after.gate.keys == ["r:0", "r:1", "r:2"]
+        assert after.worker.waiting == 0
+        after.worker.close(abandon=False)
+
+
+def test_synchronous_calls_that_are_abandoned_end() -> None:
+    bench = Bench(synchronous=True)
+    bench.worker.close(abandon=True)
+    bench.put(1)
+    assert bench.worker.waiting == 1
+    assert not bench.worker.wait()

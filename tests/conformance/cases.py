@@ -13,6 +13,7 @@ A file under `cases/` holds a handful of cases about one subject:
 
     === The title of a case
     embedded only: a reason             why it has another answer on Spark, if it has; else both must pass it
+    by arrival: a reason                on Spark it is read from files: why it needs an order of arrival that is known
     Prose, and a drawing of the windows.
 
     --- query                           `;` between several; a query without a name is q1, q2, ...
@@ -74,7 +75,9 @@ class Case:
     title: str
     file: str
     embedded_only: str = ""
-    streams: str = ""
+    by_arrival: str = ""
+    texts: tuple[str, ...] = ()
+    """CREATE STREAM, for each stream."""
     query: str = ""
     arrivals: tuple[tuple[str, Event], ...] = ()
     """(stream, event), in the order of arrival."""
@@ -85,7 +88,7 @@ class Case:
 
     @property
     def program(self) -> str:
-        return f"{self.streams};\n{self.query}"
+        return ";\n".join([*self.texts, self.query])
 
     def __str__(self) -> str:
         return f"{self.file}: {self.title}"
@@ -124,8 +127,9 @@ def _sections(text: str) -> tuple[str, list[tuple[str, str]]]:
 def _case(title: str, file: str, head: str, sections: list[tuple[str, str]]) -> Case:
     where = f"{file}: {title}"
     embedded_only = re.search(r"^embedded only: *(.+)$", head, re.MULTILINE)
-    streams = ";\n".join(content.strip().rstrip(";") for name, content in sections if name == "stream")
-    types = _declared(streams)
+    by_arrival = re.search(r"^by arrival: *(.+)$", head, re.MULTILINE)
+    texts = tuple(content.strip().rstrip(";") for name, content in sections if name == "stream")
+    types = _declared(";\n".join(texts))
     query, rejects, refused = "", None, ()
     arrivals: list[tuple[str, Event]] = []
     expect: dict[str, Table] = {}
@@ -159,7 +163,8 @@ def _case(title: str, file: str, head: str, sections: list[tuple[str, str]]) -> 
         title,
         file,
         embedded_only[1].strip() if embedded_only else "",
-        streams,
+        by_arrival[1].strip() if by_arrival else "",
+        texts,
         query,
         tuple(arrivals),
         expect,

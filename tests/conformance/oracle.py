@@ -22,8 +22,8 @@ SESSION. A session ends where the next event is at or after the last one's time 
 Rows of one evaluation: by group key ascending (NULL first, NaN last, strings by UTF-8 bytes); events of a plain
    SELECT in their order; ORDER BY before that. LIMIT and DISTINCT are part of R(k).
 ISTREAM and DSTREAM compare the select list, without the window columns, with the previous evaluation (of the same
-   partition). Their rows carry the window columns of evaluation k; those of equal rows that came first are the ones
-   that stayed.
+   partition; a session with the one before of the same key, however long ago it closed). Their rows carry the window
+   columns of evaluation k; those of equal rows that came first are the ones that stayed.
 Per-event windows by default give the row of the event's group, if the event passes WHERE and the row passes HAVING.
    With RSTREAM, ISTREAM or DSTREAM every event is an evaluation, also one that fails WHERE.
 OVER [RANGE r]. The aggregate sees those events of its group with times in [b-r, b); of none, COUNT is 0 and all else

@@ -143,27 +143,56 @@ def drive_embedded(program: str, arrivals: Arrivals, queries: Sequence[str], lat
 
 def run_spark(case: Case, spark: Any, directory: Path | None = None, micro_batches: int = 3) -> Run:
     """Runs the program of a case on Spark, in buckets: as a bounded streaming run with files in `directory`, or else
-    over static DataFrames. Rows come back in the order in which the case expects them, since those of one evaluation
-    come from several buckets in any order."""
+    over static DataFrames."""
     from penstock.spark import query
     from spark.runs import Collected, bounded_streams, static_frames
 
+    sink = Collected()
+    if directory is None:
+        sink(query(spark, static_frames(spark, case.program, events_of(case)), case.program, buckets=3, tagged=True), 0)
+    else:
+        bounded_streams(spark, case.program, events_of(case), sink, directory, micro_batches, buckets=3, tagged=True)
+    return _came_out(case, sink.tables())
+
+
+def run_spark_in_order(case: Case, spark: Any, directory: Path) -> Run:
+    """As a bounded streaming run over files that we read ourselves, so that their rows arrive in the order of the case;
+    in several micro-batches and tasks. All streams give out their late events."""
+    from penstock.lang import parse
+    from penstock.spark import run
+    from spark.runs import Collected, streams_in_order
+
+    streams = [f"{text}{'' if 'LATE INTO' in text else f' LATE INTO late_{i}'}" for i, text in enumerate(case.texts)]
+    program = ";\n".join([*streams, case.query])
+    frames = streams_in_order(spark, program, events_of(case), directory)
+    sink = Collected()
+    run(spark, frames, program, sink.write, str(directory / "checkpoint"), buckets=3, tagged=True)
+    tables = sink.tables()
+    names = {stream.name: stream.late_into or "" for stream in parse(program).streams}
+    late = {stream: tables[names[stream]].select(table.columns) for stream, table in case.late.items()}
+    return _came_out(case, tables, late)
+
+
+def events_of(case: Case) -> dict[str, list[Event]]:
     events: dict[str, list[Event]] = {}
     for name, event in case.arrivals:
         events.setdefault(name, []).append(event)
-    sink = Collected()
-    if directory is None:
-        sink(query(spark, static_frames(spark, case.program, events), case.program, buckets=3, tagged=True), 0)
-    else:
-        bounded_streams(spark, case.program, events, sink, directory, micro_batches, buckets=3, tagged=True)
-    tables = sink.tables()
+    return events
+
+
+def _came_out(case: Case, tables: dict[str, pa.Table], late: dict[str, pa.Table] | None = None) -> Run:
+    """Rows in the order in which the case expects them, since those of one evaluation come from several buckets in any
+    order."""
     run = Run(rejects=tables["rejects"].num_rows)
     for name, expected in case.expect.items():
-        if name not in tables:
-            continue  # a query that feeds a derived stream
-        table = plain(tables[name])
-        wanted = [tuple(map(bits, row)) for row in expected.rows]
-        place = {row: i for i, row in reversed(list(enumerate(wanted)))}
-        table.rows.sort(key=lambda row, place=place: place.get(tuple(map(bits, row)), len(place)))
-        run.results[name] = [table]
+        if name in tables:  # else its rows only go on to another query
+            run.results[name] = [_sorted(plain(tables[name]), expected)]
+    for name, table in (late or {}).items():
+        run.late[name] = [_sorted(plain(table), case.late[name])]
     return run
+
+
+def _sorted(table: Table, expected: Table) -> Table:
+    wanted = [tuple(map(bits, row)) for row in expected.rows]
+    place = {row: i for i, row in reversed(list(enumerate(wanted)))}
+    return Table(table.columns, sorted(table.rows, key=lambda row: place.get(tuple(map(bits, row)), len(place))))

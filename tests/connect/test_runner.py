@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
+from penstock.connect import runner
 from penstock.connect.runner import Outcome, Report, run
 from penstock.engine.app import App
 from penstock.errors import CheckpointError, InputError
@@ -221,3 +224,91 @@ def test_a_source_has_no_column_of_arrival_instants(tmp_path: Path) -> None:
     with App(text) as app:
         assert run(app) is Outcome.FINISHED
     assert (tmp_path / "out.csv").read_text().split() == ["n", "1", "2", "3"]
+
+
+def growing(folder: Path, sink: str, query: str, options: str = "") -> str:
+    (folder / "in.csv").write_text("t,k,n\n1000,a,1\n1200,a,2\n")
+    return f"""
+        CREATE STREAM s (t BIGINT, k STRING, n INT, EVENT TIME t UNIT MILLISECONDS)
+            FROM '{folder / "in.csv"}' WITH ('follow' = 'true' {options});
+        CREATE SINK o TO '{folder / sink}';
+        INSERT INTO o {query};
+    """
+
+
+class Until:
+    """Stops a run when there is something to see, or after so many looks."""
+
+    def __init__(self, see: Callable[[], bool], looks: int = 60) -> None:
+        self._see, self._looks = see, looks
+        self.seen = False
+
+    def __call__(self) -> bool:
+        self.seen = self._see()
+        self._looks -= 1
+        return self.seen or self._looks == 0
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_results_of_live_input_are_seen_when_it_pauses(tmp_path: Path, with_checkpoint: bool) -> None:
+    """No commit is due for an hour; the run is stopped by what a reader of the file sees."""
+    text = growing(tmp_path, "out.csv", "SELECT k, n FROM s")
+    every = {"checkpoint_every" if with_checkpoint else "commit_every": 3600.0}
+    until = Until(lambda: (tmp_path / "out.csv").exists() and "a,2" in (tmp_path / "out.csv").read_text())
+    with App(text, checkpoint=tmp_path / "state" if with_checkpoint else None) as app:
+        assert run(app, stop=until, **every) is Outcome.STOPPED
+    assert until.seen
+
+
+def test_results_of_live_input_are_seen_while_it_does_not_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a batch of one row each, and no time between two flushes, all rows but the last read are in the file."""
+    monkeypatch.setattr(runner, "FLUSH_SECONDS", 0.0)
+    write_events(tmp_path / "in.csv", events(5))
+    seen: list[int] = []
+
+    def look() -> bool:
+        out = tmp_path / "out.csv"
+        seen.append(len(out.read_text().splitlines()) - 1 if out.exists() else 0)
+        return False
+
+    text = app_text(tmp_path).partition("SELECT")[0] + "SELECT k, n FROM s;"
+    with App(text) as app:
+        run(app, batch_rows=1, stop=look)
+    assert [rows for rows in seen if rows > 0][:4] == [1, 2, 3, 4]
+
+
+def test_parquet_files_come_with_commits(tmp_path: Path) -> None:
+    write_events(tmp_path / "in.csv", events(50))
+    text = app_text(tmp_path, sink="parts").partition("SELECT")[0] + "SELECT k, n FROM s;"
+    for every, parts in ((0.0, 5), (3600.0, 1)):
+        with App(text) as app:
+            run(app, batch_rows=10, commit_every=every)
+        files = sorted((tmp_path / "parts").iterdir())
+        assert len(files) == parts
+        assert sum(parquet.read_table(file).num_rows for file in files) == 50
+
+
+def test_live_input_is_committed_every_second_by_default(tmp_path: Path) -> None:
+    """The interval follows from the sources alone."""
+    with App(growing(tmp_path, "parts", "SELECT k, n FROM s")) as app:
+        until = Until(lambda: any((tmp_path / "parts").glob("epoch-*.parquet")))
+        run(app, stop=until)
+        assert until.seen
+
+
+def test_a_heartbeat_closes_the_windows_of_a_source_that_is_silent(tmp_path: Path) -> None:
+    query = "SELECT SUM(n) AS n FROM s [RANGE 200 MILLISECONDS SLIDE 200 MILLISECONDS]"
+    text = growing(tmp_path, "out.jsonl", query, ", 'heartbeat' = '1 MILLISECOND'")
+    found = tmp_path / "out.jsonl"
+    until = Until(lambda: found.exists() and len(found.read_text().splitlines()) == 2)
+    with App(text) as app:
+        run(app, stop=until)
+    assert [json.loads(line)["n"] for line in found.read_text().splitlines()] == [1, 2]
+
+
+def test_an_interval_is_given_once(tmp_path: Path) -> None:
+    write_events(tmp_path / "in.csv", events(5))
+    with App(app_text(tmp_path), checkpoint=tmp_path / "state") as app, pytest.raises(InputError, match="every"):
+        run(app, checkpoint_every=1.0, commit_every=1.0)

@@ -17,8 +17,10 @@ from pyarrow import parquet
 from streams import TICKS, read_all, stream
 
 from penstock.connect import open_sink
+from penstock.connect.encode import csv_lines, json_lines
 from penstock.connect.rejects import RejectWriter
 from penstock.connect.source import Reject
+from penstock.connect.stdout import StdoutSink
 from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.lang.query import SinkDef
 from penstock.types import Field, Schema, SqlType
@@ -235,4 +237,43 @@ def test_rejects_are_counted_and_cut_back(tmp_path: Path) -> None:
     assert again.count == 1
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"source": "a.csv", "row": 3, "reason": "why", "raw": 'raw "text"'}
+    ]
+
+
+def far_times() -> pa.RecordBatch:
+    moments = [
+        0,
+        -62_135_596_800_000_000,
+        -62_135_596_800_000_001,
+        253_402_300_800_000_000,
+        1_730_000_000_000_000_000,
+        None,
+    ]
+    days = [0, -719_162, -719_163, 2_932_897, 20_000_000, None]
+    return pa.record_batch({"t": pa.array(moments, pa.timestamp("us", "UTC")), "d": pa.array(days, pa.date32())})
+
+
+def test_years_of_more_than_four_digits_are_written_with_their_sign() -> None:
+    expected = [
+        ("1970-01-01T00:00:00.000000Z", "1970-01-01"),
+        ("0001-01-01T00:00:00.000000Z", "0001-01-01"),
+        ("0000-12-31T23:59:59.999999Z", "0000-12-31"),
+        ("+10000-01-01T00:00:00.000000Z", "+10000-01-01"),
+        ("+56791-07-09T03:33:20.000000Z", "+56728-02-22"),
+        (None, None),
+    ]
+    written = [json.loads(line) for line in json_lines(far_times()).splitlines()]
+    assert [(row["t"], row["d"]) for row in written] == expected
+    lines = [tuple(cell or None for cell in line.split(",")) for line in csv_lines(far_times()).decode().splitlines()]
+    assert lines == expected
+
+
+def test_far_times_on_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", screen)
+    StdoutSink(far_times().schema, "table").write(far_times())
+    shown = screen.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert [line.split()[0] for line in shown.splitlines()[2:]] == [
+        *("1970-01-01", "0001-01-01", "0000-12-31T23:59:59.999999Z", "+10000-01-01T00:00:00.000000Z"),
+        *("+56791-07-09T03:33:20.000000Z", "NULL"),
     ]

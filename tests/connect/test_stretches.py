@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from connect.streams import read_all, stream
 from penstock.connect.opening import reading_of
 from penstock.connect.source import Position, Reject
 from penstock.connect.stretches import FileStretches, read_stretch
-from penstock.errors import InputError
+from penstock.errors import CheckpointError, InputError
 from penstock.lang.query import StreamDef
 from penstock.types import Field, Schema, SqlType
 
@@ -67,6 +68,43 @@ def test_every_record_is_read_once(
     plan = FileStretches(reading_of(definition), final=True)
     positions, _ = through(plan, {}, most)
     assert read(definition, plan, positions, shares) == read_all(definition)
+
+
+@settings(max_examples=30)
+@given(
+    files=st.lists(st.lists(st.none() | st.integers(0, 99), max_size=12), min_size=1, max_size=3),
+    most=st.integers(1, 400),
+    shares=st.integers(1, 4),
+)
+def test_every_row_of_parquet_files_is_read_once(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[int | None]], most: int, shares: int
+) -> None:
+    """A directory with text among it; a row without a time is told with its number in the file."""
+    directory = tmp_path_factory.mktemp("in")
+    for number, times in enumerate(files):
+        columns = {"t": pa.array(times, pa.int64()), "name": pa.array([f"row {i}" for i in range(len(times))])}
+        pq.write_table(pa.table(columns), directory / f"{number}.parquet", row_group_size=3)
+    (directory / "1.csv").write_text("t,name\n5,a\n")
+    definition = stream(directory, PAIRS)
+    plan = FileStretches(reading_of(definition), final=True, least=1)
+    positions, _ = through(plan, {}, most)
+    assert read(definition, plan, positions, shares) == read_all(definition)
+
+
+def test_row_groups_are_shared_out(tmp_path: Path) -> None:
+    columns = {"t": pa.array(range(1000)), "name": pa.array([str(i) for i in range(1000)])}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=100)
+    plan = FileStretches(reading_of(stream(tmp_path, PAIRS)), final=True, least=1)
+    positions, _ = through(plan, {}, 1 << 30)
+    assert [len(plan.shares(position, 2)) for position in positions] == [2]
+    assert len(through(plan, {}, 1)[0]) == 10
+
+
+def test_a_position_of_another_reader_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,name\n")
+    plan = FileStretches(reading_of(stream(tmp_path, PAIRS)), final=True)
+    with pytest.raises(CheckpointError, match="begin again with a new checkpoint directory"):
+        plan.advance({"logOffset": 3}, 100)
 
 
 def test_a_stretch_is_split_into_shares_at_line_ends(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from penstock.errors import InputError, PenstockError, QueryError
 
 SECOND = 1_000_000
 COUNTS = """
-    CREATE STREAM s (t BIGINT, x BIGINT, EVENT TIME t UNIT SECONDS {more});
+    CREATE STREAM s (t BIGINT, x BIGINT, EVENT TIME t UNIT SECONDS {more}) LATE INTO late_s;
     CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(x) AS x FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]
 """
 CARS = """
-    CREATE STREAM reports (t BIGINT, car INT, segment INT, EVENT TIME t UNIT SECONDS {more}) {options};
+    CREATE STREAM reports (t BIGINT, car INT, segment INT, EVENT TIME t UNIT SECONDS {more}) {options} LATE INTO missed;
     CREATE TABLE visits (segment INT PRIMARY KEY, cars BIGINT);
     ON reports UPSERT INTO visits (segment, cars) VALUES (reports.segment, COALESCE(cars, 0) + 1);
     INSERT INTO entries SELECT car, segment FROM reports WHERE car > 0;
@@ -208,7 +208,7 @@ def test_where_all_streams_are_idle_nothing_waits(order: str) -> None:
     with ps.App(
         f"""
         CREATE STREAM a (t BIGINT, EVENT TIME t UNIT SECONDS IDLE AFTER 5 SECONDS);
-        CREATE STREAM b (t BIGINT, EVENT TIME t UNIT SECONDS IDLE AFTER 9 SECONDS);
+        CREATE STREAM b (t BIGINT, EVENT TIME t UNIT SECONDS IDLE AFTER 9 SECONDS) LATE INTO late_b;
         CREATE QUERY q AS SELECT t FROM {first} UNION ALL SELECT t FROM {second}
         """,
         clock=clock,

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.lang import parse
+from penstock.plan.explain import explain_program
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM Calls (t TIMESTAMP, k STRING, v BIGINT, EVENT TIME t{}){};"
@@ -206,6 +208,17 @@ def test_the_temporary_directory_goes(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_checkpoint_needs_a_directory() -> None:
     with ps.App(STREAM.format("", "") + SUMS) as app, pytest.raises(ps.InputError, match="checkpoint="):
         app.checkpoint()
+
+
+@pytest.mark.parametrize("example", ["slides", "callcentre_kpis", "tables", "patterns", "rate_sizing", "rules"])
+def test_the_plan_is_known_before_there_is_an_app(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    monkeypatch.chdir(examples)
+    text = (examples / f"{example}.sql").read_text()
+    planned = explain_program(parse(text), memory=16_000_000, block_size=4096)
+    assert "blocks of 4 KB" in planned
+    with ps.App(text, memory="16MB", block_size=4096) as app:
+        assert app.explain() == planned
 
 
 def test_what_it_prints() -> None:

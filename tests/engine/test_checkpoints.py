@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,44 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     ps.App(STREAM + SUMS, checkpoint=tmp_path).close()
 
 
+def test_a_checkpoint_without_its_state_is_refused_and_not_begun_anew(tmp_path: Path) -> None:
+    text = STREAM + SLIDES
+    with ps.App(text, checkpoint=tmp_path, memory="1MB", block_size=512):
+        pass  # no checkpoint was taken
+    with ps.App(text, checkpoint=tmp_path, memory="1MB", block_size=512) as app:
+        app.push("s", events(0, 1000))
+        app.checkpoint()
+        files = sorted(path.name for path in (tmp_path / "blocks").iterdir())
+    (tmp_path / "state").rename(tmp_path / "kept")
+    for _ in range(2):
+        with pytest.raises(ps.CheckpointError, match="its file 'state' is gone; put it back, or start with a new dir"):
+            ps.App(text, checkpoint=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "blocks").iterdir()) == files
+    (tmp_path / "kept").rename(tmp_path / "state")
+    with ps.App(text, checkpoint=tmp_path) as app:
+        app.push("s", events(1000, 1100))
+        app.finish()
+        assert rows(app.results("slides")) == whole(text, 1100)["slides"]
+
+
+def test_a_checkpoint_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with ps.App(STREAM + SLIDES, checkpoint=tmp_path / "new", memory="1MB", block_size=512) as app:
+            app.push("s", events(0, 1000))
+            for _ in range(2):
+                app.checkpoint()
+        with ps.App(STREAM + SLIDES, memory="1MB", block_size=512) as app:
+            app.push("s", events(0, 1000))
+            assert app._scratch is not None
+            blocks = app._scratch.path
+            modes = {path: path.stat().st_mode & 0o077 for path in [blocks, *blocks.rglob("*")]}
+    finally:
+        os.umask(before)
+    modes |= {path: path.stat().st_mode & 0o077 for path in [tmp_path / "new", *(tmp_path / "new").rglob("*")]}
+    assert {path.name for path, mode in modes.items() if mode} == set()
+
+
 def test_a_newer_format_and_foreign_state_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ps.App(STREAM + SUMS, checkpoint=tmp_path) as app:
         monkeypatch.setattr(state_format, "VERSION", 99)
@@ -275,7 +314,7 @@ def test_a_checkpoint_that_does_not_fit_the_budget(tmp_path: Path) -> None:
     with ps.App(text, checkpoint=tmp_path) as app:
         app.push("s", events(0, 30_000))
         app.checkpoint()
-    with pytest.raises(ps.BudgetError, match="least memory budget"):
+    with pytest.raises(ps.BudgetError, match="memory budget of at least"):
         ps.App(text, checkpoint=tmp_path, memory="300KB")
     with ps.App(text, checkpoint=tmp_path) as app:
         app.push("s", events(30_000, 36_100))

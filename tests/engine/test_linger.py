@@ -75,3 +75,17 @@ def test_a_subscriber_may_look_in_while_others_linger() -> None:
         app.flush()
         assert len(seen) == 1
         assert app.results("counts").num_rows == 1
+
+
+def test_what_an_app_prints_works_nothing_off() -> None:
+    with ps.App(PROGRAM, linger=LONG) as app:
+        came: list[int] = []
+        app.subscribe("sums", lambda batch: came.append(batch.num_rows))
+        app.push("s", events(1)[0])
+        assert "0 events" in repr(app)
+        assert "0 events" in app._repr_html_()
+        assert app.explain()
+        assert came == []
+        app.flush()
+        assert came == [1]
+        assert "1 events" in repr(app)

@@ -166,7 +166,41 @@ def test_impossible_times_are_rejected(unit: str) -> None:
         app.finish()
         assert app.results("q1").column("n").to_pylist() == [2]
         assert app.metrics.rejected == 5
-        assert all("out of range" in reject["reason"] for reject in app.rejects)
+        assert all("is in the year" in reject["reason"] for reject in app.rejects)
+
+
+FIRST, LAST = -62_135_596_800, 253_402_300_799
+
+
+@pytest.mark.parametrize(
+    ("unit", "time", "reason"),
+    [
+        ("SECONDS", 1_730_000_000_000, "event time 1730000000000 is in the year 56,791; is UNIT MILLISECONDS meant?"),
+        ("MILLISECONDS", 1_730_000_000_000_000, "in the year 56,791; is UNIT MICROSECONDS meant?"),
+        ("DAYS", 1_730_000_000, "is UNIT SECONDS meant?"),
+        ("MICROSECONDS", 1_730_000_000_000_000_000, "are these nanoseconds? Divide by 1,000: UNIT MICROSECONDS is"),
+        (None, 1_730_000_000_000_000_000, "are these nanoseconds? Divide by 1,000: a TIMESTAMP is microseconds"),
+        ("SECONDS", LAST + 1, "event time 253402300800 is in the year 10,000; is UNIT MILLISECONDS meant?"),
+        ("SECONDS", FIRST - 1, "event time -62135596801 is in the year 0; times lie in the years 1 to 9999"),
+    ],
+)
+def test_a_time_outside_of_the_years_1_to_9999_is_rejected_with_a_guess_at_the_unit(
+    unit: str | None, time: int, reason: str
+) -> None:
+    column = f"t BIGINT, EVENT TIME t UNIT {unit}" if unit else "t TIMESTAMP, EVENT TIME t"
+    with ps.App(f"CREATE STREAM s ({column}); SELECT t FROM s") as app:
+        app.push("s", {"t": time})
+        app.push("s", [{"t": 3}] * 100 + [{"t": time}])
+        assert len(app.results("q1")) == 100
+        assert [reject["reason"] for reject in app.rejects] == [app.rejects[0]["reason"]] * 2
+        assert reason in app.rejects[0]["reason"]
+
+
+def test_the_first_and_the_last_second_of_those_years_are_times() -> None:
+    with ps.App("CREATE STREAM s (t BIGINT, EVENT TIME t UNIT SECONDS); SELECT t FROM s") as app:
+        app.push("s", {"t": FIRST})
+        app.push("s", {"t": LAST})
+        assert app.results("q1").column("t").to_pylist() == [FIRST, LAST]
 
 
 def test_events_far_ahead_of_the_clock_are_rejected() -> None:

@@ -169,6 +169,22 @@ def test_numbers_go_on_after_a_restart_and_what_waited_is_called(tmp_path: Path)
     assert set(before.calls) <= set(after.calls)
 
 
+@pytest.mark.parametrize("by_tick", [False, True])
+def test_synchronous_calls_that_waited_in_a_checkpoint_are_made(tmp_path: Path, by_tick: bool) -> None:
+    """Though no rule fires any more."""
+    wait = threading.Event()
+    with ps.App(STREAM + RULE, functions={"note": lambda *_, **__: wait.wait()}, checkpoint=tmp_path) as app:
+        app.push("s", [event(1, 3), event(2, 4)])
+        app.checkpoint()
+        wait.set()
+    notes = Notes()
+    with ps.App(STREAM + RULE, functions={"note": notes}, checkpoint=tmp_path, synchronous_calls=True) as app:
+        assert notes.calls == []
+        app.tick() if by_tick else app.push("s", event(3, 0))
+        assert notes.calls == [("high:0", "a", 30), ("high:1", "a", 40)]
+        assert app.metrics.calls_waiting == 0
+
+
 def test_a_key_is_never_used_for_another_firing(tmp_path: Path) -> None:
     """Also where the rule has changed, and begins afresh."""
     notes = Notes()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import struct
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.errors import BudgetError
 from penstock.expressions.vector import ColumnView, Vector, to_arrow
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.store import state as state_format
+from penstock.store.budget import Budget
 from penstock.types import SqlType
 
 KINDS: dict[SqlType, st.SearchStrategy[Any]] = {
@@ -26,6 +31,14 @@ KINDS: dict[SqlType, st.SearchStrategy[Any]] = {
     SqlType.STRING: st.text(max_size=3) | st.sampled_from(["", "a", "é", "\U0001f600"]),
     SqlType.TIMESTAMP: st.integers(-(1 << 60), 1 << 60),
 }
+
+ZERO: dict[SqlType, Any] = dict.fromkeys(KINDS, 0) | {
+    SqlType.BOOLEAN: False,
+    SqlType.DOUBLE: 0.0,
+    SqlType.FLOAT: 0.0,
+    SqlType.STRING: "",
+}
+"""What a NULL must not be taken for."""
 
 
 def canonical(value: Any) -> Any:
@@ -54,9 +67,13 @@ def column(values: list[Any], kind: SqlType, encoded: bool) -> ColumnView:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[tuple[SqlType, ...], list[list[tuple[Any, ...]]]]:
-    """Key types, and batches of keys from a small pool, so that keys come back."""
+    """Key types, and batches of keys from a small pool, so that keys come back. Some keys have 62 columns more, so that
+    a key's NULLs are beyond its 64th column."""
     kinds = tuple(draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=3)))
-    keys = st.tuples(*(st.none() | KINDS[kind] for kind in kinds))
+    keys = st.tuples(*(st.none() | KINDS[kind] | st.just(ZERO[kind]) for kind in kinds))
+    if draw(st.integers(0, 3)) == 0:
+        kinds = (*(SqlType.TINYINT,) * 62, *kinds)
+        keys = st.tuples(st.sampled_from(((0,) * 62, (None, *(0,) * 61))), keys).map(lambda parts: sum(parts, ()))
     pool = draw(st.lists(keys, min_size=1, max_size=40))
     batches = st.lists(st.lists(st.sampled_from(pool), min_size=1, max_size=30), min_size=1, max_size=8)
     return kinds, draw(batches)
@@ -185,7 +202,8 @@ words = st.lists(st.none() | st.text(max_size=4), max_size=20)
 @settings(max_examples=150, deadline=None)
 @given(st.lists(words, min_size=1, max_size=8), st.randoms())
 def test_interned_strings_live_as_long_as_their_uses(batches: list[list[str | None]], chance: Any) -> None:
-    interner = Interner()
+    account = Budget(1 << 20).account("strings")
+    interner = Interner(account)
     used: list[tuple[str, int]] = []
     for batch in batches:
         array = pa.array(batch, pa.string())
@@ -203,15 +221,107 @@ def test_interned_strings_live_as_long_as_their_uses(batches: list[list[str | No
         assert interner.decode(np.array(present, np.int32)).to_pylist() == [holders[code] for code in present]
         ranks = interner.ranks()
         assert sorted(present, key=lambda code: ranks[code]) == sorted(present, key=lambda code: holders[code].encode())
-        assert set(interner._codes) == set(holders.values())
+        assert set(interner._codes) == {string.encode() for string in holders.values()}
         leaving = chance.randrange(len(used) + 1)
         interner.release(np.array([c for _, c in used[:leaving]], np.int32))
         used = used[leaving:]
-        assert set(interner._codes) == {s for s, _ in used}
+        assert set(interner._codes) == {s.encode() for s, _ in used}
+        assert account.nbytes == interner.nbytes
         if chance.random() < 0.3:
-            fresh = Interner()
+            account = Budget(1 << 20).account("strings")
+            fresh = Interner(account)
             fresh.restore(state_format.decode(state_format.encode(interner.snapshot())))
             interner = fresh
     interner.release(np.array([c for _, c in used], np.int32))
     assert not interner._codes
-    assert interner.nbytes == Interner().nbytes or interner.nbytes < 64 * 1024
+    assert not interner._order
+    assert interner.nbytes == account.nbytes < 4096
+    interner.close()
+    assert account.nbytes == 0
+
+
+def test_a_string_is_on_the_account_with_its_bytes_before_it_is_kept() -> None:
+    budget = Budget(1_000_000)
+    account = budget.account("strings")
+    for texts in (["€" * 100_000], pa.array(["€" * 100_000])):
+        interner = Interner(account)
+        interner.encode(texts)
+        assert 300_000 <= account.nbytes < 310_000
+        with pytest.raises(BudgetError, match="strings needs"):
+            interner.encode(pa.array([f"{i:05}" * 10_000 for i in range(100)]))
+        assert account.nbytes == interner.nbytes > 900_000  # as many as there was room for
+        assert len(interner._codes) < 20
+        interner.close()
+        assert account.nbytes == 0
+
+
+def test_what_python_takes_for_a_string_is_measured() -> None:
+    """Dictionary and list entries, objects and their headers, at any number of strings."""
+    for count, length in ((1000, 5), (50_000, 20), (90_000, 8), (200, 10_000)):
+        texts = pa.array([f"{i:0{length}}" for i in range(count)])
+        account = Budget(1 << 30).account("strings")
+        interner = Interner(account)
+        tracemalloc.start()
+        interner.use(interner.encode(texts))
+        interner.sweep()
+        interner.ranks()
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert taken <= 1.05 * account.nbytes + 10_000
+        assert account.nbytes <= 1.6 * taken
+
+
+def test_a_new_string_moves_no_other_in_the_order() -> None:
+    """It gets a number between those of its neighbours; only where there is none left, all get new ones."""
+    interner = Interner()
+    words = [f"{i:04}" for i in range(1000)]
+    codes = interner.encode(words)
+    before = interner.ranks()[codes].copy()
+    assert (np.diff(before) > 0).all()
+    for text in ("0500x", "", "zzz", "0000x", "0500w"):
+        new = int(interner.encode([text])[0])
+        ranks = interner.ranks()
+        assert (ranks[codes] == before).all()
+        assert int((ranks[codes] < ranks[new]).sum()) == bisect.bisect(words, text)
+    deeper = ["0300" + "a" * depth for depth in range(1, 80)]
+    for text in reversed(deeper):
+        interner.encode([text])
+        interner.ranks()
+    ranks = interner.ranks()[interner.encode([*words[:301], *deeper, *words[301:]])]
+    assert (np.diff(ranks) > 0).all()
+
+
+def test_groups_are_on_the_account_while_they_are_there() -> None:
+    budget = Budget(1 << 20)
+    account = budget.account("groups")
+    table = GroupTable((SqlType.STRING, SqlType.BIGINT), account)
+    tally = table.tally()
+    for start in range(0, 3000, 100):
+        numbers = list(range(start, start + 100))
+        texts = [f"key-{i}" for i in numbers]
+        table.assign([column(texts, SqlType.STRING, False), column(numbers, SqlType.BIGINT, False)], 100, None)
+        assert account.nbytes == table.nbytes
+    table.collect(3000)
+    assert account.nbytes == table.nbytes
+    other = budget.account("restored")
+    restored = GroupTable((SqlType.STRING, SqlType.BIGINT), other)
+    restored.restore(state_format.decode(state_format.encode(table.snapshot())))
+    assert other.nbytes == restored.nbytes
+    table.forget(tally)
+    table.close()
+    assert account.nbytes == 0
+
+
+def test_groups_beyond_the_budget_are_refused_as_they_come() -> None:
+    budget = Budget(100_000)
+    account = budget.account("groups")
+    table = GroupTable((SqlType.BIGINT,), account)
+
+    def fill() -> None:
+        for start in range(0, 100_000, 10):
+            table.assign([column(list(range(start, start + 10)), SqlType.BIGINT, False)], 10, None)
+
+    with pytest.raises(BudgetError, match="groups needs"):
+        fill()
+    assert 500 < table.size < 2000
+    assert account.nbytes == table.nbytes > 60_000

@@ -21,7 +21,7 @@ from conformance.cases import Table
 from conformance.compare import assert_same
 from conformance.description import Aggregate, Event, Query, Range, Stream, TimeSlide, Window, column
 from conformance.runtimes import AT_ONCE, drive_embedded, plain
-from penstock.errors import CheckpointError
+from penstock.errors import BudgetError, CheckpointError
 from penstock.lang import parse
 from penstock.operators import merging, partial_rows
 from penstock.operators.chunk import NO_ROWS, Chunk
@@ -113,6 +113,7 @@ def run_in_parts(
     batches: list[int],
     restarts: list[int],
     block_size: int = 65536,
+    memory: int = 1 << 26,
 ) -> tuple[list[Table], Rejects]:
     """`events` in the order of their times; after each batch everything that the parts said is merged."""
     program = parse(";\n".join([STREAM.sql(), *queries]))
@@ -121,7 +122,7 @@ def run_in_parts(
     assert [mergeable(node) for node in nodes] == [None] * len(queries)
     rejects: Rejects = []
     places = [Part(nodes, rejects, block_size) for _ in range(parts)]
-    resources = Resources(StoreManager(Budget(1 << 26), None), lambda *reject: rejects.append(reject))
+    resources = Resources(StoreManager(Budget(memory), None), lambda *reject: rejects.append(reject))
     merges = [Merge(f"q{i}", node, resources) for i, node in enumerate(nodes)]
     results = [[pa.RecordBatch.from_pylist([], schema=node.schema.arrow)] for node in nodes]
 
@@ -273,6 +274,17 @@ def test_nothing_to_merge() -> None:
     (table,), rejects = run_in_parts([query], [], 3, [], [])
     assert not table.rows
     assert not rejects
+
+
+def test_evaluations_are_merged_by_halves_where_memory_is_short() -> None:
+    query = "SELECT k, SUM(x) AS a, MAX(x) AS b FROM s [RANGE 10 SECONDS SLIDE 1 SECOND] GROUP BY k"
+    events = [{"t": 1_000_000 * second, "k": str(key), "x": 0.5 * key} for second in range(60) for key in range(8)]
+    much = run_in_parts([query], events, 3, [], [])
+    assert len(much[0][0].rows) >= 60 * 8
+    for memory in (100_000, 10_000):
+        assert run_in_parts([query], events, 3, [], [], memory=memory) == much
+    with pytest.raises(BudgetError, match="partial rows"):
+        run_in_parts([query], events, 3, [], [], memory=500)
 
 
 def test_partial_rows_of_another_version_are_refused() -> None:

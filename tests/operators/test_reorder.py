@@ -64,12 +64,14 @@ class Driven:
         )
         done = self.reorder.process(times, batch)
         assert done.watermark == self.reorder.watermark
-        self._take(done.chunk)
+        for chunk, _ in done.parts():
+            self._take(chunk)
         if done.late is not None:
             self.late += done.late.column("n").to_pylist()
 
     def advance(self, watermark: int) -> None:
-        self._take(self.reorder.advance(watermark))
+        for chunk, _ in self.reorder.advance(watermark).parts():
+            self._take(chunk)
         assert self.reorder.watermark >= watermark
 
     def _take(self, chunk: Any) -> None:
@@ -88,7 +90,8 @@ class Driven:
         return fresh
 
     def finish(self) -> None:
-        self._take(self.reorder.finish())
+        for chunk, _ in self.reorder.finish().parts():
+            self._take(chunk)
         assert self.reorder.rows_held == 0
 
 
@@ -174,6 +177,49 @@ def test_a_stream_is_advanced_without_an_event() -> None:
     driven.finish()
     assert driven.released == [0, 1, 3]
     assert driven.reorder.watermark == 13, "a bounded run ends with its last event"
+
+
+def test_fresh_rows_are_on_the_account() -> None:
+    """Also those that came one by one: an Arrow batch of one row takes much more than the row."""
+    driven = Driven(1_000_000, False, 1 << 26)
+    for i in range(1000):
+        driven.push([Event(i, 0, i)])
+    assert driven.reorder._runs.rows == 0
+    assert driven.stores.budget.used >= sum(batch.nbytes for batch in driven.reorder._fresh) + 200 * 1024
+    driven.push([Event(3_000_000, 0, 1000)])
+    driven.finish()
+    assert driven.released == list(range(1001))
+    assert driven.stores.budget.used == 0
+
+
+def test_fresh_rows_without_room_become_a_run() -> None:
+    driven = Driven(1_000_000, False, 30_000)
+    for i in range(300):
+        driven.push([Event(999 - i, 0, i)])
+        assert driven.stores.budget.used <= 30_000
+    assert driven.reorder._runs.rows > 100
+    driven.finish()
+    assert driven.released == list(reversed(range(300)))
+
+
+def test_rows_are_released_in_parts() -> None:
+    """200,000 rows wait and are due at once: they leave the store a part at a time, as they are taken."""
+    stores = StoreManager(Budget(1 << 26), None, 65536)
+    schema = pa.schema([("n", pa.int64()), ("m", pa.int64())])
+    reorder = Reorder("s", schema, 10**9, None, Resources(stores, lambda reason, row: None))
+    times = np.random.default_rng(1).permutation(200_000)
+    for start in range(0, 200_000, 8192):
+        part = times[start : start + 8192]
+        assert reorder.process(part, pa.record_batch({"n": part, "m": part})).chunk.rows == 0
+    released, held, before = reorder.finish(), reorder.rows_held, -1
+    assert released.watermark == 199_999
+    for chunk, watermark in released.parts():
+        assert chunk.rows <= 100_000
+        assert watermark == chunk.times[-1]
+        assert chunk.times.tolist() == chunk.arrow.column("n").to_pylist() == list(range(before + 1, watermark + 1))
+        before = watermark
+    assert held > 100_000
+    assert (before, reorder.rows_held) == (199_999, 0)
 
 
 def test_an_advance_forgets_the_tie_of_the_time_before() -> None:

@@ -120,3 +120,26 @@ def test_waiting_rows_count_against_the_budget() -> None:
     assert budget.used > 800
     with pytest.raises(BudgetError, match="wait for the other inputs"):
         operator.process(chunk([(i, 0, i) for i in range(100, 5_000)]), 4_999, 0)
+
+
+def test_what_single_rows_take_is_on_the_account() -> None:
+    """An Arrow batch of one row takes much more than the row, until many are put together."""
+    operator, budget = union()
+    for i in range(200):
+        operator.process(chunk([(i, 0, i)]), i, 0)
+    assert budget.used > 200 * 1024
+    for i in range(200, 10_000):
+        operator.process(chunk([(i, 0, i)]), i, 0)
+    assert 10_000 * 24 < budget.used < 10_000 * 64 + 300 * 2048
+    released = operator.process(chunk([(20_000, 1, 0)]), 20_000, 1).chunks + operator.finish()
+    assert [n for part in released if part.rows for n in part.arrow.column("n").to_pylist()] == [*range(10_000), 0]
+    assert budget.used == 0
+
+
+def test_a_row_that_waits_does_not_hold_on_to_its_batch() -> None:
+    operator, _ = union(inputs=2)
+    operator.process(chunk([(9_999, 1, 0)]), 9_999, 1)
+    operator.process(chunk([(i, 0, i) for i in range(10_001)]), 10_000, 0)
+    (waiting,) = operator._ports._waiting[0]
+    assert waiting.rows == 1
+    assert waiting.arrow.get_total_buffer_size() < 1000

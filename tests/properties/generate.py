@@ -1,7 +1,7 @@
 """Strategies: streams that misbehave, and queries of every shape over them.
 
-Everything is drawn small, so that a failure shrinks to something a person can follow: a few dozen events, times that
-are small multiples of a unit, and few keys or as many as events.
+Most is drawn small, so that a failure shrinks to something a person can follow: a few dozen events, times that are
+small multiples of a unit, and few keys or as many as events. Some streams are crowds or wide (`crowds`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from conformance.description import (
     Window,
     column,
 )
+from properties.crowds import EXTREMES, WIDE, crowds, widened
 
 COLUMNS = (
     ("t", "TIMESTAMP"),
@@ -39,7 +40,8 @@ COLUMNS = (
     ("x", "DOUBLE"),
     ("y", "DOUBLE"),
 )
-"""`x` holds every double there is, `y` tame ones; `w` holds integers whose sum may overflow, `n` tame ones."""
+"""`x` holds every double there is, `y` tame ones; `w` holds integers whose sum may overflow and which a double does not
+tell from their neighbours, `n` tame ones."""
 
 UNITS = (1, 1_000, 1_000_000)
 
@@ -86,7 +88,7 @@ def event_lists(draw: st.DrawFn, unit: int, lateness: int, most: int = 60) -> li
         st.sampled_from(keys) if keys else st.uuids().map(lambda name: str(name)[:4]),
         st.one_of(st.none(), st.integers(0, 2)),
         st.one_of(st.none(), _numbers),
-        st.one_of(_numbers, st.sampled_from((2**62, -(2**62), 2**63 - 1))),
+        st.one_of(_numbers, st.sampled_from(EXTREMES)),
         st.one_of(st.none(), _wild if wild else _tame),
         st.one_of(st.none(), _tame),
     )
@@ -125,7 +127,8 @@ def aggregates(draw: st.DrawFn, number: int) -> Aggregate:
         function, names = "COUNT", ()
     elif kind <= 4:
         function = draw(st.sampled_from(ONE))
-        names = (draw(st.sampled_from(("n", "x", "y", "g", "w" if function in ("SUM", "AVG") else "n"))),)
+        percentile = function in ("MEDIAN", "PERCENTILE_CONT")
+        names = (draw(st.sampled_from(("n", "x", "y", "g", "n" if percentile else "w"))),)
     elif kind <= 7:
         function = draw(st.sampled_from(ANY))
         names = (draw(st.sampled_from(("n", "x", "g") if function.startswith("PERC") else ("n", "x", "k", "w", "y"))),)
@@ -134,7 +137,8 @@ def aggregates(draw: st.DrawFn, number: int) -> Aggregate:
         names = (draw(st.sampled_from(("n", "k", "x"))), draw(st.sampled_from(("n", "x", "k", "y"))))
     else:
         function = draw(st.sampled_from(("COVAR_POP", "COVAR_SAMP", "CORR")))
-        names = ("n", "y") if function == "CORR" else (draw(st.sampled_from(("n", "x"))), "y")
+        first, second = draw(st.sampled_from(("n", "w", "g", "y"))), draw(st.sampled_from(("y", "w")))
+        names = (first, second) if function == "CORR" else (draw(st.sampled_from((first, "x"))), second)
     if function.startswith("PERCENTILE"):
         parameter = draw(st.sampled_from(FRACTIONS))
     only = draw(st.one_of(st.none(), st.none(), st.sampled_from(CONDITIONS)))
@@ -180,7 +184,8 @@ def last_rows(draw: st.DrawFn, unit: int) -> Window:
 
 @st.composite
 def sessions(draw: st.DrawFn, unit: int) -> Window:
-    return Window(Session(draw(st.integers(1, 6)) * unit), partition_by=draw(st.sampled_from(((), ("k",)))))
+    by = draw(st.sampled_from(((), ("k",), ("k",), ("k", "g"))))
+    return Window(Session(draw(st.integers(1, 6)) * unit), partition_by=by)
 
 
 @st.composite
@@ -203,17 +208,19 @@ PLAIN = tuple(map(column, ("k", "n", "x")))
 
 
 @st.composite
-def queries(draw: st.DrawFn, window: Window) -> Query:
-    """A query over a window; what has no meaning with it, or no fixed order, is not drawn."""
-    keys = draw(st.sampled_from(((), ("k",), ("k", "g"))))
+def queries(draw: st.DrawFn, window: Window, wide: bool = False) -> Query:
+    """A query over a window; what has no meaning with it, or no fixed order, is not drawn. `wide` is over a stream with
+    the columns `WIDE`: groups have dozens of keys, and plain rows all columns."""
+    keys = draw(wide_keys()) if wide else draw(st.sampled_from(((), ("k",), ("k", "g"))))
     if window.partition_by:
         keys = window.partition_by if draw(st.booleans()) else tuple(dict.fromkeys((*keys, *window.partition_by)))
     query = Query("s", window, tuple(map(column, keys)), where=draw(st.one_of(st.none(), st.sampled_from(CONDITIONS))))
     per_event = window.slide is None and not isinstance(window.extent, Session)
-    if not isinstance(window.extent, Session):
-        query = replace(query, emit=draw(st.sampled_from((None, None, "RSTREAM", "ISTREAM", "DSTREAM"))))
-    if not keys and not window.partition_by and not isinstance(window.extent, Session) and draw(st.integers(0, 9)) == 0:
-        return replace(query, columns=PLAIN)
+    query = replace(query, emit=draw(st.sampled_from((None, None, "RSTREAM", "ISTREAM", "DSTREAM"))))
+    is_plain = not keys and not window.partition_by and not isinstance(window.extent, Session)
+    if is_plain and (wide or draw(st.integers(0, 9)) == 0):
+        distinct = not (per_event and query.emit is None) and draw(st.booleans())
+        return replace(query, columns=tuple(column(n) for n, _ in WIDE) if wide else PLAIN, distinct=distinct)
     calls = [draw(aggregates(i)) for i in range(draw(st.integers(1, 4)))]
     if draw(st.integers(0, 4)) == 0:
         query, calls = replace(query, having=HAVING), [*calls, COUNTED]
@@ -233,10 +240,27 @@ def queries(draw: st.DrawFn, window: Window) -> Query:
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, kind: str | None = None, most: int = 60) -> Scenario:
+def wide_keys(draw: st.DrawFn) -> tuple[str, ...]:
+    """None, or dozens, of which the last are often beyond the 64th."""
+    count = draw(st.sampled_from((0, 40, 64, 65, 70, 72)))
+    first = draw(st.integers(0, len(WIDE) - count))
+    return tuple(name for name, _ in WIDE[first : first + count])
+
+
+@st.composite
+def scenarios(
+    draw: st.DrawFn, kind: str | None = None, most: int = 60, shapes: tuple[str, ...] = ("few", "few", "crowd", "wide")
+) -> Scenario:
     """A whole scenario with a window of one kind (a key of WINDOWS), or of any."""
     unit = draw(st.sampled_from(UNITS))
     lateness = draw(st.sampled_from((0, 2, 5)))
-    stream = Stream("s", COLUMNS, lateness=lateness * unit, sequence=draw(st.sampled_from((None, None, "q"))))
+    shape = draw(st.sampled_from(shapes))
+    is_wide = shape == "wide"
+    columns = (*COLUMNS, *WIDE) if is_wide else COLUMNS
+    stream = Stream("s", columns, lateness=lateness * unit, sequence=draw(st.sampled_from((None, None, "q"))))
     window = draw(WINDOWS[kind or draw(st.sampled_from(sorted(WINDOWS)))](unit))
-    return Scenario(stream, draw(queries(window)), draw(event_lists(unit, lateness, most)))
+    if is_wide and window.partition_by:
+        window = replace(window, partition_by=draw(wide_keys()) or window.partition_by)
+    query = draw(queries(window, is_wide))
+    events = draw(crowds(unit, lateness) if shape == "crowd" else event_lists(unit, lateness, most))
+    return Scenario(stream, query, draw(widened(events)) if is_wide else events)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
@@ -20,6 +21,7 @@ from penstock.plan.build import build
 from penstock.plan.nodes import streams
 from penstock.plan.placement import Spread, place
 from penstock.spark import processor as module
+from penstock.spark.arrival import PLACE
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.calls import call_schemas
 from penstock.spark.merging import Merger
@@ -63,10 +65,16 @@ class Bucket:
 
 class Run:
     """A program over all buckets, one micro-batch after the other; the order of everything that Spark gives no order
-    is drawn from `chance`."""
+    is drawn from `chance`. `in_order` if the source knows the order in which events come: task by task."""
 
     def __init__(
-        self, program: str, chance: random.Random, segments: Path | None = None, memory: int = 12_000_000
+        self,
+        program: str,
+        chance: random.Random,
+        segments: Path | None = None,
+        memory: int = 12_000_000,
+        *,
+        in_order: bool = False,
     ) -> None:
         parsed = parse(program)
         nodes = {query.name: build(query.body) for query in parsed.queries}
@@ -79,13 +87,22 @@ class Run:
                     f"{share.id}.{i}" for i in range(1 if share.placement.spread is Spread.ONE_PLACE else BUCKETS)
                 ),
             )
-            for share in share_out(declared, parsed.queries, nodes, place(parsed.queries, nodes))
+            for share in share_out(
+                declared,
+                parsed.queries,
+                nodes,
+                place(parsed.queries, nodes),
+                in_order=[stream.name for stream in declared] if in_order else (),
+            )
         )
         sinks = tuple(sink.name for sink in parsed.sinks)
         self._chance = chance
+        self._in_order = in_order
+        self.late = 0
+        """How many events of the last micro-batch were late."""
         self.recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
         self._packers = packers(declared, shares)
-        self._merger = Merger(self.recipe)
+        self._merger = Merger(self.recipe, 1)
         self._sources = {stream.name: stream.schema.arrow for stream in declared}
         self._schemas = {query.name: nodes[query.name].schema.arrow for query in parsed.queries}
         self._schemas |= {stream.late_into: stream.schema.arrow for stream in declared if stream.late_into is not None}
@@ -102,9 +119,9 @@ class Run:
         else:
             packed = [
                 batch
-                for task in tasks
+                for number, task in enumerate(tasks)
                 for packer in self._packers
-                for batch in packer.pack(iter([self._source(packer.stream.name, task)]))
+                for batch in packer.pack(iter(self._source(packer.stream.name, task, number)))
             ]
         rows = [Row(**row) for batch in packed for row in batch.to_pylist()]
         self._chance.shuffle(rows)
@@ -116,12 +133,21 @@ class Run:
                 if own:
                     operator = BucketProcessor(self.recipe, PARTS, streaming=True)
                     operator.init(bucket)
-                    outputs += [row for row in operator.handleInputRows((bucket.label,), iter(own), None) if row.packed]
+                    outputs += operator.handleInputRows((bucket.label,), iter(own), None)
+        self.late = sum(row.late for row in outputs)
+        outputs = [row for row in outputs if row.packed]
         self._chance.shuffle(outputs)
         return [out for part in range(PARTS) for out in self._merged([row for row in outputs if row.part == part])]
 
-    def _source(self, stream: str, task: Mapping[str, Events]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist(task.get(stream, []), self._sources[stream])
+    def _source(self, stream: str, task: Mapping[str, Events], number: int) -> list[pa.RecordBatch]:
+        """What a task reads; in order it is cut into stretches."""
+        events = pa.RecordBatch.from_pylist(task.get(stream, []), self._sources[stream])
+        if not self._in_order:
+            return [events]
+        places = pa.array(np.arange(events.num_rows) + (number << 40))
+        events = events.append_column(PLACE, places)
+        cut = self._chance.randrange(events.num_rows + 1)
+        return [events.slice(0, cut), events.slice(cut)]
 
     def _merged(self, rows: list[Any]) -> list[Any]:
         batch = pa.RecordBatch.from_pylist([{"name": r.name, "rows": r.rows, "packed": r.packed} for r in rows])

@@ -70,7 +70,7 @@ class Troubled:
     def __init__(self, directory: Path, chance: random.Random) -> None:
         self._chance = chance
         self.run = Run(PROGRAM, chance, directory)
-        self.run._recipe = replace(self.run._recipe, memory=MEMORY, retain=RETAINED)
+        self.run.recipe = replace(self.run.recipe, memory=MEMORY, retain=RETAINED)
         self._workers: list[LiveObjects[Any]] = [LiveObjects(), LiveObjects()]
         self.states: dict[int, State] = {-1: {}}
         self.results: dict[int, list[Any]] = {}

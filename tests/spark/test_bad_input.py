@@ -24,6 +24,7 @@ from penstock.spark import processor
 from penstock.spark.checkpoint_files import last_begun
 from penstock.spark.failures import as_ours
 from penstock.spark.live import LiveObjects
+from penstock.spark.merging import Merger
 from penstock.spark.write import write
 from penstock.store import state as state_format
 
@@ -115,9 +116,19 @@ def test_a_budget_that_is_outgrown_says_what_all_buckets_together_need() -> None
     text = f"{STREAM} SELECT k, MEDIAN(v) AS x FROM s [RANGE 1 DAY SLIDE 1 HOUR] GROUP BY k"
     run = Run(text, random.Random(0), memory=900_000)
     with pytest.raises(
-        BudgetError, match=r"least memory budget that would have worked is [\d,]+ bytes: [\d,]+ for each of 3"
+        BudgetError, match=r"memory budget of at least [\d,]+ bytes, [\d,]+ for each of 3 buckets: a lower bound"
     ):
         run.attempt(0, [{"s": events(0, 60_000)}])
+
+
+def test_tasks_that_merge_have_equal_parts_of_the_memory() -> None:
+    recipe = Run(
+        f"{STREAM} SELECT SUM(v) AS x FROM s [RANGE 1 DAY SLIDE 1 HOUR]", random.Random(0), memory=800_000
+    ).recipe
+    budget = Merger(recipe, 4).budget()
+    assert budget.total == 200_000
+    with pytest.raises(BudgetError, match=r"at least 840,000 bytes, 210,000 for each of 4 tasks that merge"):
+        budget.account("partial rows").resize(210_000)
 
 
 # With Spark. One small run makes the checkpoint that the tests copy and spoil.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -9,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import StorageError
-from penstock.spark.file_system import file_system, qualified
+from penstock.spark.end_mark import make_end_directory
+from penstock.spark.file_system import file_system, make_own_directory, qualified
 
 
 @pytest.mark.parametrize("place", ["{}", "file:{}", "file://{}", "FILE:{}"])
@@ -40,3 +42,15 @@ def test_relative_names_are_those_of_the_driver(
     monkeypatch.chdir(tmp_path)
     assert file_system(whole)[1] == place
     assert qualified(spark, "hdfs://host/x") == "hdfs://host/x"
+
+
+def test_our_files_beside_a_checkpoint_are_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        _, path = make_own_directory(f"file:{tmp_path}/checkpoint/")
+        make_end_directory(f"{tmp_path}/checkpoint")
+    finally:
+        os.umask(before)
+    assert path == f"{tmp_path}/checkpoint/penstock"
+    assert os.stat(path).st_mode & 0o777 == 0o700
+    assert os.path.isdir(f"{path}/end")

@@ -210,6 +210,26 @@ def test_the_text_may_be_a_select_over_the_frame_as_it_is(spark: SparkSession) -
     assert sink.rows == embedded(SUMS, events)
 
 
+def test_rows_of_a_derived_stream_that_no_query_reads_come_out_under_its_name(spark: SparkSession) -> None:
+    events = random_events(4, 20)
+    program = f"{STREAM} INSERT INTO big SELECT t, n FROM s WHERE n > 1"
+    with App(program) as app:
+        app.push("s", pa.RecordBatch.from_pylist(events, stream_of(program).schema.arrow))
+        app.finish()
+        expected = in_order(app.results("big"))
+    sink = Collected()
+    static_run(spark, program, events, sink)
+    assert sink.frame is not None
+    assert sink.frame.columns == ["t", "n"]
+    assert sink.rows == expected
+    sink = Collected()
+    static_run(spark, f"{program}; SELECT COUNT(*) AS c FROM big [RANGE 1 DAY SLIDE 1 DAY]", events, sink, buckets=1)
+    assert [row[-1] for row in sink.rows] == [len(expected)]
+    sink = Collected()
+    static_run(spark, program, events, sink, tagged=True)
+    assert in_order(sink.tables()["big"]) == expected
+
+
 def test_only_columns_that_are_read_are_asked_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     write_batches(tmp_path / "in", SUMS, [random_events(9, 10)])
     frame = spark.read.parquet(str(tmp_path / "in"))

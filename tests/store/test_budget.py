@@ -29,11 +29,35 @@ def test_a_refusal_says_who_asked_for_what_and_changes_nothing() -> None:
     assert "groups needs 250 more bytes" in text
     assert "only 100 of the 1,000" in text
     assert "window 700, groups 200" in text
-    assert "the least memory budget that would have worked is 1,150 bytes" in text
+    assert "a memory budget of at least 1,150 bytes: a lower bound, since more may be asked for later" in text
     assert (budget.used, groups.nbytes, budget.peak) == (900, 200, 900)
     exact = Budget(1150)
     exact.account("window").resize(700)
     exact.account("groups").resize(450)
+
+
+def test_what_could_be_called_in_is_not_part_of_the_least_budget() -> None:
+    class Pools:
+        def __init__(self, budget: Budget) -> None:
+            self.account = budget.account("pools")
+            self.account.resize(500)
+
+        @property
+        def lendable(self) -> int:
+            return self.account.nbytes - 100
+
+        def give_back(self, nbytes: int) -> None:
+            self.account.resize(100)
+
+    for total in (1000, 1300):
+        budget = Budget(total)
+        budget.lender = Pools(budget)
+        groups = budget.account("groups")
+        if total == 1300:
+            groups.resize(1200)
+            return
+        with pytest.raises(BudgetError, match="a memory budget of at least 1,300 bytes"):
+            groups.resize(1200)
 
 
 def test_giving_back_is_never_refused() -> None:

@@ -188,7 +188,7 @@ def test_a_growing_account_takes_frames_back_down_to_two_of_each_pool() -> None:
     groups = budget.account("groups")
     groups.resize(36 * FRAME)
     assert [window.frames for window in windows] == [2, 2]
-    with pytest.raises(BudgetError, match=f"least memory budget that would have worked is {40 * FRAME + 1:,} bytes"):
+    with pytest.raises(BudgetError, match=f"memory budget of at least {40 * FRAME + 1:,} bytes"):
         groups.resize(36 * FRAME + 1)
     groups.resize(0)
     for window in windows:

@@ -130,6 +130,6 @@ def test_an_unusable_directory_is_named(tmp_path: Path) -> None:
 
 def test_a_store_that_does_not_fit_the_budget_takes_nothing(tmp_path: Path) -> None:
     stores = manager(tmp_path, budget=300)
-    with pytest.raises(BudgetError, match="least memory budget"):
+    with pytest.raises(BudgetError, match="memory budget of at least"):
         stores.create_fifo("window", COLUMNS)
     assert stores.budget.describe() == {}

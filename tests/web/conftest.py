@@ -69,6 +69,11 @@ def page(context: BrowserContext) -> Page:
 Serve = Callable[..., str]
 
 
+def base(url: str) -> str:
+    """The address without the token, for a browser that has been there."""
+    return url.partition("?")[0]
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a file's tests and servers."""
@@ -77,7 +82,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def serve(place: Path) -> Iterator[Serve]:
-    """Starts a process there and gives the address that it prints. All end with Ctrl-C, whatever they are doing."""
+    """Starts a process there and gives the address that it prints, with the token. All end with Ctrl-C, whatever they
+    are doing."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: object) -> str:

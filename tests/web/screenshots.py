@@ -102,7 +102,7 @@ def main() -> None:
             page.get_by_role("cell", name="load", exact=True).first.wait_for(timeout=120_000)
             page.wait_for_timeout(4000)
             take(page, "ui-controller.png", 800)
-            page.goto(f"{url}monitor")
+            page.goto(f"{url.partition('?')[0]}monitor")
             page.wait_for_timeout(18_000)
             take(page, "ui-monitor.png", 960)
         with served("-c", APP) as url:

@@ -1,4 +1,4 @@
-"""Who gets in: loopback without a token, everybody else with one, for pages, assets and websockets alike."""
+"""Who gets in: nobody without the token, on the loopback neither, for pages, assets and websockets alike."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
+from penstock.cli_ui import _leading_to
 from penstock.errors import InputError
 from penstock.web.server import take_address
 from web.conftest import Serve
@@ -35,10 +36,14 @@ def ask(port: int, path: str, headers: dict[str, str] | None = None) -> HTTPResp
     return answer
 
 
+def port_and_token(url: str) -> tuple[int, str]:
+    address = urlsplit(url)
+    assert address.port is not None
+    return address.port, parse_qs(address.query)["token"][0]
+
+
 def test_a_token_is_asked_for_everywhere(page: Page, serve: Serve) -> None:
-    address = urlsplit(serve(*UI, "--host", "0.0.0.0"))
-    port, token = address.port, parse_qs(address.query)["token"][0]
-    assert port is not None
+    port, token = port_and_token(serve(*UI))
     assert len(token) >= 32
     asset = "/penstock/penstock.css"
     sockets = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
@@ -66,13 +71,26 @@ def test_a_token_is_asked_for_everywhere(page: Page, serve: Serve) -> None:
     expect(page.locator("[data-check]")).to_contain_text("The setup is complete")
 
 
-def test_loopback_needs_no_token_and_takes_no_other_name(serve: Serve) -> None:
-    port = urlsplit(serve(*UI)).port
-    assert port is not None
-    assert ask(port, "/controller").status == 200
-    assert ask(port, "/controller", {"Host": f"localhost:{port}"}).status == 200
-    assert ask(port, "/controller", {"Host": f"rebound.example:{port}"}).status == 403
-    assert ask(port, "/controller", {"Origin": "http://elsewhere.example"}).status == 403
+def test_requests_of_other_sites_and_broken_headers_are_refused(serve: Serve) -> None:
+    port, token = port_and_token(serve(*UI, "--host", "0.0.0.0", "--token", "given-token"))
+    assert token == "given-token"
+    right = {"Authorization": f"Bearer {token}"}
+    assert ask(port, "/controller", right).status == 200
+    own = {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
+    assert ask(port, "/controller", right | own).status == 200
+    assert ask(port, "/controller", right | {"Origin": "http://elsewhere.example"}).status == 403
+    assert ask(port, "/controller", right | {"Origin": f"http://127.0.0.1:{port + 1}"}).status == 403
+    for broken in ("[::1", "[::1]:x", "u@127.0.0.1", "a/b", ""):
+        for headers in ({}, right):
+            assert ask(port, "/controller", headers | {"Host": broken}).status == 400, broken
+    for broken in ("http://[::1", "null", "", "http://"):
+        assert ask(port, "/controller", right | {"Origin": broken}).status == 403, broken
+
+
+def test_a_browser_is_led_to_the_pages_by_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+    page = _leading_to("http://127.0.0.1:1/?token=secret&a", tmp_path)
+    assert page.stat().st_mode & 0o077 == 0
+    assert "url=http://127.0.0.1:1/?token=secret&amp;a" in page.read_text()
 
 
 @pytest.mark.slow

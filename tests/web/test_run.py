@@ -10,10 +10,11 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from penstock.errors import InputError
+from penstock.measure.setup.generators import Scalar
 from penstock.web.finished_run import Runs
 from penstock.web.limits import Limits
 from penstock.web.setups import SetupFiles, check
-from web.conftest import Serve
+from web.conftest import Serve, base
 
 UI = ("-m", "penstock", "ui", "setups", "--no-browser", "--port", "0")
 
@@ -98,7 +99,7 @@ def test_a_whole_run(context: BrowserContext, url: str, place: Path) -> None:
     page.get_by_role("button", name="Pause").click()
     expect(state).to_contain_text("paused")
     other = context.new_page()
-    other.goto(f"{url}monitor")
+    other.goto(f"{base(url)}monitor")
     expect(other.locator("[data-state]")).to_contain_text("paused")
     page.reload()
     expect(state).to_contain_text("paused")
@@ -115,7 +116,7 @@ def test_a_whole_run(context: BrowserContext, url: str, place: Path) -> None:
     expect(other.locator("[data-state]")).to_contain_text("done")
     expect(other.get_by_role("table", name="Queries").get_by_role("row", name="counts")).to_contain_text("ms")
     name = next((place / "runs").iterdir()).name
-    page.goto(f"{url}monitor?run={name}")
+    page.goto(f"{base(url)}monitor?run={name}")
     row = page.get_by_role("table", name="Queries").get_by_role("row", name="rows")
     expect(row).to_contain_text("ms")
     expect(page.locator('[data-figure="Events"]')).to_have_text("1,500")
@@ -123,7 +124,7 @@ def test_a_whole_run(context: BrowserContext, url: str, place: Path) -> None:
     page.get_by_label("Query").click()
     page.get_by_role("option", name="rows").click()
     expect(page.get_by_text("rows, from the scheduled time")).to_be_visible()
-    page.goto(f"{url}monitor?run=..%2Fsetups")
+    page.goto(f"{base(url)}monitor?run=..%2Fsetups")
     expect(page.get_by_text("there is no run '../setups'")).to_be_visible()
 
 
@@ -179,6 +180,8 @@ TWO_DRIVERS = SETUP.replace("[streams.s]", '[streams.s]\nlateness = "1 s"')
     [
         ('[system]\nadapter = "os:system"', "system.adapter: 'os:system' is not installed"),
         ('[system]\nadapter = "flink"\noptions = { python = "/bin/ls" }', "system.options.python: names a program"),
+        ('[system]\nadapter = "spark"\noptions = { master = "spark://there:7077" }', "system.options.master: names an"),
+        ('[system]\nadapter = "kafka"\noptions = { bootstrap = "there:9092" }', "system.options.bootstrap: names an"),
         (REPLAY.replace("FILE", "ABSOLUTE"), "drivers[1].replay.file: "),
         (REPLAY.replace("FILE", "../there.csv"), "drivers[1].replay.file: "),
         (REPLAY.replace("FILE", "linked.csv"), "drivers[1].replay.file: "),
@@ -198,7 +201,64 @@ def test_what_a_setup_from_a_page_may_not_name(tmp_path: Path, more: str, said: 
 
 
 def test_what_was_allowed_may_be_named(tmp_path: Path) -> None:
-    own = SETUP + '[system]\nadapter = "mine:Own"'
-    assert check(own, tmp_path, {}, None, Limits([], ["mine:Own"])).setup is not None
+    own = SETUP + '[system]\nadapter = "penstock.measure.adapters.embedded:Embedded"'
+    allowed = Limits([], ["penstock.measure.adapters.embedded:Embedded"])
+    assert check(own, tmp_path, {}, None, allowed).setup is not None
     (tmp_path / "a.csv").write_text("k\n1\n")
     assert check(TWO_DRIVERS + REPLAY.replace("FILE", "a.csv"), tmp_path, {}, None, Limits([tmp_path])).error == ""
+
+
+TABLE = "CREATE TABLE z (k INT, PRIMARY KEY (k)) FROM 'PLACE'; CREATE QUERY q AS SELECT s.k FROM s, z WHERE s.k = z.k"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (TABLE.replace("PLACE", "/etc/passwd"), "table z is read from outside of the directories"),
+        (TABLE.replace("PLACE", "INSIDE/../there.csv"), "table z is read from outside of the directories"),
+        (TABLE.replace("PLACE", "INSIDE/linked.csv"), "table z is read from outside of the directories"),
+        (TABLE.replace("PLACE", "INSIDE/*.csv"), "table z is read from elsewhere than a file"),
+        (TABLE.replace("PLACE", "file:///etc/passwd"), "table z is read from elsewhere than a file"),
+        (TABLE.replace("PLACE", "sqlite:INSIDE/a.db"), "table z is read from elsewhere than a file"),
+        (TABLE.replace("PLACE", "postgresql://there/db"), "table z is read from elsewhere than a file"),
+        ("SELECT k FROM s; CREATE FUNCTION f AS HTTP POST 'http://there/'", "function f calls an address"),
+        ("CREATE SINK o TO '/tmp/o.csv'; INSERT INTO o SELECT k FROM s", "sink o has a place of its own"),
+        ("CREATE STREAM p (t TIMESTAMP, EVENT TIME t) FROM '/etc/passwd'; SELECT t FROM p", "stream p has a place"),
+        ("SELECT k FROM s WHERE (", "queries: "),
+    ],
+)
+def test_what_a_query_from_a_page_may_not_name(tmp_path: Path, statement: str, said: str) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "there.csv").write_text("k\n1\n")
+    (tmp_path / "inside" / "linked.csv").symlink_to(tmp_path / "there.csv")
+    text = SETUP + f'[queries.q]\ntext.penstock = "{statement.replace("INSIDE", str(tmp_path / "inside"))}"\n'
+    for adapter in ("embedded", "spark"):
+        refused = check(text, tmp_path, {}, adapter, Limits([tmp_path / "inside"]))
+        assert refused.setup is None
+        assert said in refused.error
+
+
+def test_a_query_from_a_page_reads_files_of_its_directories(tmp_path: Path) -> None:
+    statement = TABLE.replace("PLACE", str(tmp_path / "a.csv"))
+    text = SETUP + f'[queries.q]\ntext.penstock = "{statement}"\n'
+    assert check(text, tmp_path, {}, None, Limits([tmp_path])).error == ""
+
+
+def test_texts_of_other_systems_are_run_as_the_files_have_them(tmp_path: Path) -> None:
+    """Spark's language reads any file: SELECT * FROM csv.`/etc/passwd`."""
+    known = SETUP.replace("[parameters]", '[parameters]\nword = "COUNT"\nother = "spark"')
+    known = known.replace("[queries.counts]", '[queries.counts]\ntext.spark = "SELECT ${word}(k) FROM s"')
+    known = known.replace("[queries.rows]", '[queries.rows]\ntext.spark = "SELECT ts FROM s"')
+    limits = Limits([tmp_path], texts=lambda: [known])
+
+    def told(text: str, parameters: dict[str, Scalar] | None = None) -> str:
+        return check(text, tmp_path, parameters or {}, "spark-streaming", limits).error
+
+    stealing = "SELECT * FROM csv.`/etc/passwd`"
+    assert told(known) == ""
+    assert told(known, {"word": "SUM"}) == ""
+    assert "parameters.word: is no word" in told(known, {"word": f"({stealing}) --"})
+    assert "queries.rows.text.spark: differs" in told(known.replace("SELECT ts FROM s", stealing))
+    hidden = known.replace('text.spark = "SELECT ts FROM s"', f'text."${{other}}" = "{stealing}"')
+    assert "queries.rows.text.spark: differs" in told(hidden)
+    assert told(known.replace("SLIDE 100", "SLIDE 200")) == ""

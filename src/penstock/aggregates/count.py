@@ -17,6 +17,8 @@ from penstock.aggregates.rounding import U0, U1
 from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot
 from penstock.aggregates.wide import Words
 from penstock.jit import kernel
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray
 
 _ONE_WORD = np.ones(1, dtype=np.int64)
 
@@ -24,14 +26,16 @@ _ONE_WORD = np.ones(1, dtype=np.int64)
 class CountState(MergeableState, PanedState):
     """COUNT(*) or COUNT(x) per slot."""
 
-    def __init__(self) -> None:
-        self._counts: Int64s = np.zeros(0, dtype=np.int64)
+    def __init__(self, account: Account = UNLIMITED) -> None:
+        self._held = ChargedArray(account, np.int64)
+
+    @property
+    def _counts(self) -> Int64s:
+        return self._held.array
 
     def ensure(self, slots: int) -> None:
-        if slots > len(self._counts):
-            grown = np.zeros(max(16, slots, 2 * len(self._counts)), dtype=np.int64)
-            grown[: len(self._counts)] = self._counts
-            self._counts = grown
+        if slots > len(self._held):
+            self._held.resize(max(16, slots))
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         out = np.empty(len(schedule.emit_slots), dtype=np.int64)
@@ -77,17 +81,17 @@ class CountState(MergeableState, PanedState):
         leave_words(self._counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, slots)
 
     def rearrange(self, kept: Slots) -> None:
-        self._counts = self._counts[kept]
+        self._held.set(self._counts[kept])
 
     @property
     def nbytes(self) -> int:
-        return self._counts.nbytes
+        return self._held.nbytes
 
     def snapshot(self) -> Snapshot:
         return {"counts": self._counts}
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._counts = np.array(snapshot["counts"], dtype=np.int64)
+        self._held.set(snapshot["counts"])
 
 
 def _validity(rows: Rows) -> tuple[Bools, bool]:

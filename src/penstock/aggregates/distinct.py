@@ -38,7 +38,11 @@ from penstock.aggregates.state import (
 from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account
+from penstock.store.own_memory import give_back
 from penstock.types import SqlType
+
+_REBUILT_IN = 16
+"""Parts in which a table goes over into a larger one."""
 
 
 class DistinctState(AggregateState):
@@ -77,10 +81,11 @@ class DistinctState(AggregateState):
     def ensure(self, slots: int) -> None:
         held = len(self._distinct)
         if slots > held:
-            room = max(16, slots, 2 * held)
+            room = max(16, slots)
             self._charge(self.nbytes + 24 * (room - held))
             self._distinct = np.concatenate([self._distinct, np.zeros(room - held, dtype=np.int64)])
-            self._generations = np.concatenate([self._generations, np.zeros(room - held, dtype=np.int64)])
+            first = np.full(room - held, values.FIRST_GENERATION, dtype=np.int64)
+            self._generations = np.concatenate([self._generations, first])
             self._roots = np.concatenate([self._roots, np.full(room - held, modes.NONE, dtype=np.int64)])
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
@@ -130,8 +135,11 @@ class DistinctState(AggregateState):
         self._nodes = _grown(self._nodes, nodes)
         self._rows = _grown(self._rows, kept)
         if rebuilds:
-            table = values.empty_table(cells)
-            _rebuild(self._table, table, self._generations)
+            table, step = values.empty_table(cells), max(1, len(self._table) // _REBUILT_IN)
+            for start in range(0, len(self._table), step):
+                part = self._table[start : start + step]
+                _rebuild(part, table, self._generations)
+                give_back(part)  # so that both together take no more than the new one
             self._table = table
             self._used[0] -= self._stale
             self._stale = 0

@@ -9,6 +9,9 @@ Words per slot, of which a state keeps as many as it needs:
 
 With one argument y is x, so words 6..11 are the sum of squares. A wide row (see `wide_products`) is only counted
 here: the loop stops after it, the caller adds it and calls again.
+
+A value is given by its 64 bits: those of a double, or of an integer where the whole argument is of integers. Those are
+in units of 1, whose base is `INTEGER_BASE`, and always narrow: no BIGINT is rounded on its way into the sums.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.aggregates.exact_product import change_product, covariance
-from penstock.aggregates.exact_sum import change_narrow, split
+from penstock.aggregates.exact_sum import change_integer, change_narrow, split
 from penstock.aggregates.rounding import EXPONENT_BIAS, U0, U1
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.aggregates.wide import Words
-from penstock.jit import kernel
+from penstock.jit import inline, kernel
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +39,9 @@ INTEGERS = np.array([1, 1, 1, 3, 6, 3, 6, 6])
 DONE, ADDED_WIDE, REMOVED_WIDE, EMIT_WIDE = 0, 1, 2, 3
 """Why a call returned. After a wide row the cursor stands behind it; at a wide evaluation it stands on it."""
 
+INTEGER_BASE = EXPONENT_BIAS
+"""The base whose unit is 1."""
+
 MOST_ROWS = 1 << 32
 """From here on a squared count does not fit a word; such a slot is evaluated like a wide one."""
 
@@ -44,28 +50,63 @@ _X, _XY, _Y, _XX, _YY = (np.uint64(at) for at in (X_AT, XY_AT, Y_AT, XX_AT, YY_A
 _SPECIAL, _WIDE = np.uint64(SPECIAL_AT), np.uint64(WIDE_AT)
 
 
-@kernel
+@inline
+def _parts(bits: np.uint64, is_integer: bool, base: np.uint64) -> tuple[np.uint64, np.uint64, bool]:
+    """A value's magnitude as mantissa · 2**shift units, and whether the narrow accumulators take it."""
+    if is_integer:
+        negative = bits >> _U63
+        return (bits ^ (U0 - negative)) + negative, U0, True
+    return split(bits, base)
+
+
+@inline
+def _add(
+    words: Words,
+    at: np.uint64,
+    bits: np.uint64,
+    is_integer: bool,
+    mantissa: np.uint64,
+    shift: np.uint64,
+    leaving: np.uint64,
+) -> None:
+    """A value enters the sum at `at`, or leaves it."""
+    if is_integer:
+        change_integer(words, at, bits, leaving)
+    else:
+        change_narrow(words, at, mantissa, shift, (bits >> _U63) ^ leaving)
+
+
+@inline
 def _change(
-    words: Words, width: int, slot: int, x: np.uint64, y: np.uint64, x_base: np.uint64, y_base: np.uint64, leaves: bool
+    words: Words,
+    width: int,
+    slot: int,
+    x: np.uint64,
+    y: np.uint64,
+    x_integer: bool,
+    y_integer: bool,
+    x_base: np.uint64,
+    y_base: np.uint64,
+    leaves: bool,
 ) -> bool:
     """A row (the bits of its values) enters or leaves; returns whether it is wide."""
     at = np.uint64(slot) * np.uint64(width)
     one = U0 - U1 if leaves else U1
     words[at] += one
     x_float, y_float = np.uint64(x).view(np.float64), np.uint64(y).view(np.float64)
-    if not (np.isfinite(x_float) and np.isfinite(y_float)):
+    if not ((x_integer or np.isfinite(x_float)) and (y_integer or np.isfinite(y_float))):
         words[at + _SPECIAL] += one
         return False
-    x_mantissa, x_shift, x_narrow = split(x, x_base)
-    y_mantissa, y_shift, y_narrow = split(y, y_base)
+    x_mantissa, x_shift, x_narrow = _parts(x, x_integer, x_base)
+    y_mantissa, y_shift, y_narrow = _parts(y, y_integer, y_base)
     if not (x_narrow and y_narrow):
         words[at + _WIDE] += one
         return True
     leaving = np.uint64(leaves)
-    change_narrow(words, at + _X, x_mantissa, x_shift, (x >> _U63) ^ leaving)
+    _add(words, at + _X, x, x_integer, x_mantissa, x_shift, leaving)
     change_product(words, at + _XY, x_mantissa, y_mantissa, x_shift + y_shift, (x >> _U63) ^ (y >> _U63) ^ leaving)
     if width > ONE_ARGUMENT_WORDS:
-        change_narrow(words, at + _Y, y_mantissa, y_shift, (y >> _U63) ^ leaving)
+        _add(words, at + _Y, y, y_integer, y_mantissa, y_shift, leaving)
     if width > COVARIANCE_WORDS:
         change_product(words, at + _XX, x_mantissa, x_mantissa, x_shift + x_shift, leaving)
         change_product(words, at + _YY, y_mantissa, y_mantissa, y_shift + y_shift, leaving)
@@ -78,14 +119,16 @@ def play_moments(
     width: int,
     x_base: int,
     y_base: int,
+    x_integer: bool,
+    y_integer: bool,
     add_slots: Slots,
-    add_x: Floats,
-    add_y: Floats,
+    add_x: Words,
+    add_y: Words,
     add_valid: Bools,
     add_masked: bool,
     remove_slots: Slots,
-    remove_x: Floats,
-    remove_y: Floats,
+    remove_x: Words,
+    remove_y: Words,
     remove_valid: Bools,
     remove_masked: bool,
     add_upto: Int64s,
@@ -101,10 +144,9 @@ def play_moments(
     defined: Bools,
 ) -> int:
     """Fills `counts` and those of the other columns that are not empty; `defined` is the validity of `correlation`."""
-    add_x_bits, add_y_bits = add_x.view(np.uint64), add_y.view(np.uint64)
-    remove_x_bits, remove_y_bits = remove_x.view(np.uint64), remove_y.view(np.uint64)
     x_unit, y_unit = np.uint64(x_base), np.uint64(y_base)
     x_exponent, y_exponent = x_base - EXPONENT_BIAS, y_base - EXPONENT_BIAS
+    floats = not (x_integer or y_integer)  # these have a branch of their own: most moments are of doubles
     second = _Y if width > ONE_ARGUMENT_WORDS else _X
     step, entered = np.uint64(cursor[0]), np.uint64(cursor[1])
     left, emitted = np.uint64(cursor[2]), np.uint64(cursor[3])
@@ -117,7 +159,12 @@ def play_moments(
             entered += U1
             if slot < 0 or (add_masked and not add_valid[row]):
                 continue
-            if _change(words, width, slot, add_x_bits[row], add_y_bits[row], x_unit, y_unit, False):
+            x_bits, y_bits = add_x[row], add_y[row]
+            if floats:
+                wide = _change(words, width, slot, x_bits, y_bits, False, False, x_unit, y_unit, False)
+            else:
+                wide = _change(words, width, slot, x_bits, y_bits, x_integer, y_integer, x_unit, y_unit, False)
+            if wide:
                 cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
                 return ADDED_WIDE
         stop = np.uint64(remove_upto[step])
@@ -127,7 +174,12 @@ def play_moments(
             left += U1
             if slot < 0 or (remove_masked and not remove_valid[row]):
                 continue
-            if _change(words, width, slot, remove_x_bits[row], remove_y_bits[row], x_unit, y_unit, True):
+            x_bits, y_bits = remove_x[row], remove_y[row]
+            if floats:
+                wide = _change(words, width, slot, x_bits, y_bits, False, False, x_unit, y_unit, True)
+            else:
+                wide = _change(words, width, slot, x_bits, y_bits, x_integer, y_integer, x_unit, y_unit, True)
+            if wide:
                 cursor[0], cursor[1], cursor[2], cursor[3] = step, entered, left, emitted
                 return REMOVED_WIDE
         stop = np.uint64(emit_upto[step])

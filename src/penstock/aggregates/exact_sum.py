@@ -95,6 +95,24 @@ def change_narrow(words: Words, at: np.uint64, mantissa: np.uint64, shift: np.ui
     )
 
 
+@inline
+def change_integer(words: Words, at: np.uint64, value: np.uint64, leaving: np.uint64) -> None:
+    """The three words at `at` += a BIGINT, given by its bits; -= where `leaving` is 1."""
+    flip = U0 - leaving
+    addend = value ^ flip
+    above = (U0 - (value >> _U63)) ^ flip
+    partial = words[at] + addend
+    overflow = np.uint64(partial < addend)
+    low = partial + leaving
+    carry = overflow | np.uint64(low < leaving)
+    words[at] = low
+    partial = words[at + U1] + above
+    overflow = np.uint64(partial < above)
+    middle = partial + carry
+    words[at + U1] = middle
+    words[at + _U2] += above + (overflow | np.uint64(middle < carry))
+
+
 @kernel
 def play_floats(
     words: Words,

@@ -32,7 +32,7 @@ def create_state(
     """The state of a kind over arguments of these types, serving `wants` in their order.
 
     `device` lets the selective kinds go beyond memory; `ranks` orders the codes of the last argument if it is a
-    STRING; `user` is the aggregate of kind USER. Kinds in `SELF_ACCOUNTING` keep `account` up to date themselves.
+    STRING; `user` is the aggregate of kind USER. What a state holds is on its `account`.
     """
     if kind in _SELECTIVE:
         make_selective = ExtremeState if kind in MERGEABLE else SelectiveState
@@ -60,14 +60,11 @@ def create_mergeable(
 
 _SELECTIVE = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
 
-SELF_ACCOUNTING = frozenset((*_SELECTIVE, "ORDER", "DISTINCT", "USER"))
-"""The kinds whose states hold their account themselves; the operator accounts for the others by `nbytes`."""
-
 _MAKERS: dict[str, Callable[[tuple[SqlType, ...], Sequence[Want], Account], AggregateState]] = {
-    "COUNT": lambda types, wants, account: CountState(),
-    "SUM": lambda types, wants, account: SumState(types[0].is_integer, wants),
-    "MOMENTS": lambda types, wants, account: MomentsState(wants),
-    "COMOMENTS": lambda types, wants, account: ComomentsState(wants),
+    "COUNT": lambda types, wants, account: CountState(account),
+    "SUM": lambda types, wants, account: SumState(types[0].is_integer, wants, account),
+    "MOMENTS": lambda types, wants, account: MomentsState(wants, types[0].is_integer, account),
+    "COMOMENTS": lambda types, wants, account: ComomentsState(wants, types[0].is_integer, types[1].is_integer, account),
     "DISTINCT": lambda types, wants, account: DistinctState(wants, types[0], account),
     "ORDER": lambda types, wants, account: OrderState(wants, types[0], account),
 }

@@ -1,6 +1,7 @@
 """Variances, standard deviations, covariances and correlations, from exact sums and exact products.
 
-Created by the factory; driven by the aggregate operator. Integers are taken as doubles. What the answers are:
+Created by the factory; driven by the aggregate operator. Integers are taken as they are, beside doubles, too: none is
+rounded to a double before it is summed. What the answers are:
 
 - VAR_* and COVAR_*: the exact rational value over the rows now in the window, rounded once;
 - STDDEV_*: the square root of that double;
@@ -13,7 +14,7 @@ Rows count where every argument has a value. What passed through the window earl
 Invariants:
 1. The words of a slot (see `exact_moments`) depend only on its rows now in the window and on the bases.
 2. Each base is chosen once, from the first call that adds a finite value other than zero in its column, and kept for
-   good, because a row must leave the accumulator it entered.
+   good, because a row must leave the accumulator it entered. That of integers is always the same.
 3. `_wide` has an entry for a slot exactly while the slot's count of wide rows is not zero.
 """
 
@@ -25,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates import exact_moments as layout
-from penstock.aggregates.columns import ALL_VALID, FLOAT64, INT32, NO_FLOATS, column, plain
+from penstock.aggregates.columns import ALL_VALID, FLOAT64, INT32, INT64, NO_FLOATS, column, plain
 from penstock.aggregates.exact_merge import BASES_WORDS, absorb_moments, common_base
-from penstock.aggregates.exact_moments import Floats, play_moments
+from penstock.aggregates.exact_moments import play_moments
 from penstock.aggregates.exact_product import PRODUCT_WORDS, SCRATCH_WORDS, SUM_WORDS
 from penstock.aggregates.exact_sum import LEAST_BASE, choose_base
 from penstock.aggregates.panes import Extras, PanedState, PaneRows, enter_words, leave_words
@@ -35,6 +36,8 @@ from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot, Want
 from penstock.aggregates.wide import Words
 from penstock.aggregates.wide_products import STORED_WORDS, Sums, WideProducts, exact_covariance, from_bytes, to_bytes
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray
 
 _POPULATION = ("VAR_POP", "STDDEV_POP", "COVAR_POP")
 _SAMPLE = ("VAR_SAMP", "STDDEV_SAMP", "COVAR_SAMP")
@@ -80,33 +83,38 @@ class _Results:
 class _SecondOrder(MergeableState, PanedState):
     """What one and two arguments have in common; one argument stands for both x and y."""
 
-    def __init__(self, wants: Sequence[Want], arguments: int) -> None:
+    def __init__(self, wants: Sequence[Want], integers: tuple[bool, ...], account: Account) -> None:
+        """`integers` says of each argument whether it is of an integer type."""
         self._functions = tuple(want.function for want in wants)
         self._wanted = (
             any(function in _POPULATION for function in self._functions),
             any(function in _SAMPLE for function in self._functions),
             "CORR" in self._functions,
         )
-        self._arguments = arguments
-        if arguments == 1:
+        self._integers = integers
+        self._x_integer, self._y_integer = integers[0], integers[-1]
+        if len(integers) == 1:
             self._width = layout.ONE_ARGUMENT_WORDS
         else:
             self._width = layout.CORRELATION_WORDS if "CORR" in self._functions else layout.COVARIANCE_WORDS
         self._lengths = layout.INTEGERS[np.cumsum(layout.INTEGERS) <= self._width]
         self._slots = 0
-        self._words: Words = np.zeros(0, dtype=np.uint64)
-        self._x_base = 0
-        self._y_base = 0
-        self._wide = WideProducts()
+        self._held = ChargedArray(account, np.uint64)
+        self._x_base = layout.INTEGER_BASE if self._x_integer else 0
+        self._y_base = layout.INTEGER_BASE if self._y_integer else 0
+        self._wide = WideProducts(account)
         self._cursor = np.zeros(4, dtype=np.int64)
         self._scratch: Words = np.zeros(SCRATCH_WORDS, dtype=np.uint64)
 
+    @property
+    def _words(self) -> Words:
+        return self._held.array
+
     def ensure(self, slots: int) -> None:
         if slots > self._slots:
-            self._slots = max(16, slots, 2 * self._slots)
-            grown = np.zeros(self._slots * self._width, dtype=np.uint64)
-            grown[: len(self._words)] = self._words
-            self._words = grown
+            slots = max(16, slots)
+            self._held.resize(slots * self._width)
+            self._slots = slots
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         results = _Results(len(schedule.emit_slots), *self._wanted)
@@ -115,15 +123,17 @@ class _SecondOrder(MergeableState, PanedState):
         add_x, add_y, add_valid, add_masked = self._columns(added)
         remove_x, remove_y, remove_valid, remove_masked = self._columns(removed)
         if self._x_base == 0:
-            self._x_base = choose_base(add_slots, add_x, add_valid, add_masked)
+            self._x_base = choose_base(add_slots, add_x.view(np.float64), add_valid, add_masked)
         if self._y_base == 0:
-            self._y_base = choose_base(add_slots, add_y, add_valid, add_masked)
+            self._y_base = choose_base(add_slots, add_y.view(np.float64), add_valid, add_masked)
         while True:
             stop = play_moments(
                 self._words,
                 self._width,
                 self._x_base or LEAST_BASE,
                 self._y_base or LEAST_BASE,
+                self._x_integer,
+                self._y_integer,
                 add_slots,
                 add_x,
                 add_y,
@@ -150,10 +160,13 @@ class _SecondOrder(MergeableState, PanedState):
                 return tuple(results.serve(function) for function in self._functions)
             _, entered, left, emitted = self._cursor.tolist()
             if stop == layout.ADDED_WIDE:
-                self._wide.change(int(add_slots[entered - 1]), float(add_x[entered - 1]), float(add_y[entered - 1]), 1)
+                row = entered - 1
+                x, y = _value(add_x, row, self._x_integer), _value(add_y, row, self._y_integer)
+                self._wide.change(int(add_slots[row]), x, y, 1)
             elif stop == layout.REMOVED_WIDE:
                 slot = int(remove_slots[left - 1])
-                self._wide.change(slot, float(remove_x[left - 1]), float(remove_y[left - 1]), -1)
+                x, y = _value(remove_x, left - 1, self._x_integer), _value(remove_y, left - 1, self._y_integer)
+                self._wide.change(slot, x, y, -1)
                 if self._words[slot * self._width + layout.WIDE_AT] == 0:
                     self._wide.forget(remove_slots[left - 1 : left])
             else:
@@ -161,12 +174,14 @@ class _SecondOrder(MergeableState, PanedState):
                 results.put(emitted, int(self._words[slot * self._width + layout.ROWS_AT]), self._sums(slot))
                 self._cursor[3] += 1
 
-    def _columns(self, rows: Rows) -> tuple[Floats, Floats, Bools, bool]:
-        """x, y and the rows where both have a value."""
-        x, x_valid, x_masked = column(rows, 0, FLOAT64)
-        if self._arguments == 1:
+    def _columns(self, rows: Rows) -> tuple[Words, Words, Bools, bool]:
+        """The bits of x and of y, and the rows where both have a value."""
+        x, x_valid, x_masked = column(rows, 0, INT64 if self._x_integer else FLOAT64)
+        x = x.view(np.uint64)
+        if len(self._integers) == 1:
             return x, x, x_valid, x_masked
-        y, y_valid, y_masked = column(rows, 1, FLOAT64)
+        y, y_valid, y_masked = column(rows, 1, INT64 if self._y_integer else FLOAT64)
+        y = y.view(np.uint64)
         if x_masked and y_masked:
             return x, y, x_valid & y_valid, True
         return x, y, x_valid if x_masked else y_valid if y_masked else ALL_VALID, x_masked or y_masked
@@ -235,13 +250,13 @@ class _SecondOrder(MergeableState, PanedState):
             self._wide.forget(left[self._words.reshape(-1, self._width)[left, layout.WIDE_AT] == 0])
 
     def rearrange(self, kept: Slots) -> None:
-        self._words = self._words.reshape(-1, self._width)[kept].reshape(-1)
+        self._held.set(self._words.reshape(-1, self._width)[kept].reshape(-1))
         self._slots = len(kept)
         self._wide.rearrange(kept)
 
     @property
     def nbytes(self) -> int:
-        return self._words.nbytes + self._cursor.nbytes + self._scratch.nbytes + self._wide.nbytes
+        return self._held.nbytes + self._wide.nbytes
 
     def snapshot(self) -> Snapshot:
         return {
@@ -252,7 +267,7 @@ class _SecondOrder(MergeableState, PanedState):
         }
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._words = np.array(snapshot["words"], dtype=np.uint64)
+        self._held.set(snapshot["words"])
         self._slots = len(self._words) // self._width
         self._x_base, self._y_base = snapshot["x_base"], snapshot["y_base"]
         self._wide.restore(snapshot["wide"])
@@ -261,15 +276,19 @@ class _SecondOrder(MergeableState, PanedState):
 class MomentsState(_SecondOrder):
     """Serves any of VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP of one argument, in the order wanted."""
 
-    def __init__(self, wants: Sequence[Want]) -> None:
-        super().__init__(wants, arguments=1)
+    def __init__(self, wants: Sequence[Want], integer: bool, account: Account = UNLIMITED) -> None:
+        super().__init__(wants, (integer,), account)
 
 
 class ComomentsState(_SecondOrder):
     """Serves any of COVAR_POP, COVAR_SAMP and CORR of two arguments, in the order wanted."""
 
-    def __init__(self, wants: Sequence[Want]) -> None:
-        super().__init__(wants, arguments=2)
+    def __init__(self, wants: Sequence[Want], x_integer: bool, y_integer: bool, account: Account = UNLIMITED) -> None:
+        super().__init__(wants, (x_integer, y_integer), account)
+
+
+def _value(bits: Words, row: int, integer: bool) -> int | float:
+    return int(bits[row].view(np.int64)) if integer else float(bits[row].view(np.float64))
 
 
 def _narrow_sums(words: Words, x_base: int, y_base: int) -> Sums:

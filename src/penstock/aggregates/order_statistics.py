@@ -83,8 +83,9 @@ class OrderState(AggregateState):
 
     def ensure(self, slots: int) -> None:
         if slots > len(self._counts):
-            grown = np.zeros(max(16, slots, 2 * len(self._counts)), dtype=np.int64)
-            self._charge(self.nbytes - self._counts.nbytes + grown.nbytes)
+            room = max(16, slots)
+            self._charge(self.nbytes + 8 * (room - len(self._counts)))
+            grown = np.zeros(room, dtype=np.int64)
             grown[: len(self._counts)] = self._counts
             self._counts = grown
 
@@ -159,6 +160,7 @@ class OrderState(AggregateState):
         counts: Int64s = np.array(snapshot["counts"], dtype=np.int64)
         keys: Int64s = np.array(snapshot["keys"], dtype=np.int64)
         self._clear()
+        self._charge(counts.nbytes)
         self._counts = counts
         self._reserve(len(keys))
         of_slots = np.repeat(np.arange(len(counts), dtype=np.int32), counts)

@@ -75,8 +75,9 @@ class SelectiveState(PanedState):
     def ensure(self, slots: int) -> None:
         held = len(self._directory)
         if slots > held:
-            grown = np.full((max(16, slots, 2 * held), 2), deques.NONE, dtype=np.int64)
-            self._account.resize(self._pool.nbytes + grown.nbytes)
+            room = max(16, slots)
+            self._account.resize(self._pool.nbytes + 16 * room)
+            grown = np.full((room, 2), deques.NONE, dtype=np.int64)
             grown[:held] = self._directory
             self._directory = grown
 
@@ -152,13 +153,14 @@ class SelectiveState(PanedState):
         return more <= (self._account.free if self._pager is None else self._account.free // 2)
 
     def _grow(self, chunks: int) -> None:
-        grown = np.empty(chunks * deques.CHUNK_WORDS, dtype=np.int64)
+        words = chunks * deques.CHUNK_WORDS
         try:
-            self._account.resize(grown.nbytes + self._directory.nbytes)
+            self._account.resize(8 * words + self._directory.nbytes)
         except BudgetError as refusal:
             raise BudgetError(
                 f"{self._function} has no room for the rows that may still become its answer: {refusal}"
             ) from refusal
+        grown = np.empty(words, dtype=np.int64)
         grown[: len(self._pool)] = self._pool
         self._control[deques.FREE_COUNT] += (len(grown) - len(self._pool)) // deques.CHUNK_WORDS
         self._pool = grown
@@ -191,6 +193,7 @@ class SelectiveState(PanedState):
 
     def rearrange(self, kept: Slots) -> None:
         self._directory = self._directory[kept]
+        self._account.resize(self.nbytes)
         if self._pager is not None:
             self._pager.rearrange(kept)
 

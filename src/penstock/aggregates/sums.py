@@ -29,6 +29,8 @@ from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows, e
 from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Bools, Emitted, MergeableState, Rows, Schedule, Slots, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray
 
 _FLOAT_WORDS = 4
 _INTEGER_WORDS = 3
@@ -50,7 +52,7 @@ class SumState(MergeableState, PanedState):
     array([1.e-16])
     """
 
-    def __init__(self, integer: bool, wants: Sequence[Want]) -> None:
+    def __init__(self, integer: bool, wants: Sequence[Want], account: Account = UNLIMITED) -> None:
         self._integer = integer
         self._functions = tuple(want.function for want in wants)
         self._wants_average = "AVG" in self._functions
@@ -58,19 +60,22 @@ class SumState(MergeableState, PanedState):
         self._width = _INTEGER_WORDS if integer else _FLOAT_WORDS
         self._lengths = _INTEGER_INTEGERS if integer else _FLOAT_INTEGERS
         self._slots = 0
-        self._words: Words = np.zeros(0, dtype=np.uint64)
+        self._held = ChargedArray(account, np.uint64)
         self._base = 0
-        self._wide = WideSums()
+        self._wide = WideSums(account)
         self._cursor = np.zeros(4, dtype=np.int64)
+
+    @property
+    def _words(self) -> Words:
+        return self._held.array
 
     def ensure(self, slots: int) -> None:
         if slots > self._slots:
-            self._slots = max(16, slots, 2 * self._slots)
-            grown = np.zeros(self._slots * self._width, dtype=np.uint64)
-            grown[: len(self._words)] = self._words
-            self._words = grown
+            slots = max(16, slots)
+            self._held.resize(slots * self._width)
             if not self._integer:
-                self._wide.ensure(self._slots)
+                self._wide.ensure(slots)
+            self._slots = slots
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         return (self._advance_integers if self._integer else self._advance_floats)(added, removed, schedule)
@@ -215,20 +220,20 @@ class SumState(MergeableState, PanedState):
             self._wide.leave(extra, int(slots[row]))
 
     def rearrange(self, kept: Slots) -> None:
-        self._words = self._words.reshape(-1, self._width)[kept].reshape(-1)
+        self._held.set(self._words.reshape(-1, self._width)[kept].reshape(-1))
         self._slots = len(kept)
         if not self._integer:
             self._wide.rearrange(kept)
 
     @property
     def nbytes(self) -> int:
-        return self._words.nbytes + self._cursor.nbytes + self._wide.nbytes
+        return self._held.nbytes + self._wide.nbytes
 
     def snapshot(self) -> Snapshot:
         return {"words": self._words, "base": self._base, "wide": self._wide.snapshot()}
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._words = np.array(snapshot["words"], dtype=np.uint64)
+        self._held.set(snapshot["words"])
         self._slots = len(self._words) // self._width
         self._base = snapshot["base"]
         self._wide.restore(snapshot["wide"])

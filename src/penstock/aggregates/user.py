@@ -23,6 +23,7 @@ import pyarrow as pa
 from penstock.aggregates.state import AggregateState, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
 from penstock.errors import CheckpointError, QueryError
 from penstock.store.budget import Account
+from penstock.store.charged import ChargedArray
 from penstock.types import SqlType
 
 _STATE_BYTES = 400
@@ -98,16 +99,18 @@ class UserState(AggregateState):
         self._account = account
         self._booleans = tuple(kind is SqlType.BOOLEAN for kind in aggregate.argument_types)
         self._keeps_rows = type(aggregate).remove is UserAggregate.remove
-        self._counts: Int64s = np.zeros(0, dtype=np.int64)
+        self._held = ChargedArray(account, np.int64)
         self._states: dict[int, dict[str, Any] | None] = {}
         """Per slot with rows its state, None after a failure. Empty where rows are kept."""
         self._rows: dict[int, deque[tuple[Any, ...]]] = {}
 
+    @property
+    def _counts(self) -> Int64s:
+        return self._held.array
+
     def ensure(self, slots: int) -> None:
-        if slots > len(self._counts):
-            grown = np.zeros(max(16, slots, 2 * len(self._counts)), dtype=np.int64)
-            grown[: len(self._counts)] = self._counts
-            self._counts = grown
+        if slots > len(self._held):
+            self._held.resize(max(16, slots))
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         self._account.resize(self.nbytes + added.size * (_ROW_BYTES if self._keeps_rows else _STATE_BYTES))
@@ -205,6 +208,7 @@ class UserState(AggregateState):
         for slot in slots.tolist():
             self._states.pop(slot, None)
             self._rows.pop(slot, None)
+        self._account.resize(self.nbytes)
 
     @property
     def nbytes(self) -> int:
@@ -231,7 +235,7 @@ class UserState(AggregateState):
         }
 
     def restore(self, snapshot: Snapshot) -> None:
-        self._counts = np.array(snapshot["counts"], dtype=np.int64)
+        self._held.set(snapshot["counts"])
         with pa.ipc.open_stream(snapshot["states"]) as reader:
             states = reader.read_all().to_pylist()
         self._states = dict(zip(snapshot["slots"].tolist(), states, strict=True))

@@ -6,6 +6,8 @@ becomes stale and is dropped when the table is rebuilt. So a reset need not look
 Invariants:
 1. The number of cells is a power of two, and at least a quarter of them are empty: the caller rebuilds in time.
 2. Between the home cell of an entry and the entry no cell is empty.
+3. The home cell of an entry in a table of twice the size is the same, or as many cells further as the table has: a
+   table that goes over into a larger one fills two stretches of that, one cell after the other.
 
 Called by `distinct.DistinctState` alone.
 """
@@ -17,13 +19,17 @@ import numpy as np
 from penstock.aggregates.images import Word
 from penstock.aggregates.state import Int64s
 from penstock.jit import tight
+from penstock.store.own_memory import zeros
 
 OWNER, VALUE, LOAD = 0, 1, 2
-EMPTY = -1
+EMPTY = 0
+"""No owner: generations begin with 1, so that a table of zeros is empty and takes memory as it is filled."""
+
+FIRST_GENERATION = 1
 
 
 def empty_table(cells: int) -> Int64s:
-    return np.full((cells, 3), EMPTY, dtype=np.int64)
+    return zeros((cells, 3), np.int64)
 
 
 def cells_for(entries: int) -> int:

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from penstock.aggregates.rounding import U0, U1, nearest_double, normalise
 from penstock.aggregates.state import Int64s, Slots, Snapshot
 from penstock.jit import kernel
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray
 
 Words = NDArray[np.uint64]
 
@@ -44,27 +46,31 @@ _FRACTION_MASK = np.uint64((1 << 52) - 1)
 class WideSums:
     """The table of rows and who owns them. The kernels below work on its arrays."""
 
-    def __init__(self) -> None:
-        self.row_of: Slots = np.zeros(0, dtype=np.int32)
-        self.table: Words = np.zeros((0, ROW_WORDS), dtype=np.uint64)
+    def __init__(self, account: Account = UNLIMITED) -> None:
+        self._row_of = ChargedArray(account, np.int32)
+        self._table = ChargedArray(account, np.uint64, (ROW_WORDS,))
         self.links: Int64s = np.zeros(2, dtype=np.int64)
+
+    @property
+    def row_of(self) -> Slots:
+        return self._row_of.array
+
+    @property
+    def table(self) -> Words:
+        return self._table.array
 
     def ensure(self, slots: int) -> None:
         """Room for exactly these slots; the caller grows geometrically."""
-        grown = np.zeros(slots, dtype=np.int32)
-        grown[: len(self.row_of)] = self.row_of
-        self.row_of = grown
+        self._row_of.resize(slots)
 
     def add_rows(self) -> None:
         """Called when a kernel found no free row: doubles the table and chains the new rows."""
         before = len(self.table)
         after = max(4, 2 * before)
-        table = np.zeros((after, ROW_WORDS), dtype=np.uint64)
-        table[:before] = self.table
-        table[before : after - 1, 0] = np.arange(before + 2, after + 1)
-        table[after - 1, 0] = self.links[FREE]
+        self._table.resize(after)
+        self.table[before : after - 1, 0] = np.arange(before + 2, after + 1)
+        self.table[after - 1, 0] = self.links[FREE]
         self.links[FREE] = before + 1
-        self.table = table
 
     def reset(self, slots: Slots) -> None:
         for slot in slots[self.row_of[slots] > 0]:
@@ -90,12 +96,12 @@ class WideSums:
 
     def rearrange(self, kept: Slots) -> None:
         """From now on slot i is what was slot kept[i]."""
-        self.row_of = self.row_of[kept]
+        self._row_of.set(self.row_of[kept])
 
     def trim(self) -> None:
         """Gives the memory back once no slot needs a row."""
         if self.links[USED] == 0 and len(self.table):
-            self.table = np.zeros((0, ROW_WORDS), dtype=np.uint64)
+            self._table.clear()
             self.links[FREE] = 0
 
     @property
@@ -105,14 +111,14 @@ class WideSums:
 
     @property
     def nbytes(self) -> int:
-        return self.row_of.nbytes + self.table.nbytes + self.links.nbytes
+        return self._row_of.nbytes + self._table.nbytes
 
     def snapshot(self) -> Snapshot:
         return {"row_of": self.row_of, "table": self.table, "links": self.links}
 
     def restore(self, snapshot: Snapshot) -> None:
-        self.row_of = np.array(snapshot["row_of"], dtype=np.int32)
-        self.table = np.array(snapshot["table"], dtype=np.uint64).reshape(-1, ROW_WORDS)
+        self._row_of.set(snapshot["row_of"])
+        self._table.set(snapshot["table"])
         self.links = np.array(snapshot["links"], dtype=np.int64)
 
 

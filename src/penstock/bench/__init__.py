@@ -27,6 +27,7 @@ NAMES = {
     "slides": "which of 10 to 10,000 queries are due: plain, sliding graph, optimised graph and calendar",
     "remote-time": "slides by a remote clock: Algorithm 2 and synchronised timers, as in the paper's Tables I and II",
     "callcentre": "the 144 KPIs of the SlideM paper's call centre: 24 hours, every 10 seconds, in 64 MB",
+    "budget": "64 MB for a million keys, large texts, joins, patterns, tables: what the process takes for each",
     "multi": "1 to 16 times the same aggregation over one stream, over a stream each, in a thread each",
     "join-window": "two windows joined by key while they grow and as matches become rare; up to 64 such queries",
     "join-table": "events looked up in a table of 1,000 to 10 million rows: hash join and batch grace hash join",

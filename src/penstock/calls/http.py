@@ -144,5 +144,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     return value.isoformat() if isinstance(value, date) else value

@@ -82,6 +82,8 @@ class Worker:
         """Takes in what a rule fired; waits while too many calls do. Synchronous calls are made for that: only this
         thread can make them."""
         more = arguments.nbytes + numbers.nbytes
+        if self._synchronous:
+            self._drain()  # calls of a checkpoint, or one that was interrupted: no other thread makes them
         while not self._has_room(more):
             if self._synchronous:
                 self._drain()
@@ -132,7 +134,7 @@ class Worker:
     def wait(self, timeout: float | None = None) -> bool:
         """Until no call waits; False if that takes longer."""
         if self._synchronous:
-            self._drain()
+            return self._drain()
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, timeout)
 
@@ -181,9 +183,12 @@ class Worker:
             if not self._call():
                 return
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
+        """Makes all calls that wait; False if they were abandoned."""
         while self._waiting:
-            self._call()
+            if not self._call():
+                return False
+        return True
 
     def _call(self) -> bool:
         """Makes the next call; False if it was abandoned."""

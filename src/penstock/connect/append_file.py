@@ -4,6 +4,7 @@ Invariants:
 1. `commit` returns only after everything written before it is on disk; the position it returns is the file's length.
 2. `restore` leaves exactly the bytes that were committed at its position.
 3. The file is made by the first write, never by opening the object.
+4. After `flush` readers see everything written before it, on disk or not.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ class AppendFile:
         self._written = True
         try:
             self._opened().write(data)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def flush(self) -> None:
+        try:
+            if self._file is not None:
+                self._file.flush()
         except OSError as error:
             raise self._failed(error) from None
 

@@ -104,7 +104,16 @@ def empty_batch(reading: Reading) -> pa.RecordBatch:
 
 
 def _row(table: pa.Table | pa.RecordBatch, i: int) -> dict[str, object]:
-    return {name: table.column(name)[i].as_py() for name in table.schema.names}
+    return {name: _python(table.column(name)[i]) for name in table.schema.names}
+
+
+def _python(value: pa.Scalar) -> object:
+    """Times that Python's calendar does not know stay numbers."""
+    try:
+        found: object = value.as_py()
+    except (OverflowError, ValueError):
+        found = value.value
+    return found
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -1,7 +1,7 @@
 """Results as text: CSV and JSON lines, column by column.
 
-Times are ISO-8601 UTC with microseconds. NaN and infinities are written as Spark writes them: `NaN`, `Infinity`; in
-JSON as strings, because JSON has no such numbers. Numbers read back to the same bits.
+Times are ISO 8601 in UTC with microseconds (`expressions.time_texts`). NaN and infinities are written as Spark writes
+them: `NaN`, `Infinity`; in JSON as strings, because JSON has no such numbers. Numbers read back to the same bits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from penstock.expressions.time_texts import time_texts
 
 _ROWS_AT_ONCE = 1 << 16
 """Keeps the text of one step far below the 2 GB that an Arrow string column holds."""
@@ -56,11 +58,9 @@ def _lines(batch: pa.RecordBatch, starts: list[str], end: str, render: Callable[
 
 def _plain_text(column: pa.Array, quote: str) -> pa.Array:
     """Anything but strings, as text; `quote` goes around what JSON has no literal for. NULL stays NULL."""
-    text = pc.cast(column, pa.string())
-    if pa.types.is_timestamp(column.type):
-        text = pc.replace_substring(text, " ", "T", max_replacements=1)
     if pa.types.is_temporal(column.type):
-        return pc.binary_join_element_wise(quote, text, quote, "")
+        return pc.binary_join_element_wise(quote, time_texts(column), quote, "")
+    text = pc.cast(column, pa.string())
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         infinite = pc.if_else(pc.greater(column, 0), f"{quote}Infinity{quote}", f"{quote}-Infinity{quote}")
         strange = pc.if_else(pc.is_nan(column), f"{quote}NaN{quote}", infinite)

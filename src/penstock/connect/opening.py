@@ -17,9 +17,10 @@ from penstock.connect.stdin import StdinSource
 from penstock.connect.stdout import StdoutSink
 from penstock.errors import InputError
 from penstock.lang.query import SinkDef, StreamDef
+from penstock.lang.stream_options import HEARTBEAT
 from penstock.types import Schema
 
-SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline", "follow")
+SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline", "follow", HEARTBEAT)
 SINK_OPTIONS = ("format", "delimiter", "header")
 
 MAX_AHEAD = 3600.0

@@ -15,11 +15,14 @@ from penstock.errors import InputError
 
 
 class ParquetFile:
-    """Reads on from a position `{"row": rows}`. A Parquet file is complete once it has its name: nothing to follow."""
+    """Reads on from a position `{"row": rows}`, or the row groups from one up to another. A Parquet file is complete
+    once it has its name: nothing to follow."""
 
     tailable = False
 
-    def __init__(self, path: Path, reading: Reading, position: Position | None) -> None:
+    def __init__(
+        self, path: Path, reading: Reading, position: Position | None, groups: tuple[int, int] | None = None
+    ) -> None:
         self.path = path
         self._reading = reading
         self._where = str(path)
@@ -33,7 +36,23 @@ class ParquetFile:
         check_types(reading.stream.schema, {name: found.field(i).type for name, i in places.items()}, self._where)
         self._columns = [found.names[places[name]] for name in reading.fields.names]
         self._bytes = path.stat().st_size
-        self._batches = self._from(self._row)
+        if groups is None:
+            self._batches = self._from(self._row)
+        else:
+            self._row = sum(self._file.metadata.row_group(group).num_rows for group in range(groups[0]))
+            self._batches = self._groups(*groups)
+
+    def group_bytes(self) -> list[int]:
+        """What the columns that are read take in each row group."""
+        metadata = self._file.metadata
+        read = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in self._columns]
+        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+        return [sum(group.column(i).total_compressed_size for i in read) for group in groups]
+
+    def _groups(self, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        yield from self._file.iter_batches(
+            self._reading.batch_rows, row_groups=list(range(first, stop)), columns=self._columns, use_threads=False
+        )
 
     def _from(self, row: int) -> Iterator[pa.RecordBatch]:
         groups = self._file.metadata.num_row_groups
@@ -41,9 +60,7 @@ class ParquetFile:
         while first < groups and row >= self._file.metadata.row_group(first).num_rows:
             row -= self._file.metadata.row_group(first).num_rows
             first += 1
-        for batch in self._file.iter_batches(
-            self._reading.batch_rows, row_groups=list(range(first, groups)), columns=self._columns, use_threads=False
-        ):
+        for batch in self._groups(first, groups):
             if row < batch.num_rows:
                 yield batch.slice(row)
             row = max(0, row - batch.num_rows)

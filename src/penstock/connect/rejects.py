@@ -33,6 +33,10 @@ class RejectWriter:
         if self._file is not None and lines:
             self._file.write("".join(lines).encode("utf-8", "replace"))
 
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+
     def commit(self) -> Position:
         return {"count": self.count, "bytes": self._file.commit() if self._file is not None else 0}
 

@@ -7,6 +7,8 @@ Invariants:
 2. The last checkpoint of a bounded run is taken before the end of input is told to the app. Running it again closes
    the same windows once more; running it after input was added goes on as if it had never stopped.
 3. Among several sources the one that is furthest behind in event time is read next, so that little has to wait.
+4. What is written to text files can be read there at once when the input pauses, and after `FLUSH_SECONDS` at the
+   latest while it does not.
 
 Who calls: the command line, and programs with `run(app)`.
 """
@@ -25,19 +27,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.connect.opening import open_sink, open_source
+from penstock.connect.opening import is_live, open_sink, open_source
 from penstock.connect.rejects import RejectWriter
 from penstock.connect.sink import Sink
 from penstock.connect.source import Position, Reject, Source
 from penstock.connect.stdout import StdoutSink
 from penstock.connect.wiring import outputs
 from penstock.engine.app import App
+from penstock.engine.event_times import bounds
 from penstock.engine.metrics import Metrics
 from penstock.errors import CheckpointError, InputError
 from penstock.lang.query import StreamDef
 
 REPORT_SECONDS = 0.1
+FLUSH_SECONDS = 1.0
 COMMIT_SECONDS = 10.0
+COMMIT_SECONDS_LIVE = 1.0
+"""Between commits without checkpoints. With live input someone waits for the results; of what is read to its end,
+results in fewer files are better."""
 
 
 class Outcome(Enum):
@@ -72,6 +79,7 @@ def run(
     app: App,
     *,
     checkpoint_every: float | None = None,
+    commit_every: float | None = None,
     follow: bool = False,
     batch_rows: int = 65536,
     limit: int | None = None,
@@ -81,12 +89,15 @@ def run(
 ) -> Outcome:
     """Runs an app until its sources end, `limit` events are read or `stop()` says so.
 
-    `checkpoint_every` is in seconds; the app must have a checkpoint directory then. Without it, results become durable
-    every `COMMIT_SECONDS` and at the end, and a restart begins anew.
+    `checkpoint_every` is in seconds; the app must have a checkpoint directory then. Without it a restart begins anew,
+    and `commit_every` is how often results become durable (and Parquet files readable) besides at the end: by default
+    every second if a source is live, and every ten seconds if none is.
     """
+    if checkpoint_every is not None and commit_every is not None:
+        raise InputError("results are committed with every checkpoint; give checkpoint_every or commit_every")
     if limit is not None and checkpoint_every is not None:
         raise InputError("a limit cuts the input short and a checkpoint promises to go on with it; give one of them")
-    runner = _Runner(app, checkpoint_every, follow, batch_rows, reject_file, on_progress)
+    runner = _Runner(app, checkpoint_every, commit_every, follow, batch_rows, reject_file, on_progress)
     try:
         return runner.run(limit, stop)
     finally:
@@ -98,16 +109,20 @@ class _Runner:
         self,
         app: App,
         checkpoint_every: float | None,
+        commit_every: float | None,
         follow: bool,
         batch_rows: int,
         reject_file: Path | None,
         on_progress: Callable[[Report], None] | None,
     ) -> None:
         self._app = app
-        self._checkpoint_every = checkpoint_every
+        self._has_checkpoints = checkpoint_every is not None
+        live = any(is_live(stream, follow) for stream in app.program.streams)
+        default = COMMIT_SECONDS_LIVE if live else COMMIT_SECONDS
+        self._every = next((given for given in (checkpoint_every, commit_every) if given is not None), default)
         self._on_progress = on_progress
         self._started = time.monotonic()
-        self._reported = self._started
+        self._reported = self._flushed = self._committed = self._started
         saved = _saved(app)
         self._epoch = int(saved["epoch"])
         self._rejects = RejectWriter(reject_file)
@@ -135,8 +150,6 @@ class _Runner:
         return _Feed(stream, source, saved.get(stream.name, {}))
 
     def run(self, limit: int | None, stop: Callable[[], bool]) -> Outcome:
-        every = COMMIT_SECONDS if self._checkpoint_every is None else self._checkpoint_every
-        committed = time.monotonic()
         left = limit
         while (feed := self._next_feed()) is not None:
             if stop():
@@ -147,15 +160,25 @@ class _Runner:
             left = None if left is None else left - count
             if left == 0:
                 break
-            if time.monotonic() - committed >= every:
-                self._commit()
-                committed = time.monotonic()
+            self._show(pauses=count == 0)
             self._report()
         self._commit()
         self._app.finish()
         self._commit_outputs()
         self._report(final=True)
         return Outcome.FINISHED
+
+    def _show(self, pauses: bool) -> None:
+        """Lets readers of the sinks see what is due."""
+        now = time.monotonic()
+        if now - self._committed >= self._every:
+            self._commit()
+            self._committed = self._flushed = time.monotonic()
+        elif pauses or now - self._flushed >= FLUSH_SECONDS:
+            for sink in self._sinks.values():
+                sink.flush()
+            self._rejects.flush()
+            self._flushed = now
 
     def _next_feed(self) -> _Feed | None:
         """The one furthest behind; one that just had nothing lets the others go first."""
@@ -188,7 +211,7 @@ class _Runner:
 
     def _commit(self) -> None:
         positions = self._commit_outputs()
-        if self._checkpoint_every is not None:
+        if self._has_checkpoints:
             sources = {feed.stream.name: feed.position for feed in self._feeds}
             self._app.checkpoint({"epoch": self._epoch, "sources": sources, **positions})
 
@@ -255,5 +278,10 @@ def _writer(sink: Sink, schema: pa.Schema) -> Callable[[pa.RecordBatch], None]:
 
 
 def _latest(batch: pa.RecordBatch, stream: StreamDef) -> int:
-    largest = pc.max(batch.column(stream.event_time))
-    return int(largest.cast(pa.int64()).as_py()) * stream.time_unit
+    """The latest time of an event; the app rejects rows with times beyond `bounds`, so these do not count."""
+    first, last = bounds(stream.time_unit)
+    times = batch.column(stream.event_time).cast(pa.int64())
+    largest = pc.max(times).as_py()
+    if largest is not None and largest > last:
+        largest = pc.max(times.filter(pc.less_equal(times, last))).as_py()
+    return max(first, first if largest is None else largest) * stream.time_unit

@@ -6,6 +6,8 @@ Invariants of every sink on files:
    checkpoint of that epoch. Epochs rise.
 3. After a crash at any point, `restore` with the last position that a checkpoint holds leaves exactly the rows that
    were committed with it. Readers may see rows of a later, unfinished epoch before that; they come again, the same.
+4. After `flush` readers see every row written so far, where a sink can show a row before its epoch ends. A text file
+   can; a Parquet file is there with the end of its epoch.
 
 Standard output is best effort: what was printed stays printed.
 Who calls: `connect.runner`.
@@ -31,6 +33,9 @@ class Sink(ABC):
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     @abstractmethod
+    def flush(self) -> None: ...
+
+    @abstractmethod
     def commit(self, epoch: int) -> Position: ...
 
     @abstractmethod
@@ -53,6 +58,9 @@ class TextSink(Sink):
     def write(self, batch: pa.RecordBatch) -> None:
         self._file.write(json_lines(batch) if self._delimiter is None else csv_lines(batch, self._delimiter))
 
+    def flush(self) -> None:
+        self._file.flush()
+
     def commit(self, epoch: int) -> Position:
         return {"bytes": self._file.commit()}
 
@@ -71,6 +79,9 @@ class DiscardSink(Sink):
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
+
+    def flush(self) -> None:
+        """There is nothing to see."""
 
     def commit(self, epoch: int) -> Position:
         return {"rows": self.rows}

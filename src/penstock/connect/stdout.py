@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from penstock.connect.encode import csv_header, csv_lines, json_lines
 from penstock.connect.sink import Sink
 from penstock.connect.source import Position
+from penstock.operators.chunk import readable
 
 
 class StdoutSink(Sink):
@@ -45,7 +47,7 @@ class StdoutSink(Sink):
 
     def _table(self, batch: pa.RecordBatch) -> bytes:
         """Rows under one header; a column grows when a value needs it and never shrinks again."""
-        rows = [[_shown(value) for value in row.values()] for row in batch.to_pylist()]
+        rows = [[_shown(value) for value in row.values()] for row in readable(batch)]
         names = self._schema.names
         needed = [max(len(row[i]) for row in [names, *rows]) for i in range(len(names))]
         lines = []
@@ -63,6 +65,9 @@ class StdoutSink(Sink):
         ]
         return "  ".join(padded).rstrip() + "\n"
 
+    def flush(self) -> None:
+        """Every write is seen at once."""
+
     def commit(self, epoch: int) -> Position:
         return {}
 
@@ -75,5 +80,5 @@ def _shown(value: object) -> str:
         return "NULL"
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = value.strftime("%Y-%m-%d %H:%M:%S.%f") if hasattr(value, "hour") else str(value)  # type: ignore[attr-defined]
+    text = value.replace(tzinfo=None).isoformat(" ", "microseconds") if isinstance(value, datetime) else str(value)
     return text.removesuffix(".000000")

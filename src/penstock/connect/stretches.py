@@ -1,7 +1,8 @@
-"""Text files as stretches of bytes: for readers that share the work, plan first and read later, perhaps again.
+"""Files as stretches: for readers that share the work, plan first and read later, perhaps again.
 
 A planner asks `FileStretches` how far the files go now; workers read the stretches that it was given. Files are taken
-in the order of their names, as `connect.files` takes them, and parsed as there.
+in the order of their names, as `connect.files` takes them, and parsed as there. Text is cut into bytes, Parquet into
+row groups.
 
 A position says where reading goes on, and what was taken to get there:
 
@@ -15,7 +16,7 @@ Invariants:
 3. A file is complete once there is one with a later name, or at once where the input is `final`. Until then a line
    without its end waits. Lines that come after are not read.
 
-Who calls: `spark.text_files`.
+Who calls: `spark.files`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ import pyarrow as pa
 from penstock.connect.csv_format import flag
 from penstock.connect.files import FileSet
 from penstock.connect.lines import LineReader
+from penstock.connect.parquet_file import ParquetFile
 from penstock.connect.source import Position, Reading, Reject
 from penstock.connect.text_file import TextFile
-from penstock.errors import InputError
+from penstock.errors import CheckpointError, InputError
 
 MOST_FILES = 1000
 """Files taken at once, so that positions stay small."""
@@ -44,21 +46,22 @@ _RECORDS_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Stretch:
-    """The bytes from `start` up to `stop` of one file; None is the end of a compressed file."""
+    """The bytes from `start` up to `stop` of one file, None is the end of a compressed file; or so many row groups."""
 
     file: str
     start: int
     stop: int | None
 
-    @property
-    def size(self) -> int:
-        return Path(self.file).stat().st_size if self.stop is None else self.stop - self.start
-
 
 class FileStretches:
-    def __init__(self, reading: Reading, final: bool) -> None:
+    """A share has at least `least` bytes, as far as there are so many."""
+
+    def __init__(self, reading: Reading, final: bool, least: int = 1 << 16) -> None:
+        self._reading = reading
         self._files = FileSet(reading)
         self._final = final
+        self._least = least
+        self._group_bytes: dict[str, list[int]] = {}
         self._multiline = flag(reading, "multiline", False)
         self._sizes: dict[Path, int] | None = None
         self._known: set[Path] | None = None
@@ -69,6 +72,12 @@ class FileStretches:
 
     def advance(self, start: Position, most: int) -> Position:
         """The position after at most `most` bytes more, rounded up to whole records; `start` if there are none."""
+        if start and "file" not in start:
+            raise CheckpointError(
+                f"stream {self._reading.stream.name}: the checkpoint was made by a version that read these files in "
+                "another way; begin again with a new checkpoint directory"
+            )
+        self._group_bytes.clear()
         listing = self._files.list() if self._sizes is None else sorted(self._sizes)
         at = Path(start["file"]) if start else None
         strays = self._strays(listing, at)
@@ -84,7 +93,7 @@ class FileStretches:
             stop, done = self._reach(path, begin, most, size, complete=self._final or path != listing[-1])
             if stop != begin:
                 taken.append([str(path), begin, stop])
-            most -= (size if stop is None else stop) - begin
+            most -= self._size(Stretch(str(path), begin, stop))
             end = {"file": str(path), "offset": stop or 0, "done": done}
             if not done:
                 break
@@ -100,6 +109,8 @@ class FileStretches:
 
     def _reach(self, path: Path, begin: int, most: int, size: int, complete: bool) -> tuple[int | None, bool]:
         """Up to where to read, and whether that is all of the file."""
+        if self._files.format_of(path) == "parquet":
+            return self._reach_groups(path, begin, most)
         if path.suffix == ".gz":
             return None, True
         if begin > size:
@@ -110,6 +121,26 @@ class FileStretches:
         if complete and stop == begin:
             return size, True
         return stop, complete and stop == size
+
+    def _reach_groups(self, path: Path, begin: int, most: int) -> tuple[int, bool]:
+        sizes = self._sizes_of_groups(str(path))
+        stop = begin
+        while stop < len(sizes) and most > 0:
+            most -= sizes[stop]
+            stop += 1
+        return stop, stop == len(sizes)
+
+    def _sizes_of_groups(self, path: str) -> list[int]:
+        if path not in self._group_bytes:
+            file = ParquetFile(Path(path), self._reading, None)
+            self._group_bytes[path] = file.group_bytes()
+            file.close()
+        return self._group_bytes[path]
+
+    def _size(self, stretch: Stretch) -> int:
+        if self._files.format_of(Path(stretch.file)) == "parquet":
+            return sum(self._sizes_of_groups(stretch.file)[stretch.start : stretch.stop])
+        return _size(Path(stretch.file)) if stretch.stop is None else stretch.stop - stretch.start
 
     def _cut(self, path: Path, begin: int, most: int, size: int) -> int:
         """The end of a record: one soon after `begin + most`, else the last before `size`; else `begin`."""
@@ -123,7 +154,7 @@ class FileStretches:
     def shares(self, end: Position, count: int) -> list[list[Stretch]]:
         """What was taken to get to `end`, in about `count` shares of similar size."""
         taken = [Stretch(file, start, stop) for file, start, stop in end["taken"]]
-        fair = max(_BLOCK, -(-sum(stretch.size for stretch in taken) // count))
+        fair = max(self._least, -(-sum(map(self._size, taken)) // count))
         shares: list[list[Stretch]] = [[]]
         held = 0
         for piece in (piece for stretch in taken for piece in self._split(stretch, fair)):
@@ -131,10 +162,13 @@ class FileStretches:
                 shares.append([])
                 held = 0
             shares[-1].append(piece)
-            held += piece.size
+            held += self._size(piece)
         return [share for share in shares if share]
 
     def _split(self, stretch: Stretch, fair: int) -> Iterator[Stretch]:
+        if self._files.format_of(Path(stretch.file)) == "parquet":
+            yield from self._split_groups(stretch, fair)
+            return
         if stretch.stop is None or self._multiline:
             yield stretch
             return
@@ -146,13 +180,25 @@ class FileStretches:
             yield Stretch(stretch.file, at, stop)
             at = stop
 
+    def _split_groups(self, stretch: Stretch, fair: int) -> Iterator[Stretch]:
+        assert stretch.stop is not None
+        at = stretch.start
+        while at < stretch.stop:
+            stop = min(stretch.stop, self._reach_groups(Path(stretch.file), at, fair)[0])
+            yield Stretch(stretch.file, at, stop)
+            at = stop
+
 
 def read_stretch(stretch: Stretch, reading: Reading) -> Iterator[tuple[pa.RecordBatch, list[Reject]]]:
-    """The rows of a stretch and those that do not fit, with their line numbers in the file."""
+    """The rows of a stretch and those that do not fit, with the numbers of their lines or rows in the file."""
     path = Path(stretch.file)
+    kind = FileSet(reading).format_of(path)
+    if kind == "parquet":
+        assert stretch.stop is not None
+        yield from _read_groups(path, reading, (stretch.start, stretch.stop))
+        return
     if stretch.stop is not None and _size(path) < stretch.stop:
         raise InputError(f"{path}: is shorter than it was; it must not change while it is read")
-    kind = FileSet(reading).format_of(path)
     file = TextFile(path, kind, reading, {"offset": stretch.start, "line": 0}, stretch.stop)
     before: int | None = None
     try:
@@ -161,6 +207,17 @@ def read_stretch(stretch: Stretch, reading: Reading) -> Iterator[tuple[pa.Record
             if rejects and before is None:
                 before = _lines_before(path, stretch.start)
             yield batch, [Reject(r.source, r.row + (before or 0), r.reason, r.raw) for r in rejects]
+    finally:
+        file.close()
+
+
+def _read_groups(
+    path: Path, reading: Reading, groups: tuple[int, int]
+) -> Iterator[tuple[pa.RecordBatch, list[Reject]]]:
+    file = ParquetFile(path, reading, None, groups)
+    try:
+        while (got := file.read(final=True)) is not None:
+            yield got
     finally:
         file.close()
 

@@ -12,8 +12,6 @@ One thread at a time uses an app; any may `offer` events to it.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -57,6 +55,7 @@ from penstock.plan.joins.explain import warn_of_theta
 from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
+from penstock.store.scratch import Scratch
 
 REJECTS_SEEN = 20
 
@@ -122,8 +121,8 @@ class App:
         self.restored: dict[str, Any] | None = None
         total, block = parse_size(memory), parse_size(block_size)
         self._directory = CheckpointDirectory(Path(checkpoint)) if checkpoint is not None else None
-        self._temporary = tempfile.mkdtemp(prefix="penstock-") if checkpoint is None else None
-        blocks = Path(self._temporary) if self._temporary is not None else Path(str(checkpoint)) / "blocks"
+        self._scratch = Scratch() if checkpoint is None else None
+        blocks = self._scratch.path if self._scratch is not None else Path(str(checkpoint)) / "blocks"
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
             self._calls = Calling(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
@@ -352,21 +351,17 @@ class App:
 
     def _push(self, source: StreamInput, data: Any) -> None:
         batches = source.ingest.batches(data)
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.take(source, batches)
 
     def _serve(self, taken: Round) -> dict[str, int]:
         """Events that were taken from input buffers."""
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             return self._inputs.take_round(taken)
-
-    def _settle_calls(self) -> None:
-        self._calls.check()
-        self._calls.settle()
 
     def _do_what_is_due(self) -> None:
         """By the clock, before events come."""
@@ -383,6 +378,7 @@ class App:
         self.flush()
         if self._finished:
             return
+        self._calls.begin()
         with self._guard:
             if self._flow.next_tick is not None:
                 self._flow.tick(self._clock.now() if now is None else now)
@@ -407,7 +403,7 @@ class App:
         self._inputs.check_advance(source, micros)
         if self._inputs.waiting(source.definition.name):
             self.work()
-        self._settle_calls()
+        self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.advance(source, micros)
@@ -578,8 +574,10 @@ class App:
             families=paned_windows(running),
             groups=aggregations(running),
             memory=self._stores.budget.total,
+            block_size=self._stores.block_size,
             changes=self._flow.changes(),
             writes=self.program.writes,
+            streams=self.program.streams,
         )
 
     def needed_columns(self, stream: str) -> tuple[str, ...]:
@@ -595,10 +593,10 @@ class App:
         return tuple(self._inputs.streams)
 
     def __repr__(self) -> str:
-        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self.metrics}>"
+        return f"<penstock.App {', '.join(self.streams)} -> {', '.join(self.queries)}: {self._metrics()}>"
 
     def _repr_html_(self) -> str:
-        return as_html(self._flow.running, str(self.metrics))
+        return as_html(self._flow.running, str(self._metrics()))
 
     def _query(self, name: str) -> str:
         """A query's name as it was given; a rule stands for the query of its condition."""
@@ -622,8 +620,8 @@ class App:
             self._flow.tables.disconnect()
         if hasattr(self, "_stores"):
             self._stores.close()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.close()
 
     def __enter__(self) -> App:
         return self

@@ -39,6 +39,8 @@ class Calling:
         self._synchronous = synchronous
         self._workers: dict[str, Worker] = {}
         self._is_checked = False
+        self._has_left = False
+        """Whether there are synchronous calls of a checkpoint, which no firing has brought."""
         self._firings = Firings(reject)
         for name, function in registered(functions).items():
             self._add(name, function)
@@ -66,6 +68,14 @@ class Calling:
     def attach(self, rule: Rule, outlet: Outlet) -> None:
         """From now on what comes out there is what the rule fires."""
         self._firings.attach(rule, outlet, self._workers.__getitem__)
+
+    def begin(self) -> None:
+        """Before events are taken: synchronous calls that a checkpoint left are made, and what has failed is told."""
+        self.check()
+        if self._has_left:
+            self._has_left = False
+            self.wait()
+        self.settle()
 
     def settle(self) -> None:
         """Tells what has failed since the last time."""
@@ -103,6 +113,7 @@ class Calling:
                 worker.restore(saved)
             else:
                 self._reject_all(name, saved)
+        self._has_left = self._synchronous
 
     def _reject_all(self, name: str, saved: dict[str, Any]) -> None:
         """Calls of a function that is there no more."""

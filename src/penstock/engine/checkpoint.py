@@ -2,9 +2,14 @@
 
     directory/
       state     the last checkpoint, in the one format of `store.state`
+      begun     there as soon as there has been a checkpoint
       blocks/   the block files that it names, and the lock of the process that owns them
 
-Invariant: `state` is always a whole checkpoint, the last or the one before.
+Invariants:
+1. `state` is always a whole checkpoint, the last or the one before.
+2. Where `begun` is and `state` is not, somebody has removed it. Such a directory is refused: to begin anew would give
+   results a second time.
+3. All of it is for its owner alone.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.store import state as state_format
 
 _KIND = "app"
+_BEGUN = "begun"
 
 
 class Checkpoint(NamedTuple):
@@ -31,7 +37,7 @@ class CheckpointDirectory:
         self._path = path
         self._epoch = 0
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{path} cannot be used for checkpoints: {error.strerror}") from None
 
@@ -48,6 +54,8 @@ class CheckpointDirectory:
         self._epoch += 1
         whole = {"kind": _KIND, "epoch": self._epoch, "extra": text, "state": state}
         state_format.write_atomically(self._path / "state", state_format.encode(whole))
+        if not (self._path / _BEGUN).exists():
+            state_format.write_atomically(self._path / _BEGUN, b"")
         return self._epoch
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
@@ -75,11 +83,15 @@ class CheckpointDirectory:
 
 
 def read_state(directory: Path) -> bytes | None:
-    """The last checkpoint as it is in its file; None where there is none."""
+    """The last checkpoint as it is in its file; None where there has been none."""
     file = directory / "state"
     try:
         return file.read_bytes()
     except FileNotFoundError:
+        if (directory / _BEGUN).exists():
+            raise CheckpointError(
+                f"{directory} had a checkpoint and its file 'state' is gone; put it back, or start with a new directory"
+            ) from None
         return None
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error.strerror}") from None

@@ -2,30 +2,28 @@
 
 Only the columns that some query reads are taken, and each is cast to its declared type; names match whatever their
 case. What does not fit as a whole is refused with `InputError` and nothing of it is taken; a single row with a NULL
-where none may be, or with an impossible time, is rejected. A key that a dict does not have is NULL; a column that a
-frame does not have is an error.
+where none may be, or with a time outside of the years 1 to 9999, is rejected. A key that a dict does not have is NULL;
+a column that a frame does not have is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.aggregates.state import Bools, Int64s
+from penstock.engine.event_times import bounds, outside
 from penstock.errors import InputError
 from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
 from penstock.operators.emitter import Reject
-from penstock.types import Field, SqlType
-
-FARTHEST_TIME = 1 << 61
-"""Event times lie within this many microseconds of 1970 (some 73,000 years), so that arithmetic on them never wraps."""
+from penstock.types import FIRST_TIME, LAST_TIME, Field, SqlType
 
 _EXACT = 1 << 53
 """Integers up to this size are doubles too."""
@@ -51,6 +49,7 @@ class Ingest:
         time_field = stream.schema.find(stream.event_time)
         assert time_field is not None, "the binder checked the event time column"
         self._time_type = time_field.type
+        self._first, self._last = bounds(stream.time_unit)
 
     def batches(self, data: Any) -> Iterable[Rows]:
         """The pushed data as batches of the needed columns."""
@@ -58,10 +57,21 @@ class Ingest:
             data = [data]
         if isinstance(data, list):
             few = self._from_few(data) if 0 < len(data) <= _FEW else None
+            if few is None and len(data) > _FEW and self._is_heavy(data):
+                pieces = [self._from_few(data[start : start + _FEW]) for start in range(0, len(data), _FEW)]
+                if None not in pieces:
+                    return [piece for piece in pieces if piece is not None]
             return [self._from_dicts(data) if few is None else few]
         if isinstance(data, pa.RecordBatch):
             return [self._conform(data)]
         return [self._conform(batch) for batch in _to_table(data, self._stream.name).to_batches()]
+
+    def _is_heavy(self, events: Sequence[Any]) -> bool:
+        """Whether a copy of the texts would take much memory. Then they are not copied."""
+        if not self._strings or type(events[0]) is not dict:
+            return False
+        texts = [len(text) for name in self._strings if type(text := events[0].get(name)) is str]
+        return sum(texts) * len(events) > _HEAVY
 
     def _from_few(self, events: Sequence[Any]) -> Batch | None:
         """A few events without a detour through Arrow; None where their values are not plainly those declared."""
@@ -141,9 +151,8 @@ class Ingest:
         else:
             column = rows.column(name)
             whole = column.view(pa.int64()) if self._time_type is SqlType.TIMESTAMP else column.cast(pa.int64())
-            stamps = whole.fill_null(-FARTHEST_TIME).to_numpy(zero_copy_only=False)
-        bound = FARTHEST_TIME // unit
-        return np.clip(stamps, -bound, bound) * unit
+            stamps = whole.fill_null(self._first).to_numpy(zero_copy_only=False)
+        return np.clip(stamps, self._first, self._last) * unit
 
     def _cast(self, column: pa.Array, field: Field) -> pa.Array:
         if column.type == field.type.arrow:
@@ -170,43 +179,49 @@ class Ingest:
         self.kept = None
         if isinstance(rows, Batch) and latest is None and self._stream.time_unit == 1:
             few: Int64s = rows.vector(self._stream.event_time, self._time_type).values
-            if few.min() >= -FARTHEST_TIME and few.max() <= FARTHEST_TIME:
+            if few.min() >= FIRST_TIME and few.max() <= LAST_TIME:
                 return few, rows
         batch = arrow_of(rows)
         for name in self._required:
             column = batch.column(name)
             if column.null_count:
-                batch = self._without(batch, column.is_null(), f"{name} is NULL")
+                nulls = column.is_null().to_numpy(zero_copy_only=False)
+                batch = self._without(batch, nulls, repeat(f"{name} is NULL"))
         column = batch.column(self._stream.event_time)
         times: Int64s
         if self._time_type is SqlType.TIMESTAMP:
             times = column.view(pa.int64()).to_numpy()
         else:
             times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        bound = FARTHEST_TIME // self._stream.time_unit
-        if len(times) and (times.min() < -bound or times.max() > bound):
-            outside = (times > bound) | (times < -bound)
-            batch = self._without(batch, pa.array(outside), "event time is out of range")
-            times = times[~outside]
-        if self._stream.time_unit != 1:
-            times = times * self._stream.time_unit
+        unit = self._stream.time_unit
+        if len(times) and (times.min() < self._first or times.max() > self._last):
+            beyond = (times > self._last) | (times < self._first)
+            counted = self._time_type is not SqlType.TIMESTAMP
+            batch = self._without(batch, beyond, (outside(t, unit, counted=counted) for t in times[beyond].tolist()))
+            times = times[~beyond]
+        if unit != 1:
+            times = times * unit
         if latest is not None:
             ahead = times > latest
             if ahead.any():
-                batch = self._without(batch, pa.array(ahead), "event time is too far ahead of the clock")
+                batch = self._without(batch, ahead, repeat("event time is too far ahead of the clock"))
                 times = times[~ahead]
         return times, batch
 
-    def _without(self, batch: pa.RecordBatch, bad: pa.Array, reason: str) -> pa.RecordBatch:
-        passing = ~bad.to_numpy(zero_copy_only=False)
+    def _without(self, batch: pa.RecordBatch, bad: Bools, reasons: Iterable[str]) -> pa.RecordBatch:
+        """The rows that are not bad; each other is rejected with its own reason."""
+        passing = ~bad
         if self.kept is None:
             self.kept = passing
         else:
             self.kept[self.kept] = passing
-        for row in readable(batch.filter(bad)):
+        for row, reason in zip(readable(batch.filter(pa.array(bad))), reasons, strict=False):
             self._reject(f"stream {self._stream.name}: {reason}", row)
-        return batch.filter(pc.invert(bad))
+        return batch.filter(pa.array(passing))
 
+
+_HEAVY = 1 << 24
+"""Events with so many bytes of text, as far as the first one shows, are taken a few at a time."""
 
 _FEW = 64
 """Up to so many events Python is faster than Arrow."""

@@ -9,7 +9,7 @@ Invariant: `pass_on` is told of each stream's rows in order, with a watermark th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -24,7 +24,7 @@ from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import InputError, QueryError
-from penstock.expressions.batch import Rows
+from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.emitter import Reject
@@ -33,6 +33,9 @@ from penstock.store.manager import StoreManager
 
 BUFFERS_SHARE = 8
 """Input buffers have this part of the memory."""
+
+_SORTED_ROWS, _SORTED_BYTES = 32768, 1 << 21
+"""Rows that are put in order at a time, at most."""
 
 _NO_TIMES = np.empty(0, np.int64)
 
@@ -111,7 +114,8 @@ class Inputs:
     def take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
         latest = self._latest()
         for batch in batches:
-            self._hand_on(source, source.take(batch, latest))
+            for part in _parts(batch) if source.reorder.holds else (batch,):
+                self._hand_on(source, source.take(part, latest))
         if self._has_idle_streams:
             self._pass_idle_streams()
 
@@ -137,8 +141,12 @@ class Inputs:
         if released.late is not None:
             self._set_aside(source, released.late)
         if released.chunk.rows or released.watermark > source.dispatched:
-            source.dispatched = released.watermark
-            self._pass_on(source.definition.name, [released.chunk], released.watermark)
+            self._pass_parts(source, released)
+
+    def _pass_parts(self, source: StreamInput, released: Released) -> None:
+        for chunk, reached in released.parts():
+            source.dispatched = max(source.dispatched, reached)
+            self._pass_on(source.definition.name, [chunk], reached)
 
     def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
         self.late += late.num_rows
@@ -207,7 +215,7 @@ class Inputs:
     def finish(self) -> None:
         """Nothing more comes: what waits to be put in order is in order."""
         for source in self.streams.values():
-            self._pass_on(source.definition.name, [source.reorder.finish()], source.reorder.watermark)
+            self._pass_parts(source, source.reorder.finish())
 
     # Input buffers
 
@@ -271,6 +279,17 @@ class Inputs:
             if name in snapshot["late_outlets"]:
                 outlet.restore(snapshot["late_outlets"][name])
         self.late = snapshot["late"]
+
+
+def _parts(batch: Rows) -> Iterator[Rows]:
+    """A batch that is put in order, a part at a time: sorting takes the room of a part besides."""
+    if batch.num_rows <= _SORTED_ROWS and (isinstance(batch, Batch) or batch.nbytes <= _SORTED_BYTES):
+        yield batch
+        return
+    whole = arrow_of(batch)
+    rows = max(1, min(_SORTED_ROWS, whole.num_rows * _SORTED_BYTES // max(1, whole.nbytes)))
+    for start in range(0, whole.num_rows, rows):
+        yield whole.slice(start, rows)
 
 
 def _late_store(name: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import InputError
+from penstock.types import FIRST_TIME, LAST_TIME
 
 _MICROS = pa.timestamp("us", tz="UTC")
-_YEAR_1, _YEAR_10000 = -62_135_596_800_000_000, 253_402_300_800_000_000
 
 
 def micros_of(time: Any) -> int:
@@ -34,7 +34,7 @@ def micros_of(time: Any) -> int:
 
 
 def _within_the_calendar(micros: int) -> int:
-    if not _YEAR_1 <= micros < _YEAR_10000:
+    if not FIRST_TIME <= micros <= LAST_TIME:
         raise InputError(f"{micros} is outside of the years 1 to 9999; give microseconds since 1970 UTC")
     return micros
 

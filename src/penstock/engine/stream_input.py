@@ -101,10 +101,10 @@ class StreamInput:
     def advance(self, watermark: int, *, is_news: bool = False) -> Released:
         """Time moves on without an event: events with times below `watermark` are late from now on. If that `is_news`,
         the stream is not silent."""
-        chunk = self.reorder.advance(watermark)
+        released = self.reorder.advance(watermark)
         if is_news and self._watches_silence:
             self._note_heard()
-        return Released(chunk, self.reorder.watermark, None)
+        return released
 
     @property
     def beat(self) -> int | None:
@@ -121,9 +121,7 @@ class StreamInput:
         if self._rests or self.reorder.watermark == START:
             return None
         self._rests = True
-        held = self.reorder.finish()
-        self.reorder.advance(self.reorder.watermark + 1)
-        return Released(held, self.reorder.watermark, None)
+        return self.reorder.finish(past=1)
 
     def lacks(self, columns: Sequence[str]) -> list[str]:
         """The columns that are not taken in."""

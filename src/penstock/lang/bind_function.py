@@ -12,6 +12,7 @@ from penstock.lang.durations import SECOND, duration
 from penstock.lang.places import QueryText
 from penstock.lang.query import FunctionDef
 from penstock.lang.syntax import CreateFunction
+from penstock.masking import masked
 
 MOST_RETRIES = 100
 HEADER = "header."
@@ -30,7 +31,7 @@ def bind_function(source: QueryText, statement: CreateFunction) -> FunctionDef:
         valid = False
     if not valid or any(ord(c) <= 32 or ord(c) == 127 for c in url):
         raise source.refusal(
-            f"'{url[:80]}' is no address to call", span, "write 'https://host/path' or 'http://host:port/path'"
+            f"'{masked(url)[:80]}' is no address to call", span, "write 'https://host/path' or 'http://host:port/path'"
         )
     if parts.username is not None or parts.password is not None:
         raise source.refusal(
@@ -75,4 +76,5 @@ def _header(source: QueryText, statement: CreateFunction, key: str, value: str) 
 
 
 def _refused(source: QueryText, statement: CreateFunction, key: str, value: str, hint: str) -> Exception:
-    return source.refusal(f"the option '{key}' cannot be '{value[:80]}'", statement.name.span, hint)
+    shown = "this" if key.startswith(HEADER) else f"'{value[:80]}'"
+    return source.refusal(f"the option '{key}' cannot be {shown}", statement.name.span, hint)

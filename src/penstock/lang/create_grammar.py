@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.lang.dialect import TYPE_NAMES
 from penstock.lang.durations import UNITS, duration
 from penstock.lang.places import Span
+from penstock.lang.stream_options import HEARTBEAT
 from penstock.lang.syntax import ColumnSyntax, CreateSink, CreateStream, Name
 from penstock.lang.window_grammar import WindowParser
 
@@ -80,7 +81,7 @@ class CreateParser(WindowParser):
 
     def has_heartbeat(self, options: Options, span: Span) -> bool:
         """Whether there is the one option that says something of the stream, and not of how its source is read."""
-        text = {key.lower(): value for key, value in options}.get("heartbeat")
+        text = {key.lower(): value for key, value in options}.get(HEARTBEAT)
         if text is not None and not duration(text):
             self.refuse(f"the heartbeat '{text}' is no length of time", span, "write 'heartbeat' = '1 SECOND'")
         return text is not None

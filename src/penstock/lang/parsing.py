@@ -6,7 +6,9 @@ nothing of it is ever run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
@@ -18,6 +20,7 @@ from penstock.lang.grammar import StatementParser
 from penstock.lang.places import QueryText
 from penstock.lang.program import ProgramBinder
 from penstock.lang.query import Program, TableRef
+from penstock.lang.syntax import CreateFunction, CreateSink, CreateStream, CreateTable, Statement
 from penstock.types import Schema
 
 LONGEST_TEXT = 500_000
@@ -47,39 +50,67 @@ def parse(
     >>> program.queries[0].name, program.queries[0].body.schema.names
     ('q1', ('agent', 'busy'))
     """
+    with _refusals(text) as source:
+        catalog = Catalog(streams or {}, sinks, queries, tables)
+        binder = ProgramBinder(source, catalog, user_aggregates or {}, functions)
+        return binder.bind(_statements(source))
+
+
+class Outside(NamedTuple):
+    """Something outside of the app that a text names: a file, a database, an address."""
+
+    kind: str
+    name: str
+    uri: str
+
+
+def outside(text: str) -> list[Outside]:
+    """What a text reads, writes and calls, in its order. Types and names need not fit.
+
+    >>> outside("CREATE TABLE z (k INT, PRIMARY KEY (k)) FROM 'z.csv'; CREATE FUNCTION f AS HTTP POST 'https://a/'")
+    [Outside(kind='table', name='z', uri='z.csv'), Outside(kind='function', name='f', uri='https://a/')]
+    """
+    found = []
+    with _refusals(text) as source:
+        for statement in _statements(source):
+            if isinstance(statement, CreateFunction):
+                found.append(Outside("function", statement.name.text, statement.url[0]))
+            elif isinstance(statement, CreateTable | CreateStream | CreateSink) and statement.uri is not None:
+                kind = {CreateTable: "table", CreateStream: "stream", CreateSink: "sink"}[type(statement)]
+                found.append(Outside(kind, statement.name.text, statement.uri))
+    return found
+
+
+def declared_streams(text: str) -> set[str]:
+    """The names, in lower case, that the text declares by CREATE STREAM. Comments and strings declare nothing.
+
+    >>> declared_streams("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t) -- CREATE STREAM other")
+    {'calls'}
+    """
+    with _refusals(text) as source:
+        return {s.name.text.lower() for s in _statements(source) if isinstance(s, CreateStream)}
+
+
+@contextmanager
+def _refusals(text: str) -> Iterator[QueryText]:
+    """Whatever a text does to the libraries underneath, it is refused in our words."""
     source = QueryText(text)
     if len(text) > LONGEST_TEXT:
         raise source.refusal(
             f"the text is {len(text):,} characters long; at most {LONGEST_TEXT:,} are read", None, "split it"
         )
     try:
-        tokens = tokenize(source)
-        _check_nesting(source, tokens)
-        statements = StatementParser(dialect=DIALECT).statements(source, tokens)
-        catalog = Catalog(streams or {}, sinks, queries, tables)
-        return ProgramBinder(source, catalog, user_aggregates or {}, functions).bind(statements)
+        yield source
     except RecursionError:
         raise source.refusal("an expression in this text is nested too deeply", None, "split it") from None
     except SqlglotError as error:
         raise source.refusal(f"this text cannot be read: {str(error)[:200]}", None) from None
 
 
-def declared_streams(text: str) -> set[str]:
-    """The names, in lower case, that the text declares by CREATE STREAM. Comments and strings declare nothing.
-
-    >>> declared_streams("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t); SELECT 'CREATE STREAM b' -- CREATE STREAM c")
-    {'calls'}
-    """
-    tokens = tokenize(QueryText(text))
-    return {
-        third.text.lower()
-        for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False)
-        if first.text.upper() == "CREATE" and second.text.upper() == "STREAM" and _is_word(first) and _is_word(second)
-    }
-
-
-def _is_word(token: Token) -> bool:
-    return token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+def _statements(source: QueryText) -> list[Statement]:
+    tokens = tokenize(source)
+    _check_nesting(source, tokens)
+    return StatementParser(dialect=DIALECT).statements(source, tokens)
 
 
 def _check_nesting(source: QueryText, tokens: list[Token]) -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
 
 from penstock.aggregates.signatures import AggregateCall
+from penstock.expressions.text_forms import write_date, write_timestamp
 from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
 from penstock.lang.durations import UNITS
 from penstock.lang.symbols import SYMBOLS
@@ -25,7 +25,6 @@ from penstock.windows.spec import CountSlide, EveryEvent, Range, RateSized, Rows
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ATOM = 99
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def render(expression: Expression, names: Mapping[str, str] | None = None) -> str:
@@ -67,7 +66,7 @@ def render_window(window: WindowSpec) -> str:
     elif isinstance(extent, Session):
         parts.append(f"SESSION {render_duration(extent.gap)}")
     else:
-        parts.append(f"SINCE TIMESTAMP '{_moment(extent.time)}'")
+        parts.append(f"SINCE TIMESTAMP '{write_timestamp(extent.time)}'")
     if isinstance(slide, TimeSlide):
         parts.append(f"SLIDE {render_duration(slide.micros)}")
         if slide.offset:
@@ -146,17 +145,13 @@ def _literal(literal: Literal) -> tuple[str, int]:
     if isinstance(value, float):
         return repr(value), _ATOM if value >= 0 else SYMBOLS["negate"][1]
     if literal.type is SqlType.TIMESTAMP:
-        return f"TIMESTAMP '{_moment(value)}'", _ATOM
+        return f"TIMESTAMP '{write_timestamp(value)}'", _ATOM
     if literal.type is SqlType.DATE:
-        return f"DATE '{date(1970, 1, 1) + timedelta(days=value)}'", _ATOM
+        return f"DATE '{write_date(value)}'", _ATOM
     if literal.type is SqlType.INTERVAL:
         return f"INTERVAL '{render_duration(value)}'", _ATOM
     suffix = {SqlType.TINYINT: "Y", SqlType.SMALLINT: "S"}.get(literal.type, "")
     return f"{value}{suffix}", _ATOM if value >= 0 else SYMBOLS["negate"][1]
-
-
-def _moment(micros: int) -> str:
-    return (_EPOCH + timedelta(microseconds=micros)).strftime("%Y-%m-%d %H:%M:%S.%f").removesuffix(".000000")
 
 
 def render_name(name: str) -> str:

@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.lang.dialect import SUFFIXES, TYPE_NAMES
 from penstock.lang.places import QueryText, Span
+from penstock.masking import masked
 from penstock.types import SqlType
 
 
@@ -87,7 +88,7 @@ class ExpressionParser(SparkParser):
         """Refuses the current token where `wanted` should stand."""
         if self._curr:
             span = self.span_of_token(self._curr)
-            shown = self.source.text[span[0] : min(span[1], span[0] + 40)]
+            shown = masked(self.source.text)[span[0] : min(span[1], span[0] + 40)]
             self.refuse(f"expected {wanted}, found {shown!r}", span, hint)
         self.refuse(f"expected {wanted}, but the statement ends here", self.span_of_token(self._curr), hint)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
+from penstock.aggregates.factory import create_state
 from penstock.aggregates.state import (
     AggregateState,
     Argument,
@@ -209,7 +209,6 @@ class Aggregation:
         self.groups = intake.groups
         self.one_group = False
         """Set by who knows that every row played is of the one group there is."""
-        self._account = resources.account(f"{name}: groups and accumulators")
         self._keys = [fingerprint(state_key(spec)) for spec in states]
         self._states = [
             create_state(
@@ -223,13 +222,9 @@ class Aggregation:
             )
             for i, (spec, key) in enumerate(zip(states, self._keys, strict=True))
         ]
-        self._unaccounting = [
-            state for spec, state in zip(states, self._states, strict=True) if spec.kind not in SELF_ACCOUNTING
-        ]
         self._driven = list(zip(self._states, intake.state_columns, strict=True))
         self._positioned = any(spec.kind in _POSITIONED_KINDS for spec in states)
         self._capacity = 0
-        self._unaccounted = 0
         self.first_interners = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
         ]
@@ -271,8 +266,9 @@ class Aggregation:
                     added.slots, removed.slots, add_upto, remove_upto, events, self.counts
                 )
         else:
-            order = self.groups.order()
-            room = max(EMITTED_AT_ONCE, len(order)) if evaluates.any() else 0
+            evaluated = bool(evaluates.any())
+            order = self.groups.order() if evaluated else _NO_SLOTS
+            room = max(EMITTED_AT_ONCE, len(order)) if evaluated else 0
             if ranges is None:
                 begins = np.zeros(len(add_upto), np.int64)
                 ranges = (begins, begins + len(order))
@@ -288,29 +284,19 @@ class Aggregation:
         if removes < len(removed.slots):
             removed = removed.part(0, removes)
         emitted = self._advance(added, removed, schedule)
-        self._unaccounted += adds
-        if self._unaccounted > 4096:
-            self.account()
-        if events is None and not evaluates.any():
+        if events is None and not evaluated:
             return done, Played(slots, upto, counts, (), ())
         return done, self._played(schedule, counts, emitted)
 
     def advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
         """Plays a schedule on the states; who made it has played `counts`."""
-        emitted = self._advance(added, removed, schedule)
-        self._unaccounted += len(added.slots)
-        if self._unaccounted > 4096:
-            self.account()
-        return emitted
+        return self._advance(added, removed, schedule)
 
     def add(self, added: Run) -> None:
         """Rows enter; nothing leaves and nothing is evaluated."""
         nothing = np.zeros(1, np.int64)
         _count_rows(added.slots, self.counts)
         self._advance(added, added.part(0, 0), Schedule(nothing + len(added.slots), nothing, nothing, _NO_SLOTS))
-        self._unaccounted += len(added.slots)
-        if self._unaccounted > 4096:
-            self.account()
 
     def evaluate(self, slots: Slots, upto: Int64s) -> Played:
         """Evaluates slots as they are, as the rows of several evaluations."""
@@ -326,9 +312,9 @@ class Aggregation:
         if self._positioned:
             entering, leaving = added.positions, removed.positions
         if self.groups.capacity > self._capacity:
-            self._capacity = self.groups.capacity
             for state in self._states:
-                state.ensure(self._capacity)
+                state.ensure(self.groups.capacity)
+            self._capacity = self.groups.capacity
         return [
             state.advance(_rows(added, columns, entering), _rows(removed, columns, leaving), schedule)
             for state, columns in self._driven
@@ -351,11 +337,6 @@ class Aggregation:
         for state in self._states:
             state.reset(slots)
 
-    def account(self) -> None:
-        """Tells the budget what is held; raises `BudgetError` when that is too much."""
-        self._unaccounted = 0
-        self._account.resize(self.intake.nbytes + sum(s.nbytes for s in self._unaccounting))
-
     def snapshot(self) -> dict[str, Any]:
         """States go by the names of what they compute: who goes on may be without some of them."""
         states = {key: state.snapshot() for key, state in zip(self._keys, self._states, strict=True)}
@@ -367,7 +348,6 @@ class Aggregation:
             state.restore(snapshot["states"][key])
             state.ensure(self.groups.capacity)
         self._capacity = self.groups.capacity
-        self.account()
 
 
 def _rows(run: Run, columns: Any, positions: Int64s) -> Rows:

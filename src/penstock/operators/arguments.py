@@ -21,6 +21,7 @@ from penstock.operators.interner import Interner
 from penstock.plan.nodes import StateSpec
 from penstock.plan.nullability import can_be_null
 from penstock.plan.reads import Read, reads_of
+from penstock.store.budget import Account
 from penstock.store.fifo import ColumnSpec
 from penstock.types import Schema
 
@@ -33,8 +34,8 @@ class StateColumns(NamedTuple):
 
 
 class Reading(Protocol):
-    """What an aggregation reads: its groups and their row counts, and its columns. It accounts for what the reading
-    holds, and saves it with its states."""
+    """What an aggregation reads: its groups and their row counts, and its columns. It saves what the reading holds with
+    its states."""
 
     @property
     def groups(self) -> GroupTable: ...
@@ -47,9 +48,6 @@ class Reading(Protocol):
 
     @property
     def state_columns(self) -> tuple[StateColumns, ...]: ...
-
-    @property
-    def nbytes(self) -> int: ...
 
     def no_columns(self) -> tuple[Argument, ...]: ...
 
@@ -97,16 +95,19 @@ class Computed(NamedTuple):
 class _Column:
     """One computed column, and how many aggregations read it."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, account: Account) -> None:
         self.read = read
         self.compiled = compile_expression(read.expression)
-        self.interner = Interner() if read.is_text else None
+        self.interner = Interner(account) if read.is_text else None
         self.readers = 0
 
 
 class ArgumentColumns:
-    def __init__(self, schema: Schema) -> None:
+    """Strings are on the `account`."""
+
+    def __init__(self, schema: Schema, account: Account) -> None:
         self._schema = schema
+        self._account = account
         self._columns: dict[str, _Column] = {}
         self._texts: dict[str, Interner] = {}
 
@@ -114,7 +115,7 @@ class ArgumentColumns:
         """From now on the columns of these states are computed."""
         reads = reads_of(states)
         for read in reads:
-            column = self._columns.get(read.name) or _Column(read)
+            column = self._columns.get(read.name) or _Column(read, self._account)
             self._columns[read.name] = column
             column.readers += 1
             if column.interner is not None:
@@ -128,7 +129,9 @@ class ArgumentColumns:
             self._columns[name].readers -= 1
             if self._columns[name].readers == 0:
                 del self._columns[name]
-                self._texts.pop(name, None)
+                unread = self._texts.pop(name, None)
+                if unread is not None:
+                    unread.close()
 
     def spec(self, read: Read) -> ColumnSpec:
         if read.is_filter:
@@ -138,6 +141,11 @@ class ArgumentColumns:
     @property
     def has_texts(self) -> bool:
         return bool(self._texts)
+
+    @property
+    def texts(self) -> Mapping[str, Interner]:
+        """The columns of strings."""
+        return self._texts
 
     def knows(self, names: Iterable[str]) -> bool:
         return all(name in self._columns for name in names)
@@ -165,10 +173,6 @@ class ArgumentColumns:
         """Rows are gone for good: the inverse of `use`."""
         for name, interner in self._texts.items():
             interner.release(codes_in_use(columns[name], among))
-
-    @property
-    def nbytes(self) -> int:
-        return sum(interner.nbytes for interner in self._texts.values())
 
     def snapshot(self) -> dict[str, Any]:
         return {name: interner.snapshot() for name, interner in self._texts.items()}

@@ -125,7 +125,7 @@ class Changes:
     ) -> None:
         self._aggregation = Aggregation(name, reading, node.states, resources)
         self._groups = reading.groups
-        self._toucher = Toucher(self._groups)
+        self._toucher = Toucher(self._groups, resources.account(f"{name}: groups that rows have touched"))
         self._answer_names = list(map(_answer_names, node.states))
         self._shows: list[ChangeShow] = []
         self._held = _Held(_NO_SLOTS, np.empty(0, np.int64), [])
@@ -188,16 +188,16 @@ class Changes:
             self._in_use.rows[slots] = 0
         had = touched.before != NO_ROW
         chosen = touched.before[had]
-        self._held = _Held(rows.slots[chosen], rows.counts[chosen], [_chosen(a, chosen) for a in rows.answers])
-        self._no_row = touched.slots[~had]
-        self._mark()
-        self._tell_budget()
+        self._keep(
+            _Held(rows.slots[chosen], rows.counts[chosen], [_chosen(a, chosen) for a in rows.answers]),
+            touched.slots[~had],
+        )
 
-    def _tell_budget(self) -> None:
-        held = self._held
+    def _keep(self, held: _Held, no_row: Slots) -> None:
         answers = sum(answer.values.nbytes + 2 * len(answer.values) for answer in held.answers)
-        own = held.slots.nbytes + held.counts.nbytes + self._no_row.nbytes + answers
-        self._account.resize(own + self._toucher.nbytes)
+        self._account.resize(held.slots.nbytes + held.counts.nbytes + no_row.nbytes + answers)
+        self._held, self._no_row = held, no_row
+        self._mark()
 
     def _mark(self) -> None:
         held = self._toucher.held
@@ -222,11 +222,9 @@ class Changes:
         self._aggregation.restore(snapshot["aggregation"])
         saved = snapshot["held"]
         names = [name for own in self._answer_names for name in own] if len(saved["slots"]) else []
-        self._held = _Held(saved["slots"], saved["counts"], [Emitted(*saved["answers"][name]) for name in names])
-        self._no_row = snapshot["no_row"]
         self._toucher.fit()
-        self._mark()
-        self._tell_budget()
+        held = _Held(saved["slots"], saved["counts"], [Emitted(*saved["answers"][name]) for name in names])
+        self._keep(held, snapshot["no_row"])
 
 
 def _answer_names(state: StateSpec) -> list[str]:

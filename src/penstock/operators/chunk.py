@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
+from penstock.expressions.time_texts import time_texts
+from penstock.store.batches import decoded
 
 CHUNK_ROWS = 32768
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
@@ -31,16 +33,22 @@ class Chunk(NamedTuple):
         """One row as Python values, for messages."""
         return readable(self.arrow.slice(index, 1))[0]
 
-    def parts(self, watermark: int, rows: int = CHUNK_ROWS) -> Iterator[tuple[Chunk, int]]:
-        """The chunk cut to so many rows, each part with the watermark that holds once it is in: rows of later parts
-        may still enter windows that the final watermark closes. A chunk without rows is one part."""
-        if self.rows <= rows:
+    def parts(self, watermark: int, count: Callable[[Int64s, int], int] | None = None) -> Iterator[tuple[Chunk, int]]:
+        """The chunk cut in parts, each with the watermark that holds once it is in: rows of later parts may still enter
+        windows that the final watermark closes. `count` says, before each part, how many rows of these times it has
+        that begins at a place. A chunk without rows is one part."""
+        if self.rows <= 1 or (count is None and self.rows <= CHUNK_ROWS):
             yield self, watermark
             return
-        for start in range(0, self.rows, rows):
-            stop = min(start + rows, self.rows)
+        start = 0
+        while start < self.rows:
+            stop = min(start + (CHUNK_ROWS if count is None else count(self.times, start)), self.rows)
+            if stop - start == self.rows:
+                yield self, watermark
+                return
             part = self.slice(start, stop)
             yield part, watermark if stop == self.rows else min(watermark, int(part.times[-1]))
+            start = stop
 
     def slice(self, start: int, stop: int) -> Chunk:
         return Chunk(self.times[start:stop], self.arrow.slice(start, stop - start))
@@ -74,20 +82,15 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def readable(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as Python values, for messages; times that Python's calendar does not know stay integers."""
+    """The rows as Python values; times that Python's calendar does not know are texts, as sinks write them."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except (OverflowError, ValueError):
-        columns = [c.view(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in batch.columns]
-        columns = [c.view(pa.int32()) if pa.types.is_date32(c.type) else c for c in columns]
+        if batch.num_rows > 1:  # the others' times are as they would be in another batch
+            return [row for i in range(batch.num_rows) for row in readable(batch.slice(i, 1))]
+        columns = [time_texts(c) if pa.types.is_temporal(c.type) else c for c in batch.columns]
         rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
     return rows
-
-
-def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with plain strings."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def to_bytes(batch: pa.RecordBatch) -> bytes:

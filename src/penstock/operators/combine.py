@@ -42,10 +42,10 @@ class Combine(Operator):
         self._key_types = tuple(key.type for key in longest.group_by)
         self._looked = node.looked
         self._witnesses = node.witnesses
-        self._emitter = Emitter(node.emission, node.schema, resources.reject, self._key_types)
+        compared = resources.account(f"{name}: rows that the next are compared with")
+        self._emitter = Emitter(node.emission, node.schema, resources.reject, self._key_types, compared)
         account = resources.account(f"{name}: rows that wait for the other windows")
         self._ports = Ports(len(node.inputs), account)
-        self._compared = resources.account(f"{name}: rows that the next are compared with")
         self._last: int | None = None
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
@@ -76,7 +76,6 @@ class Combine(Operator):
         results += self._show(parts, ends, begin, len(ends))
         if before < -START and self._last is not None and self._last + self._slide <= before:
             results += self._show_empty()
-        self._compared.resize(self._emitter.nbytes)
         return results
 
     def _show(self, parts: list[Chunk], ends: Int64s, begin: int, end: int) -> list[Chunk]:
@@ -145,5 +144,4 @@ class Combine(Operator):
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["ports"])
         self._emitter.restore(snapshot["emitter"])
-        self._compared.resize(self._emitter.nbytes)
         self._last = snapshot["last"]

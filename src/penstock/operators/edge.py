@@ -53,9 +53,8 @@ class EdgeOperator(Operator):
         self._outputs = [compile_expression(output.expression) for output in node.outputs]
         self._names = node.schema.arrow.names
         self._reject = resources.reject
-        self._groups = GroupTable(tuple(key.type for key in node.keys))
-        self._account = resources.account(f"{name}: keys for which the condition is true")
-        self._account.resize(self._groups.nbytes)
+        account = resources.account(f"{name}: keys for which the condition is true")
+        self._groups = GroupTable(tuple(key.type for key in node.keys), account)
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         results = [made for part, _ in chunk.parts(watermark) if part.rows and (made := self._fire(part)).rows]
@@ -74,7 +73,6 @@ class EdgeOperator(Operator):
             keep = self._without(chunk, keep, key.errors)
             keys.append(key)
         slots = self._groups.assign(keys, chunk.rows, keep)
-        self._account.resize(self._groups.nbytes)
         fires = np.zeros(chunk.rows, np.bool_)
         self._groups.collect(_rise(slots, holds, self._groups.counts, fires))
         return self._shown(chunk.filter(fires))
@@ -107,4 +105,3 @@ class EdgeOperator(Operator):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._groups.restore(snapshot["groups"])
-        self._account.resize(self._groups.nbytes)

@@ -3,6 +3,9 @@
 Every result row begins with window_start and window_end. ISTREAM and DSTREAM compare select-list values as multisets
 with those of the evaluation before (contract, rule 4); the window columns take no part in that. Rules compare the keys
 of groups.
+
+Invariant: `_before` has what the last evaluation of each partition showed, by the partition's number, and no entry
+where that was nothing. A number with an entry stays its partition's: whoever gives numbers asks `remembers`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from penstock.operators.columns import image
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.plan.nodes import Emission
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED
 from penstock.types import Schema, SqlType
 
 Reject = Callable[[str, dict[str, Any]], None]
@@ -33,6 +38,9 @@ Reject = Callable[[str, dict[str, Any]], None]
 OVERFLOW = "an aggregate could not be computed: integer overflow"
 
 _TIMESTAMP = SqlType.TIMESTAMP.arrow
+
+_ENTRY_BYTES = 400
+"""What Python and Arrow take for the columns of one partition, besides their values."""
 
 
 @dataclass(slots=True)
@@ -53,9 +61,17 @@ class Evaluations:
 
 
 class Emitter:
-    """`keys` are the types of the group's keys, columns `#0`, `#1`, ... of the rows."""
+    """`keys` are the types of the group's keys, columns `#0`, `#1`, ... of the rows. Rows that the next evaluation is
+    compared with are on the account `compared`."""
 
-    def __init__(self, emission: Emission, schema: Schema, reject: Reject, keys: tuple[SqlType, ...] = ()) -> None:
+    def __init__(
+        self,
+        emission: Emission,
+        schema: Schema,
+        reject: Reject,
+        keys: tuple[SqlType, ...] = (),
+        compared: Account = UNLIMITED,
+    ) -> None:
         self._emission = emission
         self._schema = schema
         self._outputs = [compile_expression(o.expression) for o in emission.outputs]
@@ -66,6 +82,7 @@ class Emitter:
         self._types = tuple(f.type for f in schema.fields[2:])
         self._keys = [Column(f"#{i}", kind) for i, kind in enumerate(keys)]
         self._before: dict[int, list[pa.Array]] = {}
+        self._compared = compared
 
     def emit(self, evaluations: Evaluations) -> Chunk:
         """The results of the evaluations, in order; a result's time is its window_end - 1 µs."""
@@ -99,7 +116,7 @@ class Emitter:
                 first = self._distinct(relation)
                 relation, row_starts = [c.take(pa.array(first)) for c in relation], row_starts[first]
             if self._emission.limit is not None:
-                relation = [c.slice(0, self._emission.limit) for c in relation]
+                relation = [c.take(pa.array(np.arange(min(self._emission.limit, len(c))))) for c in relation]
                 row_starts = row_starts[: self._emission.limit]
             if self._emission.emit is Emit.EDGE:
                 keys = self._keys_of(evaluations.rows, chosen[: len(row_starts)])
@@ -119,7 +136,32 @@ class Emitter:
 
     def forget(self, partition: int) -> None:
         """The partition is gone: what its evaluations would be compared with is not needed any more."""
-        self._before.pop(partition, None)
+        gone = self._before.pop(partition, None)
+        if gone is not None:
+            self._compared.release(_bytes_of(gone))
+
+    def close(self) -> None:
+        """Gives back what is on the account."""
+        for partition in list(self._before):
+            self.forget(partition)
+
+    def remembers(self, partitions: int) -> Bools:
+        """Which of the first so many partitions have an evaluation that the next one is compared with."""
+        remembered = np.zeros(partitions, np.bool_)
+        remembered[list(self._before)] = True
+        return remembered
+
+    def _replace(self, partition: int, shown: list[pa.Array]) -> list[pa.Array] | None:
+        """Keeps what an evaluation shows, and returns what the one before showed; None for nothing."""
+        before = self._before.get(partition)
+        more = (_bytes_of(shown) if len(shown[0]) else 0) - (0 if before is None else _bytes_of(before))
+        if more:
+            self._compared.charge(more)
+        if len(shown[0]):
+            self._before[partition] = shown
+        else:
+            self._before.pop(partition, None)
+        return before
 
     def _select(self, rows: Rows, failed: Bools | None) -> tuple[list[pa.Array], list[Int64s], Bools | None]:
         """The select list and the sort keys of each row, and which rows remain."""
@@ -162,8 +204,7 @@ class Emitter:
 
     def _difference(self, relation: list[pa.Array], partition: int, start: int) -> tuple[list[pa.Array], Int64s]:
         """R(k) - R(k-1), or the other way round for DSTREAM, as multisets."""
-        before = self._before.get(partition)
-        self._before[partition] = relation
+        before = self._replace(partition, relation)
         if before is None:
             before = [c.slice(0, 0) for c in relation]
         one, other = (relation, before) if self._emission.emit is Emit.ISTREAM else (before, relation)
@@ -187,9 +228,8 @@ class Emitter:
     def _new(self, keys: list[pa.Array], count: int, partition: int) -> Int64s:
         """Which of the groups were not in the evaluation before."""
         types = tuple(key.type for key in self._keys) or (SqlType.BIGINT,)
-        before = self._before.get(partition)
-        self._before[partition] = keys
-        if before is None or count == 0 or len(before[0]) == 0:
+        before = self._replace(partition, keys)
+        if before is None or count == 0:
             return np.arange(count)
         groups = GroupTable(types)
         known = groups.assign([ColumnView(c, t) for c, t in zip(before, types, strict=True)], len(before[0]), None)
@@ -206,7 +246,7 @@ class Emitter:
 
     @property
     def nbytes(self) -> int:
-        return sum(c.nbytes for columns in self._before.values() for c in columns)
+        return sum(_bytes_of(columns) for columns in self._before.values())
 
     def snapshot(self) -> dict[str, Any]:
         saved = {}
@@ -219,12 +259,11 @@ class Emitter:
         return {"before": saved}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._before = {}
+        self.close()
         for partition, data in snapshot["before"].items():
             batch = pa.ipc.open_stream(data).read_all().combine_chunks()
-            self._before[int(partition)] = [
-                c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in batch.columns
-            ]
+            columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in batch.columns]
+            self._replace(int(partition), columns)
 
 
 def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
@@ -235,6 +274,13 @@ def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends
 
 def as_row(rows: Rows, row: int) -> dict[str, Any]:
     return readable(arrow_of(rows).slice(row, 1))[0]
+
+
+def _bytes_of(columns: list[pa.Array]) -> int:
+    nbytes = _ENTRY_BYTES
+    for column in columns:
+        nbytes += column.nbytes
+    return nbytes
 
 
 def _timestamps(micros: Int64s) -> pa.Array:

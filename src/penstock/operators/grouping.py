@@ -18,20 +18,30 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.groups import GroupTable
 from penstock.plan.reads import GroupingKey
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED
 from penstock.types import SqlType
 
 
 class Grouping:
-    """`rejects` has an entry for each query that reads the grouping: a row fails for each of them."""
+    """`rejects` has an entry for each query that reads the grouping: a row fails for each of them. The groups are on
+    the `account`."""
 
-    def __init__(self, key: GroupingKey, rejects: list[Reject], *, with_instances: bool = False) -> None:
+    def __init__(
+        self,
+        key: GroupingKey,
+        rejects: list[Reject],
+        account: Account = UNLIMITED,
+        *,
+        with_instances: bool = False,
+    ) -> None:
         self.key = key
         self.rejects = rejects
         self._where = compile_expression(key.where) if key.where is not None else None
         self._keys = [compile_expression(expression) for expression in key.keys]
         self._fallible = [(f.read.name, [read.name for read in f.behind]) for f in key.fallible]
         instance = (SqlType.BIGINT,) if with_instances else ()
-        self.groups = GroupTable(instance + tuple(expression.type for expression in key.keys))
+        self.groups = GroupTable(instance + tuple(expression.type for expression in key.keys), account)
 
     def passes(self, chunk: Chunk) -> Bools | None:
         """Which rows pass WHERE; None where there is none, or no row."""

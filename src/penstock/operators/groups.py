@@ -1,13 +1,14 @@
 """The groups of a query: from key columns to slots, and how many rows each slot has in the window.
 
-A key is a row of int64 images (integers as they are, floats by their bits, strings by their interned code) and one
-word of NULL bits. Slots are small integers that index every aggregate state.
+A key is a row of int64 images (integers as they are, floats by their bits, strings by their interned code) and behind
+them words of NULL bits, one for every 64 columns. Slots are small integers that index every aggregate state.
 
 Invariants:
 1. A slot belongs to one key as long as it has rows in some window; `collect` frees the others for new keys.
 2. `counts[slot]` is the number of the slot's rows in the window: COUNT(*) comes from here. Where several windows share
    the groups, each has a `Tally` of its own instead. Who can tell without counting which slots have rows, `hold`s them.
 3. `order()` lists all slots in use in the order of their keys: NULL first, numbers up (NaN last), strings by bytes.
+4. Slots, keys and their strings are on the account before they are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from penstock.expressions.vector import Evaluated
 from penstock.jit import inline, kernel, prefetch
 from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
-from penstock.operators.single_keys import assign_single, empty_table, rehash_single
+from penstock.operators.single_keys import assign_single, empty_table, rehash_single, table_bytes
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray, power_of_two
 from penstock.types import SqlType
 
 
@@ -102,55 +105,104 @@ def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
             table[at] = slot
 
 
+_FLAGS = 64
+"""NULL bits in a word."""
+
 _KNOWN_KEYS = 4096
 """How many keys of single events are remembered beside the hash table."""
+
+_KNOWN_TEXT = 64
+"""Keys with longer texts are not remembered."""
+
+_KNOWN_SHARE = 1 << 15
+"""One key is remembered for so many bytes of the memory: all of them take about a hundredth of it."""
+
+_NO_TABLE = np.empty(0, np.int32)
 
 
 class Tally:
     """How many rows each slot has in one of several windows; the table lets it grow with itself."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("_rows",)
 
-    def __init__(self, capacity: int) -> None:
-        self.rows = np.zeros(capacity, np.int64)
+    def __init__(self, account: Account, capacity: int) -> None:
+        self._rows = ChargedArray(account, np.int64)
+        self._rows.resize(capacity)
+
+    @property
+    def rows(self) -> Int64s:
+        return self._rows.array
 
     def fit(self, capacity: int) -> None:
-        if capacity > len(self.rows):
-            self.rows = np.concatenate([self.rows, np.zeros(capacity - len(self.rows), np.int64)])
+        if capacity > len(self._rows):
+            self._rows.resize(capacity)
+
+    def close(self) -> None:
+        self._rows.clear()
 
 
 class GroupTable:
-    def __init__(self, types: tuple[SqlType, ...]) -> None:
+    """What it holds is on the `account`, which others may use too."""
+
+    def __init__(self, types: tuple[SqlType, ...], account: Account = UNLIMITED) -> None:
         self.types = types
-        self.interners = tuple(Interner() if t is SqlType.STRING else None for t in types)
-        self._words = len(types) + 1
+        self.interners = tuple(Interner(account) if t is SqlType.STRING else None for t in types)
+        self._account = account
+        self._words = len(types) + max(1, -(-len(types) // _FLAGS))
         self._is_single = len(types) == 1
         self._used = 0
-        self._alive = np.zeros(16, np.bool_)
-        self._stored = np.zeros((16, self._words), np.int64)
-        self._table: NDArray[Any] = self._empty_table()
-        self._free = np.empty(0, np.int32)
-        self.counts = np.zeros(16, np.int64)
+        self._alive = ChargedArray(account, np.bool_)
+        self._counts = ChargedArray(account, np.int64)
+        self._keys = ChargedArray(account, np.int64, (self._words,))
+        self._free = ChargedArray(account, np.int32)
+        self._free_count = 0
+        self._table: NDArray[Any] = _NO_TABLE
         self._tallies: list[Tally] = []
         self._holders: list[Callable[[int], Bools]] = []
         self._left = 0
         self._known: dict[tuple[object, ...], Slots] = {}
+        self._most_known = min(_KNOWN_KEYS, account.total // _KNOWN_SHARE)
         self._order: Slots | None = None
+        self._fit(16 if types else 1)
 
     @property
     def capacity(self) -> int:
         """Every slot is below this."""
-        return len(self.counts)
+        return len(self._keys)
+
+    @property
+    def counts(self) -> Int64s:
+        return self._counts.array
+
+    @property
+    def _stored(self) -> Int64s:
+        return self._keys.array
+
+    @property
+    def size(self) -> int:
+        """How many slots are in use."""
+        return self._used - self._free_count
 
     def tally(self) -> Tally:
         """For one of several windows over these groups, until `forget`."""
-        tally = Tally(self.capacity)
+        tally = Tally(self._account, self.capacity)
         self._tallies.append(tally)
         return tally
 
     def forget(self, tally: Tally) -> None:
         """Its window is gone: the rows in it hold no slot any more."""
         self._tallies.remove(tally)
+        tally.close()
+
+    def close(self) -> None:
+        """Gives its memory back; it is not used any more."""
+        for array in (self._alive, self._counts, self._keys, self._free, *self._tallies, *self.interners):
+            if isinstance(array, ChargedArray):
+                array.clear()
+            elif array is not None:
+                array.close()
+        self._account.release(self._table.nbytes)
+        self._table = _NO_TABLE
 
     def hold(self, holds: Callable[[int], Bools]) -> None:
         """Slots are in use as well if they are held. Asked when some are to be freed, for as many as there are."""
@@ -168,7 +220,7 @@ class GroupTable:
         known = self._known.get(key)
         if known is None:
             known = self._assign_all(columns, 1, None)
-            if len(self._known) < _KNOWN_KEYS:
+            if len(self._known) < self._most_known and _is_short(key):
                 self._known[key] = known
         return known
 
@@ -177,7 +229,7 @@ class GroupTable:
         if not self.types:
             if self._used == 0:
                 self._used = 1
-                self._alive[0] = True
+                self._alive.array[0] = True
                 self._order = None
             return slots
         keys = np.zeros((rows, self._words), np.int64)
@@ -186,50 +238,67 @@ class GroupTable:
             keys[:, w] = values
             if valid is not None:
                 keys[~valid, w] = 0
-                keys[:, -1] |= (~valid).astype(np.int64) << w
+                keys[:, len(self.types) + w // _FLAGS] |= (~valid).astype(np.int64) << w % _FLAGS
         mask = keep if keep is not None else np.empty(0, np.bool_)
         assign = assign_single if self._is_single else _assign
         done = 0
         while True:
-            before_used, before_free = self._used, len(self._free)
-            count, self._used, left = assign(
-                keys[done:], mask[done:], self._table, self._stored, self._used, self._free, before_free, slots[done:]
+            used, free = self._used, self._free_count
+            count, self._used, self._free_count = assign(
+                keys[done:], mask[done:], self._table, self._stored, used, self._free.array, free, slots[done:]
             )
-            if self._used != before_used or left != before_free:
-                taken = self._free[left:]
-                self._free = self._free[:left]
-                made = np.concatenate([taken, np.arange(before_used, self._used, dtype=np.int32)])
-                self._alive[made] = True
-                self._order = None
-                for w, interner in enumerate(self.interners):
-                    if interner is not None:
-                        named = made[(self._stored[made, -1] >> w) & 1 == 0]
-                        interner.use(self._stored[named, w].astype(np.int32))
+            if self._used != used or self._free_count != free:
+                self._begin_slots(
+                    np.concatenate(
+                        [self._free.array[self._free_count : free], np.arange(used, self._used, dtype=np.int32)]
+                    )
+                )
             done += count
             if done == rows:
                 break
-            self._grow()
+            self._fit(power_of_two(len(self._stored) + 1))
         for interner in self.interners:
             if interner is not None:
                 interner.sweep()
         return slots
 
-    def _grow(self) -> None:
-        size = 2 * len(self._stored)
-        self._stored = np.concatenate([self._stored, np.zeros_like(self._stored)])
-        self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
-        self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
+    def _begin_slots(self, made: Slots) -> None:
+        """These slots have got keys."""
+        self._alive.array[made] = True
+        self._order = None
+        for w, interner in enumerate(self.interners):
+            if interner is not None:
+                named = made[self._nulls(made, w) == 0]
+                interner.use(self._stored[named, w].astype(np.int32))
+
+    def _fit(self, wanted: int) -> None:
+        """Room for so many slots or, where memory has no room for them, for as many eighths as it has."""
+        places = power_of_two(wanted)
+        bytes_of_slot = 8 * self._words + 9 + 8 * len(self._tallies)
+        table = self._table_bytes(places)
+        more = (wanted - self.capacity) * bytes_of_slot + table - self._table.nbytes
+        if more > self._account.free:
+            wanted = self.capacity + max(1, wanted // 8)
+            more = (wanted - self.capacity) * bytes_of_slot + table - self._table.nbytes
+        self._account.charge(more)  # all of it or nothing
+        self._account.release(more - table + self._table.nbytes)
+        self._table = _NO_TABLE  # the old one goes before the new one comes
+        for array in (self._alive, self._counts, self._keys):
+            array.resize(wanted)
         for tally in self._tallies:
-            tally.fit(size)
-        self._table = self._empty_table()
+            tally.fit(wanted)
+        self._table = self._empty_table(places)
         self._rehash()
 
-    def _empty_table(self) -> Slots | Int64s:
-        return empty_table(len(self._stored)) if self._is_single else np.full(4 * len(self._stored), -1, np.int32)
+    def _table_bytes(self, places: int) -> int:
+        return table_bytes(places) if self._is_single else 16 * places
+
+    def _empty_table(self, places: int) -> Slots | Int64s:
+        return empty_table(places) if self._is_single else np.full(4 * places, -1, np.int32)
 
     def _rehash(self) -> None:
         rehash = rehash_single if self._is_single else _rehash
-        rehash(self._table, self._stored, self._used, self._alive)
+        rehash(self._table, self._stored, self._used, self._alive.array)
 
     def collect(self, left: int) -> None:
         """Frees the slots whose rows have left every window, once half as many rows have left as there are slots:
@@ -239,7 +308,7 @@ class GroupTable:
         if not self.types or 2 * self._left < self._used:
             return
         self._left = 0
-        unused = self._alive[: self._used] & (self.counts[: self._used] == 0)
+        unused = self._alive.array[: self._used] & (self.counts[: self._used] == 0)
         for tally in self._tallies:
             unused &= tally.rows[: self._used] == 0
         for holds in self._holders:
@@ -250,71 +319,91 @@ class GroupTable:
             self._release(dead)
 
     def _release(self, dead: Slots) -> None:
+        free = self._free.fit(self._free_count + len(dead))
+        free[self._free_count : self._free_count + len(dead)] = dead
+        self._free_count += len(dead)
         for w, interner in enumerate(self.interners):
             if interner is not None:
-                named = dead[(self._stored[dead, -1] >> w) & 1 == 0]
+                named = dead[self._nulls(dead, w) == 0]
                 interner.release(self._stored[named, w].astype(np.int32))
         self._known.clear()
-        self._alive[dead] = False
-        self._free = np.concatenate([self._free, dead])
+        self._alive.array[dead] = False
         self._order = None
         self._rehash()
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether `order` costs nothing now."""
+        return self._order is not None
+
     def order(self) -> Slots:
         if self._order is None:
-            live = np.flatnonzero(self._alive[: self._used]).astype(np.int32)
-            sort_keys: list[Any] = []
-            for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
-                values = self._stored[live, w]
-                null = (self._stored[live, -1] >> w) & 1
-                if interner is not None:
-                    values = np.where(null == 0, interner.ranks()[np.where(null == 0, values, 0)], 0)
-                elif kind.is_floating:
-                    values = np.where(values < 0, np.int64(-(2**63)) - values, values)
-                sort_keys += [1 - null, values]
-            self._order = live[np.lexsort(sort_keys[::-1])] if sort_keys else live
+            self._order = self.sorted(np.flatnonzero(self._alive.array[: self._used]).astype(np.int32))
         return self._order
+
+    def sorted(self, slots: Slots) -> Slots:
+        """Slots in the order of their keys."""
+        sort_keys: list[Any] = []
+        for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
+            values = self._stored[slots, w]
+            null = self._nulls(slots, w)
+            if interner is not None:
+                values = np.where(null == 0, interner.ranks()[np.where(null == 0, values, 0)], 0)
+            elif kind.is_floating:
+                values = np.where(values < 0, np.int64(-(2**63)) - values, values)
+            sort_keys += [1 - null, values]
+        return slots[np.lexsort(sort_keys[::-1])] if sort_keys else slots
 
     def keys(self, slots: Slots) -> list[Data]:
         """The key columns of slots."""
         columns: list[Data] = []
         for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
-            null = ((self._stored[slots, -1] >> w) & 1).astype(np.bool_)
+            null = self._nulls(slots, w).astype(np.bool_)
             valid = ~null if null.any() else None
             columns.append(from_images(self._stored[slots, w], valid, kind, interner))
         return columns
 
-    def words(self, slots: Slots) -> Int64s:
-        """The first key of slots, as the integer it is."""
-        first: Int64s = self._stored[slots, 0]
-        return first
+    def _nulls(self, slots: Slots, column: int) -> Int64s:
+        """1 for slots whose key is NULL in the column, 0 for the others."""
+        nulls: Int64s = (self._stored[slots, len(self.types) + column // _FLAGS] >> column % _FLAGS) & 1
+        return nulls
+
+    def words(self, slots: Slots, key: int = 0) -> Int64s:
+        """The first or another key of slots, as the integer it is."""
+        words: Int64s = self._stored[slots, key]
+        return words
 
     @property
     def nbytes(self) -> int:
-        own = self._stored.nbytes + self._alive.nbytes + self._table.nbytes + self._free.nbytes + self.counts.nbytes
+        """What is on the account for it."""
+        arrays = (self._alive, self._counts, self._keys, self._free)
+        own = sum(array.nbytes for array in arrays) + self._table.nbytes
         own += sum(tally.rows.nbytes for tally in self._tallies)
         return own + sum(i.nbytes for i in self.interners if i is not None)
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "used": self._used,
-            "alive": self._alive,
+            "alive": self._alive.array,
             "stored": self._stored,
-            "free": self._free,
+            "free": self._free.array[: self._free_count],
             "counts": self.counts,
             "interners": [None if i is None else i.snapshot() for i in self.interners],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._used = snapshot["used"]
-        self._alive, self._stored = snapshot["alive"], snapshot["stored"]
-        self._free, self.counts = snapshot["free"], snapshot["counts"]
-        for tally in self._tallies:
-            tally.fit(self.capacity)
+        self._used, self._free_count = snapshot["used"], len(snapshot["free"])
+        self._alive.set(snapshot["alive"])
+        self._keys.set(snapshot["stored"])
+        self._counts.set(snapshot["counts"])
+        self._free.set(snapshot["free"])
         for interner, saved in zip(self.interners, snapshot["interners"], strict=True):
             if interner is not None:
                 interner.restore(saved)
-        self._table = self._empty_table()
-        self._rehash()
         self._known.clear()
         self._order = None
+        self._fit(max(self.capacity, 1))
+
+
+def _is_short(key: tuple[object, ...]) -> bool:
+    return sum([len(word) for word in key if isinstance(word, str)]) <= _KNOWN_TEXT

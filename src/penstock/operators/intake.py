@@ -18,8 +18,10 @@ from penstock.operators.arguments import ArgumentColumns
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
+from penstock.operators.window_texts import WindowTexts
 from penstock.plan.nodes import StateSpec
 from penstock.plan.reads import GroupingKey, fallible_reads
+from penstock.store.budget import Account
 from penstock.types import Schema
 
 
@@ -32,6 +34,8 @@ class Taken(NamedTuple):
 
 
 class Intake:
+    """Groups and strings are on the `account`."""
+
     def __init__(
         self,
         where: Expression | None,
@@ -39,12 +43,13 @@ class Intake:
         states: tuple[StateSpec, ...],
         schema: Schema,
         reject: Reject,
+        account: Account,
         *,
         with_instances: bool = False,
     ) -> None:
         key = GroupingKey(where, keys, fallible_reads(states))
-        self._grouping = Grouping(key, [reject], with_instances=with_instances)
-        self._columns = ArgumentColumns(schema)
+        self._grouping = Grouping(key, [reject], account, with_instances=with_instances)
+        self._columns = ArgumentColumns(schema, account)
         self.groups = self._grouping.groups
         self.passes = self._grouping.passes
         self._own = self._columns.read(states)
@@ -52,6 +57,9 @@ class Intake:
         self.interners = self._own.interners
         self.state_columns = self._own.state_columns
         self.no_columns = self._own.nothing
+        self._window_texts = (
+            {name: WindowTexts(text, account) for name, text in self._columns.texts.items()} if with_instances else {}
+        )
 
     @property
     def counts(self) -> Int64s:
@@ -63,7 +71,10 @@ class Intake:
             return Taken(np.empty(0, np.int32), self.no_columns(), [])
         computed = self._columns.compute(chunk)
         slots, keys = self._grouping.assign(chunk, keep, computed, instances)
-        if self._columns.has_texts:
+        if instances is not None:
+            for name, texts in self._window_texts.items():
+                texts.enter(instances.to_numpy(), computed.columns[name], slots >= 0)
+        elif self._columns.has_texts:
             self._columns.use(computed.columns, slots >= 0)
         return Taken(slots, tuple([computed.columns[name] for name in self._own.names]), keys)
 
@@ -72,13 +83,20 @@ class Intake:
         if self._columns.has_texts:
             self._columns.release(dict(zip(self._own.names, columns, strict=True)), slots >= 0)
 
-    @property
-    def nbytes(self) -> int:
-        return self.groups.nbytes + self._columns.nbytes
+    def close_windows(self, instances: Int64s) -> None:
+        """The windows of these instances are over: strings that only they had are forgotten."""
+        for texts in self._window_texts.values():
+            texts.close(instances)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"groups": self.groups.snapshot(), "texts": self._columns.snapshot()}
+        return {
+            "groups": self.groups.snapshot(),
+            "texts": self._columns.snapshot(),
+            "window_texts": {name: texts.snapshot() for name, texts in self._window_texts.items()},
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.groups.restore(snapshot["groups"])
         self._columns.restore(snapshot["texts"])
+        for name, saved in snapshot.get("window_texts", {}).items():
+            self._window_texts[name].restore(saved)

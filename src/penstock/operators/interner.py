@@ -4,39 +4,105 @@ Blocks and kernels know only fixed-width values; a STRING travels through them a
 
 Invariants:
 1. A code stands for one string as long as its use count is above zero; then the code may be given to another.
-2. `ranks()` orders the codes in use as their strings are ordered by UTF-8 bytes.
+2. `ranks()` orders the codes in use as their strings are ordered by UTF-8 bytes. A new string changes no other's rank,
+   except when there is no number left between its neighbours'.
+3. A string is on the account before it is kept. Strings are kept as UTF-8 bytes, so its bytes are what it takes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.aggregates.columns import INT32, plain
 from penstock.aggregates.state import Int64s, Slots
+from penstock.jit import kernel
+from penstock.store.budget import Account
+from penstock.store.charged import UNLIMITED, ChargedArray
 
-_OVERHEAD = 120
-"""Bytes of Python bookkeeping per string: dictionary entry, list entry, object header."""
+_OVERHEAD = 136
+"""Bytes of Python bookkeeping per string, as measured: entries of the dictionary and of lists, the objects' headers."""
+
+_AT_ONCE = 1 << 16
+"""About so many bytes of strings leave Arrow at once, and are charged together."""
+
+_ENCODED_AT_ONCE = 1 << 22
+"""Columns of more bytes are put together with the strings that are known piece by piece."""
+
+_TABLE_SHARE = 64
+"""The last dictionary is remembered if it takes no more than this part of the memory."""
+
+_SINGLY = 64
+"""Up to so many strings find their places in the order one by one."""
+
+_FIRST, _LAST = -(1 << 62), 1 << 62
+"""Ranks lie between these."""
+
+_STEP = 1 << 32
+"""How far behind the last one a string's rank is that comes behind all others."""
+
+
+@kernel
+def _count(codes: Slots, uses: Int64s) -> None:
+    for code in codes:
+        uses[code] += 1
+
+
+@kernel
+def _uncount(codes: Slots, uses: Int64s) -> Slots:
+    """Returns the codes that have no use left."""
+    unused = np.empty(len(codes), np.int32)
+    found = 0
+    for code in codes:
+        uses[code] -= 1
+        if uses[code] <= 0:
+            unused[found] = code
+            found += 1
+    return unused[:found]
 
 
 class Interner:
-    def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
-        self._strings: list[str | None] = []
-        self._uses = np.zeros(64, np.int64)
+    def __init__(self, account: Account = UNLIMITED) -> None:
+        self._account = account
+        self._uses = ChargedArray(account, np.int64)
+        self._ranks = ChargedArray(account, np.int64)
+        self._bytes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._codes: dict[bytes, int] = {}
+        self._strings: list[bytes | None] = []
         self._free: list[int] = []
         self._unused: list[int] = []
-        self._ranks: Int64s | None = None
+        self._order: list[bytes] = []
+        """Those strings that have a rank, in order."""
+        self._unranked: dict[bytes, None] = {}
+        """Strings that came since the others got one."""
         self._last_table: tuple[pa.Array, Slots, int] | None = None
         self._forgotten = 0
+
+    def close(self) -> None:
+        """Forgets everything and gives its memory back."""
+        self._account.release(self._bytes)
         self._bytes = 0
+        self._uses.clear()
+        self._ranks.clear()
+        self._begin()
+
+    # Codes
 
     def encode(self, values: pa.Array | list[str | None]) -> Slots:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""
         if isinstance(values, list):
-            return np.array([self._code(s) for s in values], np.int32)
+            return np.array(self._of_texts(values), np.int32)
         if not pa.types.is_dictionary(values.type):
+            if values.nbytes > _ENCODED_AT_ONCE and len(values) > 1:
+                half = len(values) // 2
+                return np.concatenate([self.encode(values.slice(0, half)), self.encode(values.slice(half))])
             values = values.dictionary_encode()
         table = self._table(values.dictionary)
         indices = values.indices
@@ -52,60 +118,78 @@ class Interner:
         known = self._last_table
         if known is not None and known[2] == self._forgotten and known[0].equals(dictionary):
             return known[1]
-        table = np.fromiter((self._code(s) for s in dictionary.to_pylist()), np.int32, len(dictionary))
-        self._last_table = (dictionary, table, self._forgotten)
+        table = np.zeros(len(dictionary), np.int32)
+        at = 0
+        for strings in _in_pieces(dictionary):
+            table[at : at + len(strings)] = self._codes_of(strings)
+            at += len(strings)
+        is_small = dictionary.nbytes * _TABLE_SHARE <= self._account.total
+        self._last_table = (dictionary, table, self._forgotten) if is_small else None
         return table
 
-    def _code(self, string: str | None) -> int:
-        if string is None:
-            return 0
-        code = self._codes.get(string)
-        if code is None:
+    def _of_texts(self, texts: list[str | None]) -> list[int]:
+        if len(texts) > 1 and sum([len(text) for text in texts if text is not None]) > _AT_ONCE:
+            return [self._codes_of([None if text is None else text.encode()])[0] for text in texts]
+        return self._codes_of([None if text is None else text.encode() for text in texts])
+
+    def _codes_of(self, strings: Sequence[bytes | None]) -> list[int]:
+        known = self._codes.get
+        codes = [0 if s is None else known(s, -1) for s in strings]
+        if -1 in codes:
+            self._add([s for s, code in zip(strings, codes, strict=True) if s is not None and code < 0])
+            codes = [0 if s is None else self._codes[s] for s in strings]
+        return codes
+
+    def _add(self, strings: list[bytes]) -> None:
+        fresh = list(dict.fromkeys(strings))
+        nbytes = _bytes_of(fresh)
+        self._uses.fit(len(self._strings) + max(0, len(fresh) - len(self._free)))
+        self._account.charge(nbytes)
+        self._bytes += nbytes
+        for string in fresh:
             if self._free:
                 code = self._free.pop()
                 self._strings[code] = string
             else:
                 code = len(self._strings)
                 self._strings.append(string)
-                if code >= len(self._uses):
-                    self._uses = np.concatenate([self._uses, np.zeros(len(self._uses), np.int64)])
             self._codes[string] = code
             self._unused.append(code)
-            self._ranks = None
-            self._bytes += len(string) + _OVERHEAD
-        return code
+        if self._order:
+            self._unranked.update(dict.fromkeys(fresh))
 
     def use(self, codes: Slots) -> None:
         if len(codes):
-            self._uses[: int(codes.max()) + 1] += np.bincount(codes)
+            _count(plain(codes, INT32), self._uses.array)
 
     def release(self, codes: Slots) -> None:
         """Gives uses back; strings without a use are forgotten."""
-        if not len(codes):
-            return
-        counts = np.bincount(codes)
-        used = self._uses[: len(counts)]
-        used -= counts
-        for code in np.flatnonzero((used <= 0) & (counts > 0)):
-            self._forget(int(code))
+        if len(codes):
+            self._forget(_uncount(plain(codes, INT32), self._uses.array).tolist())
 
     def sweep(self) -> None:
         """Forgets what was encoded since the last sweep and then not used (rows that failed WHERE)."""
-        if not self._unused:
-            return
-        for code in self._unused:
-            if self._uses[code] == 0:
-                self._forget(code)
-        self._unused.clear()
+        if self._unused:
+            codes = np.array(self._unused)
+            self._unused.clear()
+            self._forget(codes[self._uses.array[codes] == 0].tolist())
 
-    def _forget(self, code: int) -> None:
-        string = self._strings[code]
-        if string is not None:
-            del self._codes[string]
-            self._strings[code] = None
-            self._forgotten += 1
-            self._free.append(code)
-            self._bytes -= len(string) + _OVERHEAD
+    def _forget(self, codes: list[int]) -> None:
+        gone: list[bytes] = []
+        for code in codes:
+            string = self._strings[code]
+            if string is not None:
+                del self._codes[string]
+                self._strings[code] = None
+                self._free.append(code)
+                gone.append(string)
+        if not gone:
+            return
+        self._forgotten += len(gone)
+        self._leave_order(gone)
+        nbytes = _bytes_of(gone)
+        self._bytes -= nbytes
+        self._account.release(nbytes)
 
     def decode(self, codes: Slots) -> pa.Array:
         """The strings of codes, as an Arrow array without NULLs."""
@@ -113,34 +197,95 @@ class Interner:
         strings = pa.array([self._strings[code] for code in distinct], pa.string())
         return strings.take(pa.array(where))
 
+    # Order
+
     def ranks(self) -> Int64s:
-        if self._ranks is None:
-            live = sorted(self._codes.items(), key=lambda item: item[0].encode())
-            self._ranks = np.zeros(max(1, len(self._strings)), np.int64)
-            self._ranks[[code for _, code in live]] = np.arange(len(live))
-        return self._ranks
+        """A number for each code in use: the greater the string, the greater the number."""
+        ranks: Int64s = self._ranks.fit(max(1, len(self._strings)))
+        if not self._order or len(self._unranked) > _SINGLY:
+            self._order += sorted(self._unranked) if self._order else self._codes
+            self._order.sort()
+            self._number(ranks)
+        else:
+            for string in self._unranked:
+                self._enter_order(string, ranks)
+        self._unranked.clear()
+        return ranks
+
+    def _number(self, ranks: Int64s) -> None:
+        count = len(self._order)
+        codes = np.fromiter((self._codes[s] for s in self._order), np.int64, count)
+        step = min(_STEP, (_LAST - _FIRST) // (count + 1))
+        ranks[codes] = (np.arange(count) - count // 2) * step
+
+    def _enter_order(self, string: bytes, ranks: Int64s) -> None:
+        order = self._order
+        place = bisect_left(order, string)
+        below = int(ranks[self._codes[order[place - 1]]]) if place else None
+        above = int(ranks[self._codes[order[place]]]) if place < len(order) else None
+        order.insert(place, string)
+        if below is not None and above is not None:
+            rank = (below + above) // 2
+        else:
+            rank = below + _STEP if below is not None else (above or 0) - _STEP
+        if rank == below or not _FIRST < rank < _LAST:
+            self._number(ranks)
+        else:
+            ranks[self._codes[string]] = rank
+
+    def _leave_order(self, gone: list[bytes]) -> None:
+        if not self._order:
+            return
+        ranked = [s for s in gone if self._unranked.pop(s, s) is not None]
+        if len(ranked) > _SINGLY:
+            leaving = set(ranked)
+            self._order = [s for s in self._order if s not in leaving]
+        else:
+            for string in ranked:
+                del self._order[bisect_left(self._order, string)]
+        if not self._order:
+            self._unranked.clear()
+
+    # Memory and durability
 
     @property
     def nbytes(self) -> int:
-        return self._bytes + self._uses.nbytes
+        return self._bytes + self._uses.nbytes + self._ranks.nbytes
 
     def snapshot(self) -> dict[str, Any]:
-        text = "".join(s or "" for s in self._strings).encode()
-        ends = np.cumsum([len((s or "").encode()) for s in self._strings], dtype=np.int64)
+        ends = np.cumsum([len(s or b"") for s in self._strings], dtype=np.int64)
         alive = np.array([s is not None for s in self._strings], np.bool_)
-        return {"text": text, "ends": ends, "alive": alive, "uses": self._uses[: len(self._strings)]}
+        text = b"".join(s or b"" for s in self._strings)
+        return {"text": text, "ends": ends, "alive": alive, "uses": self._uses.array[: len(self._strings)]}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        text, begin = snapshot["text"], 0
-        self.__init__()  # type: ignore[misc]
-        for code, (end, alive) in enumerate(zip(snapshot["ends"].tolist(), snapshot["alive"].tolist(), strict=True)):
-            string = text[begin:end].decode() if alive else None
+        text, ends, alive = snapshot["text"], snapshot["ends"], snapshot["alive"]
+        self.close()
+        nbytes = len(text) + _OVERHEAD * int(alive.sum())
+        self._account.charge(nbytes)
+        self._bytes = nbytes
+        uses = self._uses.fit(len(ends))
+        uses[: len(ends)] = snapshot["uses"]
+        begin = 0
+        for code, (end, is_alive) in enumerate(zip(ends.tolist(), alive.tolist(), strict=True)):
+            string = text[begin:end] if is_alive else None
             self._strings.append(string)
             if string is None:
                 self._free.append(code)
             else:
                 self._codes[string] = code
-                self._bytes += len(string) + _OVERHEAD
             begin = end
-        self._uses = np.zeros(max(64, 2 * len(self._strings)), np.int64)
-        self._uses[: len(self._strings)] = snapshot["uses"]
+
+
+def _bytes_of(strings: Sequence[bytes]) -> int:
+    return sum(map(len, strings)) + _OVERHEAD * len(strings)
+
+
+def _in_pieces(strings: pa.Array) -> Iterator[list[bytes | None]]:
+    """The strings as UTF-8, a few at a time: what does not fit into the memory is not all made before it is refused."""
+    if not len(strings):
+        return
+    encoded = strings.cast(pa.binary())
+    rows = max(1, _AT_ONCE * len(strings) // max(_AT_ONCE, strings.nbytes))
+    for start in range(0, len(strings), rows):
+        yield encoded.slice(start, rows).to_pylist()

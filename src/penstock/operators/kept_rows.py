@@ -31,8 +31,8 @@ class KeptRows:
     def __init__(self, name: str, node: RelationNode, selection: Selection, resources: Resources) -> None:
         self._names, self._types = selection.names, selection.types
         self._kinds = dict(zip(self._names, self._types, strict=True))
-        self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
-        self._account = resources.account(f"{name}: strings")
+        self.account = resources.account(f"{name}: strings")
+        self._interners = [Interner(self.account) if kind is SqlType.STRING else None for kind in self._types]
         self.specs = [_TIME, _SHOWN] + [
             ColumnSpec(n, e.type.storage, can_be_null(e, node.input.schema))
             for n, e in zip(self._names, selection.expressions, strict=True)
@@ -47,7 +47,6 @@ class KeptRows:
             if interner is not None:
                 interner.use(_codes(column))
                 interner.sweep()
-        self._account.resize(sum(i.nbytes for i in self._interners if i is not None))
         return [Argument(chunk.times, None), Argument(shown, None), *columns]
 
     def leave(self, columns: Sequence[Argument]) -> None:

@@ -86,13 +86,29 @@ class Merge:
         self._texts = [pa.types.is_string(partial_schema(node).field(f"${i}").type) for i in range(len(node.states))]
 
     def merge(self, partials: Sequence[pa.RecordBatch]) -> Iterator[Chunk]:
-        """The results of the evaluations that these partial rows belong to, some evaluations at a time."""
+        """The results of the evaluations that these partial rows belong to, made as they are asked for."""
         for batch in partials:
             check_version(batch.schema)
-        for pieces in _portions([batch for batch in partials if batch.num_rows]):
+        for pieces in _portions([b for b in partials if b.num_rows]):
+            yield from self._fitting(pieces)
+
+    def _fitting(self, pieces: list[pa.RecordBatch]) -> Iterator[Chunk]:
+        """The results of some evaluations: of all together, or of each half by itself where memory is short. Nothing
+        is rejected before all of it has found room."""
+        parts: Sequence[list[pa.RecordBatch]] = ()
+        try:
             chunk = self._merge(self._joined(pieces))
-            if chunk.rows:
-                yield chunk
+        except BudgetError:
+            parts = _halves(pieces)
+            if not parts:
+                raise
+        finally:
+            for account in (self._account, *self._state_accounts):
+                account.resize(0)
+        for part in parts:
+            yield from self._fitting(part)
+        if not parts and chunk.rows:
+            yield chunk
 
     def _joined(self, pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
         self._account.resize(sum(piece.nbytes for piece in pieces))
@@ -124,7 +140,6 @@ class Merge:
         played = Played(schedule.emit_slots, schedule.emit_upto, counts, emitted, interners)
         shown = self._shown.rows(keys.keys(order[places]), played)
         starts = _micros(batch, 0)[first]
-        self._account.resize(0)
         return self._emitter.emit(Evaluations(shown, upto, starts, ends, failed=played.failed(self._node.answers)))
 
     def _absorb(
@@ -144,7 +159,6 @@ class Merge:
             state = create_mergeable(spec.kind, types, spec.wants, account=account, ranks=ranks)
             state.ensure(len(schedule.emit_slots))
             state.absorb(slots, partials)
-            account.resize(state.nbytes)
             none = _no_rows(spec)
             emitted.append(state.advance(none, none, schedule))
             interners.append(interner)
@@ -171,6 +185,17 @@ def _portions(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
                 pieces.append(batch.slice(first, count))
         yield pieces
         begin, done = stop, int(upto[stop - 1])
+
+
+def _halves(pieces: list[pa.RecordBatch]) -> Sequence[list[pa.RecordBatch]]:
+    """The rows of the first and of the second half of the evaluations; nothing if there is one alone."""
+    ends = [_micros(piece, 1) for piece in pieces]
+    windows = np.unique(np.concatenate(ends))
+    if len(windows) == 1:
+        return ()
+    middle = [int(np.searchsorted(own, windows[len(windows) // 2])) for own in ends]
+    first = [piece.slice(0, at) for piece, at in zip(pieces, middle, strict=True) if at]
+    return first, [piece.slice(at) for piece, at in zip(pieces, middle, strict=True) if at < piece.num_rows]
 
 
 def _by_window(batch: pa.RecordBatch) -> pa.RecordBatch:

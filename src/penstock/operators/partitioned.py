@@ -19,6 +19,7 @@ from penstock.expressions.vector import Evaluated
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
 from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
@@ -27,6 +28,7 @@ from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
+from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 
 _TIME, _POSITION = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("position", np.dtype(np.int64), False)
@@ -49,9 +51,11 @@ class Entered(NamedTuple):
 class PartitionedAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         keys = node.partition_by + node.group_by
-        self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject)
+        account = resources.account(f"{name}: groups and strings")
+        self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject, account)
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
-        self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types)
+        compared = resources.account(f"{name}: rows that the next are compared with")
+        self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
         self._reject_to = resources.reject
         self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
@@ -59,13 +63,15 @@ class PartitionedAggregate(Operator):
         self._partition_keys = len(node.partition_by)
         columns = [_TIME, _POSITION, _SLOT, *self._intake.column_specs]
         self._partitions = Partitions(name, node, columns, resources)
-        self._owner = np.zeros(16, np.int32)
+        self._owner = ChargedArray(account, np.int32)
         self._rows = 0
+        cuts = cuts_of(node, account)
+        self._count = None if cuts is None else cuts.count
         self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark):
+            for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
                     self._per_event(part)
             return Progress(self._outgoing.take(), watermark - 1)
@@ -155,11 +161,10 @@ class PartitionedAggregate(Operator):
     def _enter(self, chunk: Chunk) -> Entered:
         partitions, due = self._partitions.assign(chunk)
         taken = self._intake.take(chunk, self._intake.passes(chunk))
-        more = self._intake.groups.capacity - len(self._owner)
-        if more > 0:
-            self._owner = np.append(self._owner, np.zeros(more, np.int32))
+        if self._intake.groups.capacity > len(self._owner):
+            self._owner.resize(self._intake.groups.capacity)
         belongs = taken.slots >= 0
-        self._owner[taken.slots[belongs]] = partitions[belongs]
+        self._owner.array[taken.slots[belongs]] = partitions[belongs]
         positions = np.arange(self._rows, self._rows + chunk.rows)
         fixed = (Argument(chunk.times, None), Argument(positions, None), Argument(taken.slots, None))
         (_, gone, slots, *columns), gone_upto, starts = self._partitions.enter(partitions, (*fixed, *taken.columns))
@@ -171,7 +176,7 @@ class PartitionedAggregate(Operator):
     def _ranges(self) -> tuple[Int64s, Int64s]:
         """Where in `groups.order()` each partition's groups begin and end."""
         order = self._intake.groups.order()
-        owners = self._owner[order]
+        owners = self._owner.array[order]
         capacity = self._partitions.table.capacity
         begins, ends = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
         first = np.flatnonzero(np.diff(owners, prepend=-1))
@@ -193,7 +198,7 @@ class PartitionedAggregate(Operator):
             "aggregation": self._aggregation.snapshot(),
             "emitter": self._emitter.snapshot(),
             "partitions": self._partitions.snapshot(),
-            "owner": self._owner,
+            "owner": self._owner.array,
             "rows": self._rows,
         }
 
@@ -201,5 +206,5 @@ class PartitionedAggregate(Operator):
         self._aggregation.restore(snapshot["aggregation"])
         self._emitter.restore(snapshot["emitter"])
         self._partitions.restore(snapshot["partitions"])
-        self._owner = snapshot["owner"]
+        self._owner.set(snapshot["owner"])
         self._rows = snapshot["rows"]

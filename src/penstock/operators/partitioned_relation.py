@@ -16,7 +16,8 @@ from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
-from penstock.operators.closing import SessionWindows
+from penstock.operators.closing_windows import SessionWindows
+from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.kept_rows import KeptRows
@@ -61,15 +62,17 @@ class PartitionedRelation(Operator):
     """[PARTITION BY k ROWS n ...]: the last n rows of each partition."""
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
-        self._selection = Selection(node, resources)
+        self._selection = Selection(name, node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
         self._partitions = Partitions(name, node, self._kept.specs, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
+        cuts = cuts_of(node, self._kept.account)
+        self._count = None if cuts is None else cuts.count
         self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark):
+            for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
                     self._per_event(part)
             return Progress(self._outgoing.take(), watermark - 1)
@@ -145,28 +148,32 @@ class SessionRelation(Operator):
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         assert isinstance(node.window.extent, Session)
-        self._selection = Selection(node, resources)
+        self._selection = Selection(name, node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
-        self._sessions = SessionWindows(node.window.extent.gap, node.partition_by)
+        account = resources.account(f"{name}: sessions")
+        self._sessions = SessionWindows(node.window.extent.gap, node.partition_by, account)
+        self._sessions.hold(self._selection.emitter.remembers)
         self._queues = resources.queues(name, self._kept.specs, node)
-        self._queue_of = GroupTable((SqlType.BIGINT,))
+        self._queue_of = GroupTable((SqlType.BIGINT,), account)
+        self._cuts = Cuts(account, self._sessions.next_close)
         self._outgoing = Outgoing()
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        for part, _ in chunk.parts(watermark):
+        for part, reached in chunk.parts(watermark, self._cuts.count):
             if part.rows:
                 queues = self._find(self._sessions.assign(part))
                 self._queues.enter(queues, self._kept.take(self._selection.select(part)))
                 self._queue_of.counts[queues] = 1
-        return Progress(self._close(watermark), watermark)
+            self._close(reached)
+        return Progress(self._outgoing.take(), watermark)
 
     def _find(self, instances: Int64s) -> Slots:
         return self._queue_of.assign([ColumnView(pa.array(instances), SqlType.BIGINT)], len(instances), None)
 
-    def _close(self, watermark: int) -> list[Chunk]:
+    def _close(self, watermark: int) -> None:
         closed = self._sessions.close(watermark)
         if len(closed.instances):
             queues = self._find(closed.instances)
@@ -174,7 +181,6 @@ class SessionRelation(Operator):
             _emit(self._selection.emitter, (self._evaluation(*extent) for extent in extents), self._outgoing)
             self._queue_of.counts[queues] = 0
             self._queue_of.collect(len(queues))
-        return self._outgoing.take()
 
     def _evaluation(self, queue: int, start: int, end: int, partition: int) -> _Evaluation:
         columns = self._queues.take(queue)
@@ -184,7 +190,9 @@ class SessionRelation(Operator):
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._sessions.end(last_time)
-        return [] if end is None else self._close(end)
+        if end is not None:
+            self._close(end)
+        return self._outgoing.take()
 
     def snapshot(self) -> dict[str, Any]:
         return {

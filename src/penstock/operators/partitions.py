@@ -23,6 +23,7 @@ from penstock.operators.chunk import CHUNK_ROWS, Chunk
 from penstock.operators.groups import GroupTable
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode, RelationNode
+from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 from penstock.store.queues import Moved
 from penstock.windows.spec import CountSlide, Rows, TimeSlide
@@ -48,7 +49,8 @@ class Partitions:
         assert isinstance(node.window.extent, Rows)
         slide = node.window.slide
         self.limit = node.window.extent.count
-        self.table = GroupTable(tuple(key.type for key in node.partition_by))
+        account = resources.account(f"{name}: keys of partitions")
+        self.table = GroupTable(tuple(key.type for key in node.partition_by), account)
         self.queues = resources.queues(name, columns, node)
         self._when_full = node.window.when_full
         self._every = slide.count if isinstance(slide, CountSlide) else 1
@@ -57,8 +59,7 @@ class Partitions:
         self._policy = BoundaryPolicy(boundaries) if isinstance(slide, TimeSlide) else None
         self._drain = node.emission.drain
         self._keys = [compile_expression(key) for key in node.partition_by]
-        self._account = resources.account(f"{name}: keys of partitions")
-        self._seen = np.zeros(0, np.int64)
+        self._seen = ChargedArray(account, np.int64)
 
     @property
     def by_time(self) -> bool:
@@ -68,11 +69,9 @@ class Partitions:
     def assign(self, chunk: Chunk) -> tuple[Slots, Bools]:
         """The partition of each row, and whether the row makes its partition due. To be called once per row."""
         partitions = self.table.assign([key(chunk.columns) for key in self._keys], chunk.rows, None)
-        capacity = self.table.capacity
-        if capacity > len(self._seen):
-            self._account.resize(self.table.nbytes + 8 * capacity)
-            self._seen = np.append(self._seen, np.zeros(capacity - len(self._seen), np.int64))
-        seen = _count(partitions, self._seen)
+        if self.table.capacity > len(self._seen):
+            self._seen.resize(self.table.capacity)
+        seen = _count(partitions, self._seen.array)
         due: Bools = seen % self._every == 0
         if self._when_full:
             due &= seen >= self.limit
@@ -84,7 +83,7 @@ class Partitions:
     def due_at_boundary(self) -> Slots:
         """The partitions that are looked at at a boundary, in the order of their keys."""
         owners = self.table.order()
-        return owners[self._seen[owners] >= self.limit] if self._when_full else owners
+        return owners[self._seen.array[owners] >= self.limit] if self._when_full else owners
 
     def walk(self, chunk: Chunk, watermark: int, made: Callable[[], int]) -> Iterator[Chunk | int]:
         """For time slides: runs of rows to enter and, between them, the boundaries that are due. `made` tells how many
@@ -117,12 +116,11 @@ class Partitions:
         return {
             "table": self.table.snapshot(),
             "policy": None if self._policy is None else self._policy.snapshot(),
-            "seen": self._seen,
+            "seen": self._seen.array,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.table.restore(snapshot["table"])
         if self._policy is not None:
             self._policy.restore(snapshot["policy"])
-        self._seen = snapshot["seen"]
-        self._account.resize(self.table.nbytes + self._seen.nbytes)
+        self._seen.set(snapshot["seen"])

@@ -14,7 +14,8 @@ from penstock.aggregates.state import Int64s, Slots
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
-from penstock.operators.closing import Closed, ClosingAggregate
+from penstock.operators.closing import ClosingAggregate
+from penstock.operators.closing_windows import Closed
 from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.operator import Operator
@@ -115,10 +116,13 @@ class ClosingPart(ClosingAggregate):
     def send_to(self, receive: Receive) -> None:
         self._partial_rows.outgoing.receiver = receive
 
-    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> list[Chunk]:
+    def _take(self) -> list[Chunk]:
+        return self._partial_rows.chunks()
+
+    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
         window = np.searchsorted(upto, np.arange(len(slots)), "right")
         for begin in range(0, len(slots), EMITTED_AT_ONCE):
             own = slice(begin, begin + EMITTED_AT_ONCE)
             partials = self._aggregation.export(slots[own])
             self._partial_rows.look(slots[own], closed.starts[window[own]], closed.ends[window[own]], partials)
-        return self._partial_rows.chunks()
+        self._partial_rows.flush()

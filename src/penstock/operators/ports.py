@@ -7,7 +7,11 @@ only rows can come that belong behind it.
     least watermark 12, of the inputs 1 and 2    input 0 (at 15)   1 (at 12)   2 (at 12)   3 (at 14)
     due                                          up to 12          up to 12    below 12    below 12
 
-Invariant: what `take_due` gives never belongs before what it gave earlier.
+Invariants:
+1. What `take_due` gives never belongs before what it gave earlier.
+2. What stays is on the account when a call ends: the rows, and what Arrow takes for a batch besides them. Rows of a
+   much larger batch are copied, and many small batches put together, so that nothing else is held on to. Where
+   memory is short, few are.
 """
 
 from __future__ import annotations
@@ -17,9 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.operators.chunk import Chunk, from_bytes, to_bytes
+from penstock.operators.chunk import Chunk, from_bytes, joined, to_bytes
 from penstock.operators.reorder import START
+from penstock.store.batches import compact, kept_bytes
 from penstock.store.budget import Account
+
+_SMALL_ROWS, _LOOSE = 64, 256
+"""Batches of fewer rows are small, and so many of them are put together."""
 
 
 class Ports:
@@ -30,12 +38,14 @@ class Ports:
         self._watermarks = [START] * count
         self._account = account
         self._held = 0
+        self._loose = [0] * count
 
     def put(self, port: int, chunk: Chunk, watermark: int) -> int:
         """Takes what an input gave; returns how far all inputs have come: rows below that time come no more."""
         if chunk.rows:
             self._waiting[port].append(chunk)
-            self._held += chunk.arrow.nbytes
+            self._held += _nbytes(chunk)
+            self._loose[port] = self._loose[port] + 1 if chunk.rows < _SMALL_ROWS else 0
         self._watermarks[port] = max(self._watermarks[port], watermark)
         return min(self._watermarks)
 
@@ -51,19 +61,38 @@ class Ports:
 
     def _take(self, limits: list[int]) -> list[list[Chunk]]:
         due: list[list[Chunk]] = []
-        for waiting, before in zip(self._waiting, limits, strict=True):
+        for port, (waiting, before) in enumerate(zip(self._waiting, limits, strict=True)):
             own: list[Chunk] = []
             while waiting and waiting[0].times[0] < before:
                 chunk = waiting.popleft()
-                self._held -= chunk.arrow.nbytes
+                self._held -= _nbytes(chunk)
                 count = int(np.searchsorted(chunk.times, before))
+                if count == chunk.rows:
+                    own.append(chunk)
+                    continue
                 own.append(chunk.slice(0, count))
-                if count < chunk.rows:
-                    waiting.appendleft(chunk.slice(count, chunk.rows))
-                    self._held += waiting[0].arrow.nbytes
+                rest = chunk.slice(count, chunk.rows)
+                waiting.appendleft(Chunk(rest.times.copy(), compact(rest.arrow)))
+                self._held += _nbytes(waiting[0])
+            if self._loose[port] >= _LOOSE:
+                self._put_together(port)
             due.append(own)
-        self._account.resize(self._held)
+        if not self._account.try_resize(self._held):
+            for port in range(len(self._waiting)):
+                self._put_together(port)
+            self._account.resize(self._held)
         return due
+
+    def _put_together(self, port: int) -> None:
+        """The small batches at the end become one."""
+        waiting = self._waiting[port]
+        small = [waiting.pop() for _ in range(min(self._loose[port], len(waiting)))][::-1]
+        self._loose[port] = 0
+        if small:
+            whole = Chunk(np.concatenate([chunk.times for chunk in small]), joined([chunk.arrow for chunk in small]))
+            self._held += _nbytes(whole) - sum(map(_nbytes, small))
+            waiting.append(whole)
+            self._loose[port] = int(whole.rows < _SMALL_ROWS)
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -79,5 +108,10 @@ class Ports:
         self._waiting = [
             deque(Chunk(c["times"], from_bytes(c["rows"])) for c in saved) for saved in snapshot["waiting"]
         ]
-        self._held = sum(chunk.arrow.nbytes for waiting in self._waiting for chunk in waiting)
+        self._loose = [0] * len(self._waiting)
+        self._held = sum(_nbytes(chunk) for waiting in self._waiting for chunk in waiting)
         self._account.resize(self._held)
+
+
+def _nbytes(chunk: Chunk) -> int:
+    return chunk.times.nbytes + kept_bytes(chunk.arrow)

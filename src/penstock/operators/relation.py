@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.lang.query import Emit
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
+from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Evaluations
 from penstock.operators.kept_rows import KeptRows
 from penstock.operators.operator import Operator, Progress
@@ -27,7 +28,7 @@ from penstock.windows.steps import Steps, policy_for
 
 class WindowRelation(Operator):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
-        self._selection = Selection(node, resources)
+        self._selection = Selection(name, node, resources)
         self._emitter = self._selection.emitter
         self._kept = KeptRows(name, node, self._selection, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
@@ -39,10 +40,12 @@ class WindowRelation(Operator):
         self._by_range = isinstance(node.window.extent, Range) and isinstance(node.window.slide, TimeSlide)
         self._store = resources.fifo(name, self._kept.specs, [node])
         self._tail = 0
+        cuts = cuts_of(node, self._kept.account)
+        self._count = None if cuts is None else cuts.count
         self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        for part, reached in chunk.parts(watermark):
+        for part, reached in chunk.parts(watermark, self._count):
             self._process(part, reached)
         return Progress(self._outgoing.take(), watermark - self._lag)
 

@@ -11,11 +11,14 @@ Invariants:
 2. What is released never precedes what was released before, in (time, sequence) order; ties without a SEQUENCE keep
    the order of arrival or, where that is not known, go by the values of the columns.
 3. Held rows are sorted runs in a store within the memory budget; the rows that came last wait unsorted until there
-   are enough of them for a run.
+   are enough of them for a run. They are on the store's account before they are kept.
+4. Rows that are released leave the store in parts, each when the one before has been taken: however many a watermark
+   releases, a part's worth is in memory besides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +28,9 @@ import pyarrow.compute as pc
 from penstock.aggregates.state import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
-from penstock.operators.chunk import NO_ROWS, Chunk, concat, decoded, joined
+from penstock.operators.chunk import NO_ROWS, Chunk, joined
 from penstock.operators.resources import Resources
+from penstock.store.batches import compact, decoded, kept_bytes
 
 TIME = "$time"
 """The hidden column of event times in microseconds."""
@@ -37,11 +41,30 @@ START = -(1 << 62)
 _RUN_ROWS = 4096
 _NO_TIMES = np.empty(0, np.int64)
 
+_PART_BYTES = 1 << 20
+"""About what a part of the rows released takes."""
+
+_LOOSE = 256
+"""So many small batches are put together: an Arrow batch takes memory besides its rows."""
+
 
 class Released(NamedTuple):
+    """`chunk` are the first rows in order, and `more` those after them, of which each chunk is made when it is asked
+    for. All are taken before the next call. `watermark` holds when they are."""
+
     chunk: Chunk
     watermark: int
     late: pa.RecordBatch | None
+    more: Iterator[Chunk] = iter(())
+
+    def parts(self) -> Iterator[tuple[Chunk, int]]:
+        """The rows in order, each part with the watermark that holds once it is in."""
+        chunk = self.chunk
+        for following in self.more:
+            if chunk.rows:
+                yield chunk, min(self.watermark, int(chunk.times[-1]))
+            chunk = following
+        yield chunk, self.watermark
 
 
 @kernel
@@ -112,6 +135,8 @@ class Reorder:
         self._tie = START
         self._runs = resources.runs(f"{name}-reorder", TIME)
         self._fresh: list[pa.RecordBatch] = []
+        self._loose = 0
+        self._fresh_bytes = 0
         self._fresh_rows = 0
         self._fresh_first = -START
         self._held_first = -START
@@ -151,17 +176,19 @@ class Reorder:
             released = self._set_aside(part, rows, is_late, max(self.watermark, self._largest - self._lateness))
             if self.watermark > before:
                 self._tie = START
-            if released.chunk.rows:
-                chunks.append(released.chunk)
-                last = int(self._sequences(released.chunk.arrow.slice(released.chunk.rows - 1))[0])
-                self._tie = last if released.chunk.times[-1] == self.watermark else START
+            own = [chunk for chunk in (released.chunk, *released.more) if chunk.rows]
+            if own:
+                chunks += own
+                last = int(self._sequences(own[-1].arrow.slice(own[-1].rows - 1))[0])
+                self._tie = last if own[-1].times[-1] == self.watermark else START
             if released.late is not None:
                 late.append(released.late)
             at += upto
             if at >= len(times):
                 break
         aside = joined(late) if late else None
-        return Released(concat(chunks, self.schema), self.watermark, aside)
+        first, *more = chunks or [Chunk(times[:0], NO_ROWS)]
+        return Released(first, self.watermark, aside, iter(more))
 
     def _set_aside(self, times: Int64s, batch: Rows, is_late: Bools, watermark: int) -> Released:
         """Takes the late rows out and lets the watermark move on."""
@@ -171,7 +198,8 @@ class Reorder:
             late = batch.filter(pa.array(is_late))
             times, batch = times[~is_late], batch.filter(pa.array(~is_late))
         self.watermark = watermark
-        return Released(self._release(times, batch), watermark, late)
+        chunks = self._release(times, batch)
+        return Released(next(chunks), watermark, late, chunks)
 
     def _sequences(self, batch: Rows) -> Int64s:
         if self._sequence is None:
@@ -180,23 +208,53 @@ class Reorder:
         found: Int64s = column.cast(pa.int64()).fill_null(START).to_numpy(zero_copy_only=False)
         return found
 
-    def _release(self, times: Int64s, batch: Rows) -> Chunk:
+    def _release(self, times: Int64s, batch: Rows) -> Iterator[Chunk]:
+        """Takes rows in and gives those that are due, in order: one chunk at least. The rows are in when the first is
+        there."""
         nothing_held = self._fresh_rows == 0 and self._held_first == -START
         if nothing_held and (len(times) == 0 or (times[-1] <= self.watermark and self._is_sorted(times))):
-            return Chunk(times, batch)
+            yield Chunk(times, batch)
+            return
         if len(times):
-            self._fresh.append(arrow_of(batch).append_column(TIME, pa.array(times)))
-            self._fresh_rows += len(times)
-            self._fresh_first = min(self._fresh_first, int(times.min()))
-        pieces = []
-        if self._held_first <= self.watermark:
-            pieces = [self._narrowed(piece) for piece in self._runs.take_upto(self.watermark)]
-            self._note_held()
+            self._keep(times, arrow_of(batch))
+        fresh: list[pa.RecordBatch] = []
         if self._fresh_first <= self.watermark or self._fresh_rows >= _RUN_ROWS:
-            pieces += self._sort_fresh()
-        if not pieces:
-            return Chunk(times[:0], NO_ROWS)
-        return _without_time(self._sorted(pieces))
+            fresh = self._sort_fresh()
+        cuts = self._runs.cuts(self.watermark, _PART_BYTES) if self._held_first <= self.watermark else []
+        if len(cuts) > 1 and fresh:
+            self._runs.add(*fresh)
+            cuts, fresh = self._runs.cuts(self.watermark, _PART_BYTES), []
+        given = False
+        for cut in cuts or [self.watermark]:
+            pieces = [self._narrowed(piece) for piece in self._runs.take_upto(cut)] if cuts else []
+            self._note_held()
+            if pieces or fresh:
+                yield _without_time(self._sorted([*pieces, *fresh]))
+                given = True
+        if not given:
+            yield Chunk(times[:0], NO_ROWS)
+
+    def _keep(self, times: Int64s, batch: pa.RecordBatch) -> None:
+        """Fresh rows, on the account first: where there is no room, those that are there become a run."""
+        batch = batch.append_column(TIME, pa.array(times))
+        nbytes = kept_bytes(batch)
+        room = self._runs.hold(self._fresh_bytes + nbytes)
+        if not room and self._fresh:
+            self._add_fresh()
+            room = self._runs.hold(nbytes)
+        self._fresh.append(batch)
+        if not room:
+            self._add_fresh()
+            return
+        self._fresh_bytes += nbytes
+        self._fresh_rows += len(times)
+        self._fresh_first = min(self._fresh_first, int(times.min()))
+        self._loose += 1
+        if self._loose == _LOOSE:
+            small = self._fresh[-_LOOSE:]
+            self._fresh[-_LOOSE:] = [joined(small)]
+            self._fresh_bytes += kept_bytes(self._fresh[-1]) - sum(map(kept_bytes, small))
+            self._loose = 0
 
     def _narrowed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         """Without the columns that were read when the rows came and are no longer."""
@@ -207,15 +265,30 @@ class Reorder:
         """The fresh rows that are due; the others become a run."""
         rows = self._sorted(self._fresh)
         due = int(np.searchsorted(_times(rows), self.watermark, "right"))
-        self._fresh, self._fresh_rows, self._fresh_first = [], 0, -START
+        self._forget_fresh()
         rest = rows.slice(due)
         if 0 < rest.num_rows < _RUN_ROWS:
-            self._fresh, self._fresh_rows = [rest], rest.num_rows
-            self._fresh_first = int(_times(rest)[0])
-        elif rest.num_rows:
+            rest = compact(rest)
+            nbytes = kept_bytes(rest)
+            if self._runs.hold(nbytes):
+                self._fresh, self._fresh_rows, self._fresh_bytes = [rest], rest.num_rows, nbytes
+                self._fresh_first = int(_times(rest)[0])
+                rest = rest.slice(0, 0)
+        if rest.num_rows:
             self._runs.add(rest)
             self._note_held()
         return [rows.slice(0, due)] if due else []
+
+    def _add_fresh(self) -> None:
+        """The fresh rows become a run."""
+        rows = self._sorted(self._fresh)
+        self._forget_fresh()
+        self._runs.add(rows)
+        self._note_held()
+
+    def _forget_fresh(self) -> None:
+        self._fresh, self._fresh_rows, self._fresh_first, self._fresh_bytes, self._loose = [], 0, -START, 0, 0
+        self._runs.hold(0)
 
     def _sorted(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = joined(batches)
@@ -243,30 +316,38 @@ class Reorder:
         first = self._runs.first_time
         self._held_first = -START if first is None else first
 
-    def advance(self, watermark: int) -> Chunk:
+    def advance(self, watermark: int) -> Released:
         """Nothing comes with a time below `watermark` any more: events that do are late. Returns what is released."""
         if watermark <= self.watermark:
-            return Chunk(_NO_TIMES, NO_ROWS)
-        self.watermark = watermark
-        chunk = self._release(_NO_TIMES, NO_ROWS)
-        self._note_advance(chunk)
-        return chunk
+            return Released(Chunk(_NO_TIMES, NO_ROWS), self.watermark, None)
+        before, self.watermark = self.watermark, watermark
+        return self._moved(before)
 
-    def finish(self) -> Chunk:
-        """Everything held, in order; the watermark is at least the time of the last row then."""
-        before, self.watermark = self.watermark, -START - 1
-        chunk = self._release(_NO_TIMES, NO_ROWS)
-        self.watermark = max(before, int(chunk.times[-1])) if chunk.rows else before
+    def finish(self, past: int = 0) -> Released:
+        """Everything held, in order; the watermark is at least the time of the last row then, plus `past`."""
+        before = self.watermark
+        last = max((int(_times(batch).max()) for batch in self._fresh), default=before)
+        self.watermark = max(before, last, self._runs.last_time(START)) + past
+        return self._moved(before)
+
+    def _moved(self, before: int) -> Released:
+        """What is released by a watermark that was moved on without a row."""
+        chunks = self._release(_NO_TIMES, NO_ROWS)
         if self.watermark > before:
-            self._note_advance(chunk)
-        return chunk
+            self._largest = max(self._largest, self.watermark + self._lateness)
+            self._tie = START
+        if self._sequence is None:
+            return Released(next(chunks), self.watermark, None, chunks)
+        first, *more = chunks
+        last = more[-1] if more else first
+        if self.watermark > before and last.rows and last.times[-1] == self.watermark:
+            self._tie = int(self._sequences(last.arrow.slice(last.rows - 1))[0])
+        return Released(first, self.watermark, None, iter(more))
 
-    def _note_advance(self, released: Chunk) -> None:
-        """The watermark was moved on, and this was released."""
-        self._largest = max(self._largest, self.watermark + self._lateness)
-        self._tie = START
-        if self._sequence is not None and released.rows and released.times[-1] == self.watermark:
-            self._tie = int(self._sequences(released.arrow.slice(released.rows - 1))[0])
+    @property
+    def holds(self) -> bool:
+        """Whether rows wait in it for others."""
+        return not self._passes_through
 
     @property
     def rows_held(self) -> int:
@@ -274,9 +355,7 @@ class Reorder:
 
     def snapshot(self) -> dict[str, Any]:
         if self._fresh:
-            self._runs.add(self._sorted(self._fresh))
-            self._fresh, self._fresh_rows, self._fresh_first = [], 0, -START
-            self._note_held()
+            self._add_fresh()
         return {"largest": self._largest, "tie": self._tie, "watermark": self.watermark}
 
     def restore(self, snapshot: dict[str, Any]) -> None:

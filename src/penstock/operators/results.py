@@ -19,6 +19,7 @@ from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import AggregateNode, Answer
+from penstock.store.budget import Account
 
 _NONE = np.int32(-1)
 
@@ -26,9 +27,9 @@ _NONE = np.int32(-1)
 class ResultShow:
     """HAVING, the select list and the emission of one query, or of several that are the same."""
 
-    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> None:
+    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject, compared: Account) -> None:
         self._shown = Shown(node, answers)
-        self._emitter = Emitter(node.emission, node.schema, reject, node.key_types)
+        self._emitter = Emitter(node.emission, node.schema, reject, node.key_types, compared)
         self.outgoing = Outgoing()
 
     def see(self, keys: list[Data], played: Played, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:
@@ -36,9 +37,8 @@ class ResultShow:
         failed = played.failed(self._shown.answers)
         self.outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed)))
 
-    @property
-    def nbytes(self) -> int:
-        return self._emitter.nbytes
+    def close(self) -> None:
+        self._emitter.close()
 
     def snapshot(self) -> dict[str, Any]:
         return {"emitter": self._emitter.snapshot()}
@@ -57,27 +57,24 @@ class Results:
         self._aggregation.one_group = one_group
         self._groups = reading.groups
         self._shows: list[ResultShow] = []
-        self._account = resources.account(f"{name}: rows that the next are compared with")
+        self._compared = resources.account(f"{name}: rows that the next are compared with")
         self.of_events = look_of(node) is Look.EVENT
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
-        show = ResultShow(node, answers, reject)
+        show = ResultShow(node, answers, reject, self._compared)
         self._shows.append(show)
         return show
 
     def drop(self, show: Show) -> None:
         assert isinstance(show, ResultShow)
         self._shows.remove(show)
+        show.close()
 
     def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
         if arrivals is not None:
             self._play_events(turn, arrivals)
         else:
             self._play_all(turn)
-            self._tell_budget()
-
-    def _tell_budget(self) -> None:
-        self._account.resize(sum(show.nbytes for show in self._shows))
 
     def _play_events(self, turn: Turn, arrivals: Arrivals) -> None:
         """One result per event: its own keys, and its group's aggregates."""

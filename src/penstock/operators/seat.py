@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from penstock.aggregates.state import Argument, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import OwnColumns
+from penstock.operators.cutting import Cuts
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import WindowTail
 from penstock.plan.nodes import AggregateNode
@@ -35,7 +36,8 @@ class Seat:
 
     `has_slots`: the slot is stored, after the time; without, all rows are of one group. A landmark window has no tail.
     `texts` says where the tail shows the strings of the whole window, and `began` how many rows that had seen when the
-    member came. What a seat reads is the window's to save and to account for, except for the row counts.
+    member came; `cuts` says how many rows may enter together, if that matters. What a seat reads is the window's to
+    save, except for the row counts.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Seat:
         tail: WindowTail | None,
         texts: dict[str, int],
         began: int,
+        cuts: Cuts | None,
     ) -> None:
         self.enter = enter
         self.hand_over = hand_over
@@ -63,9 +66,9 @@ class Seat:
         self.tail = tail
         self.texts = texts
         self.began = began
+        self.cuts = cuts
         self.admits_all = node.where is None or not node.filter_first
         self.tally = grouping.groups.tally()
-        self.nbytes = 0
 
     @property
     def counts(self) -> Int64s:

@@ -29,7 +29,7 @@ class Selected(NamedTuple):
 class Selection:
     """Outputs and sort keys are columns named `c0`, `c1`, ..., and the emitter reads them by these names."""
 
-    def __init__(self, node: RelationNode, resources: Resources) -> None:
+    def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         emission = node.emission
         self.expressions = [o.expression for o in emission.outputs] + [o.expression for o in emission.order_by]
         self.names = [f"c{i}" for i in range(len(self.expressions))]
@@ -44,7 +44,8 @@ class Selection:
             outputs=tuple(Output(o.name, c) for o, c in zip(emission.outputs, outputs, strict=True)),
             order_by=tuple(replace(o, expression=c) for o, c in zip(emission.order_by, orders, strict=True)),
         )
-        self.emitter = Emitter(shown, node.schema, resources.reject)
+        compared = resources.account(f"{name}: rows that the next are compared with")
+        self.emitter = Emitter(shown, node.schema, resources.reject, compared=compared)
 
     def select(self, chunk: Chunk) -> Selected:
         keep = self._where.passes(chunk)

@@ -145,7 +145,7 @@ class SharedAggregation:
     def groups_of(self, grouping: GroupingKey) -> int | None:
         """How many groups there are now; None if it groups otherwise."""
         own = self._seat.grouping
-        return len(own.groups.order()) if own.key == grouping else None
+        return own.groups.size if own.key == grouping else None
 
     def show_of(self, reader: Reader) -> Show:
         """What holds the query's own state."""

@@ -34,6 +34,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.operators.aggregation import Run
 from penstock.operators.arguments import ArgumentColumns, Computed
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
+from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.outgoing import Share
@@ -48,9 +49,6 @@ _TIME = "time"
 
 LEAST_TURN = 1024
 """Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
-
-_ACCOUNT_EVERY = 4096
-"""After so many rows the budget is told what is held."""
 
 
 class SharedWindow:
@@ -67,18 +65,18 @@ class SharedWindow:
         self.name = name
         self.stream = nodes[0].input.name if isinstance(nodes[0].input, StreamNode) else None
         self._resources = resources
-        self._columns = ArgumentColumns(nodes[0].input.schema)
+        self._account = resources.account(f"{name}: groups and strings")
+        self._columns = ArgumentColumns(nodes[0].input.schema, self._account)
         self._groupings: dict[str, Grouping] = {}
         self._left: dict[str, int] = {}
         self._seats: list[Seat] = []
         self._stale: set[str] = set()
         self._admits_all = False
+        self._cuts: list[Cuts] = []
         self._filtering: list[str] = []
         self._rows = 0
         self._released = 0
-        self._unaccounted = 0
         self.share = Share()
-        self._account = resources.account(f"{name}: groups and strings")
         extent = nodes[0].window.extent
         self._since = extent.time if isinstance(extent, Since) else None
         self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
@@ -119,7 +117,7 @@ class SharedWindow:
     def join(self, node: AggregateNode, enter: Enter, hand_over: Callable[[], None]) -> Seat:
         """A member from the next row on: one of those that the window was made for, or one that it `takes`."""
         key = grouping_of(node)
-        grouping = self._groupings.get(key.name) or Grouping(key, [])
+        grouping = self._groupings.get(key.name) or Grouping(key, [], self._account)
         self._groupings[key.name] = grouping
         own = self._columns.read(node.states)
         tail, texts, has_slots = None, {}, True
@@ -134,7 +132,8 @@ class SharedWindow:
             tail = WindowTail(self._store, columns, self._release, by_position=by_position)
         else:
             has_slots = not _is_whole(key, (node,))
-        seat = Seat(node, enter, hand_over, grouping, own, has_slots, tail, texts, self._rows)
+        cuts = cuts_of(node, self._account)
+        seat = Seat(node, enter, hand_over, grouping, own, has_slots, tail, texts, self._rows, cuts)
         self._seats.append(seat)
         self._note_members()
         return seat
@@ -146,7 +145,7 @@ class SharedWindow:
         self._stale |= {name for name in seat.names if not self._columns.knows([name])}
         seat.groups.forget(seat.tally)
         if all(other.grouping is not seat.grouping for other in self._seats):
-            del self._groupings[seat.grouping.key.name]
+            self._groupings.pop(seat.grouping.key.name).groups.close()
             self._stale.add(seat.grouping.key.name)
         if self._seats:
             self._note_members()
@@ -160,6 +159,7 @@ class SharedWindow:
 
     def _note_members(self) -> None:
         self._admits_all = any(seat.admits_all for seat in self._seats)
+        self._cuts = [seat.cuts for seat in self._seats if seat.cuts is not None]
         self._filtering = [name for name, grouping in self._groupings.items() if grouping.key.where is not None]
         self._left = dict.fromkeys(self._groupings, 0)
 
@@ -167,13 +167,20 @@ class SharedWindow:
 
     def process(self, chunk: Chunk, watermark: int) -> None:
         """A call that every query of every member is given: made once."""
-        for part, reached in chunk.parts(watermark, self._rows_at_once()):
+        for part, reached in chunk.parts(watermark, self._count):
             entered = self._enter(part)
             for seat in self._seats:
                 seat.enter(entered, reached)
-            self._collect(part.rows)
+            self._collect()
         for seat in self._seats:
             seat.hand_over()
+
+    def _count(self, times: Int64s, start: int) -> int:
+        """How many rows enter before members take turns."""
+        count = self._rows_at_once()
+        for cuts in self._cuts:
+            count = min(count, cuts.count(times, start))
+        return count
 
     def _rows_at_once(self) -> int:
         """Several windows over blocks on disk take turns: the blocks that one of them has read are then still there
@@ -190,7 +197,7 @@ class SharedWindow:
     def pass_time(self, seat: Seat, watermark: int) -> None:
         """Time passes for one member alone: the end of a bounded run is not the same for all."""
         seat.enter(self._enter(Chunk(np.empty(0, np.int64), NO_ROWS)), watermark)
-        self._collect(0)
+        self._collect()
         seat.hand_over()
 
     def _enter(self, chunk: Chunk) -> Entered:
@@ -284,7 +291,7 @@ class SharedWindow:
         if position - self._store.block_rows <= self._store.tail:
             self._store.release(self._floor())
 
-    def _collect(self, rows: int) -> None:
+    def _collect(self) -> None:
         """After a chunk: blocks that all have passed go, and slots whose rows are gone, for none is in flight."""
         if self._store is not None:
             self._store.release(self._floor())
@@ -292,14 +299,6 @@ class SharedWindow:
             if left:
                 self._groupings[name].groups.collect(left)
                 self._left[name] = 0
-        self._unaccounted += rows
-        if self._unaccounted > _ACCOUNT_EVERY:
-            self._tell_budget()
-
-    def _tell_budget(self) -> None:
-        self._unaccounted = 0
-        groups = sum(grouping.groups.nbytes for grouping in self._groupings.values())
-        self._account.resize(groups + self._columns.nbytes)
 
     # Durability
 
@@ -321,7 +320,6 @@ class SharedWindow:
         self._rows, self._released = snapshot["rows"], snapshot["released"]
         unread = {spec.name for spec in self._layout[1:]} - set(self._groupings)
         self._stale = {name for name in unread if not self._columns.knows([name])} | set(snapshot["stale"])
-        self._tell_budget()
 
 
 def _is_whole(key: GroupingKey, nodes: Sequence[AggregateNode]) -> bool:

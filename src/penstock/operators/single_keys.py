@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.jit import inline, kernel, prefetch
+from penstock.store.own_memory import zeros
 
 _AHEAD = 16
 _IN_CACHE = 1 << 14
@@ -21,10 +22,20 @@ _IN_CACHE = 1 << 14
 _NOBODY = -1
 
 
-def empty_table(slots: int) -> Int64s:
+def _places(slots: int) -> int:
     """At least twice as many places as slots; small tables have more, so that most keys are where they are looked for
     first."""
-    return np.full((4 * slots if 4 * slots <= _IN_CACHE else 2 * slots, 2), _NOBODY, np.int64)
+    return 4 * slots if 4 * slots <= _IN_CACHE else 2 * slots
+
+
+def empty_table(slots: int) -> Int64s:
+    table: Int64s = zeros((_places(slots), 2), np.int64)
+    table[:] = _NOBODY
+    return table
+
+
+def table_bytes(slots: int) -> int:
+    return 16 * _places(slots)
 
 
 @inline

@@ -21,22 +21,27 @@ from penstock.aggregates.state import Int64s, Schedule, Slots
 from penstock.jit import kernel
 from penstock.operators.evaluation import Turn
 from penstock.operators.groups import GroupTable
+from penstock.store.budget import Account
+from penstock.store.charged import ChargedArray
 
 NOT_HELD, NO_ROW = -2, -1
 """In place of a row's number: the group is not held back, or it had no row before."""
 
+_FEW = 8
+"""Less than this part of all groups are put in order by themselves."""
+
 
 @kernel
 def _find(
-    added: Slots, removed: Slots, add_upto: Int64s, left: Int64s, also: Slots, marks: Int64s, stamp: int, rank: Int64s
+    added: Slots, removed: Slots, add_upto: Int64s, left: Int64s, also: Slots, marks: Int64s, stamp: int
 ) -> Int64s:
-    """The distinct groups of each segment, as (segment << 32) + place in the order; `also` is touched in the first."""
+    """The distinct groups of each segment, as (segment << 32) + slot; `also` is touched in the first."""
     found = np.empty(len(added) + len(removed) + len(also), np.int64)
     count = a = r = 0
     for slot in also:
         if marks[slot] != stamp:
             marks[slot] = stamp
-            found[count] = rank[slot]
+            found[count] = slot
             count += 1
     for segment in range(len(add_upto)):
         mark = stamp + segment
@@ -44,14 +49,14 @@ def _find(
             slot = added[a]
             if slot >= 0 and marks[slot] != mark:
                 marks[slot] = mark
-                found[count] = (segment << 32) + rank[slot]
+                found[count] = (segment << 32) + slot
                 count += 1
             a += 1
         while r < left[segment]:
             slot = removed[r]
             if slot >= 0 and marks[slot] != mark:
                 marks[slot] = mark
-                found[count] = (segment << 32) + rank[slot]
+                found[count] = (segment << 32) + slot
                 count += 1
             r += 1
     return found[:count]
@@ -126,38 +131,35 @@ class Touched(NamedTuple):
 
 
 class Toucher:
-    """Finds what a turn touches. `held[slot]` is the number of the row that a group of the open segment had before."""
+    """Finds what a turn touches. `held[slot]` is the number of the row that a group of the open segment had before.
+    What it keeps for each group is on the `account`."""
 
-    def __init__(self, groups: GroupTable) -> None:
+    def __init__(self, groups: GroupTable, account: Account) -> None:
         self._groups = groups
-        self._marks = np.zeros(0, np.int64)
+        self._marks = ChargedArray(account, np.int64)
+        self._rank = ChargedArray(account, np.int64)
+        self._held = ChargedArray(account, np.int64, fill=NOT_HELD)
         self._stamp = 1
-        self._rank = np.zeros(0, np.int64)
         self._ranked: Slots | None = None
-        self.held = np.zeros(0, np.int64)
+
+    @property
+    def held(self) -> Int64s:
+        return self._held.array
 
     def fit(self) -> None:
         """Room for all groups that there are."""
-        more = self._groups.capacity - len(self.held)
-        if more > 0:
-            self.held = np.append(self.held, np.full(more, NOT_HELD, np.int64))
-            self._marks = np.append(self._marks, np.zeros(more, np.int64))
-
-    @property
-    def nbytes(self) -> int:
-        return self.held.nbytes + self._marks.nbytes + self._rank.nbytes
+        if self._groups.capacity > len(self._held):
+            for array in (self._marks, self._rank, self._held):
+                array.resize(self._groups.capacity)
 
     def play(self, turn: Turn, also: Slots, first_row: int, counts: Int64s) -> tuple[Schedule, Int64s, Touched]:
         """The schedule of a turn's evaluations, the row counts of what it shows, and what they are compared for."""
         self.fit()
         stops = np.append(np.flatnonzero(turn.evaluates), len(turn.evaluates) - 1)
         add_upto, left = turn.add_upto[stops], turn.left[stops]
-        order, rank = self._groups.order(), self._ranks()
-        found = _find(turn.added.slots, turn.removed.slots, add_upto, left, also, self._marks, self._stamp, rank)
+        found = _find(turn.added.slots, turn.removed.slots, add_upto, left, also, self._marks.array, self._stamp)
         self._stamp += len(stops)
-        found.sort()
-        segments = found >> 32
-        slots = order[found & 0xFFFF_FFFF]
+        segments, slots = self._sorted(found >> 32, (found & 0xFFFF_FFFF).astype(np.int32))
         upto = np.searchsorted(segments, np.arange(len(stops)), "right")
         shown, shown_counts, shown_upto, before, after = _play(
             turn.added.slots, turn.removed.slots, add_upto, left, slots, upto, self.held, first_row, counts
@@ -165,11 +167,22 @@ class Toucher:
         schedule = Schedule(np.append(0, add_upto), np.append(0, left), shown_upto, shown)
         return schedule, shown_counts, Touched(slots, segments, before, after)
 
-    def _ranks(self) -> Int64s:
-        """Each group's place in the order of the keys."""
-        order = self._groups.order()
-        if order is not self._ranked:
+    def _sorted(self, segments: Int64s, slots: Slots) -> tuple[Int64s, Slots]:
+        """By segment and within it in the order of the keys."""
+        order = self._order(slots)
+        keys = (segments << 32) + self._rank.array[slots]
+        keys.sort()
+        return keys >> 32, order[keys & 0xFFFF_FFFF]
+
+    def _order(self, slots: Slots) -> Slots:
+        """Slots in the order of their keys, with `_rank` of each: all that there are, or these alone where they are few
+        and others have come since all were put in order."""
+        if not self._groups.is_ordered and len(slots) * _FEW < self._groups.size:
+            order, self._ranked = self._groups.sorted(np.unique(slots)), None
+        else:
+            order = self._groups.order()
+            if order is self._ranked:
+                return order
             self._ranked = order
-            self._rank = np.zeros(self._groups.capacity, np.int64)
-            self._rank[order] = np.arange(len(order))
-        return self._rank
+        self._rank.array[order] = np.arange(len(order))
+        return order

@@ -116,12 +116,13 @@ Aggregations = Sequence[Sequence[tuple[str, AggregateNode]]]
 """Aggregations, each with its queries: their names, and their nodes in it."""
 
 
-def aggregations(nodes: Mapping[str, Node]) -> Aggregations:
-    """Those of queries that are started together."""
+def aggregations(nodes: Mapping[str, Node], families: Mapping[AggregateNode, object] | None = None) -> Aggregations:
+    """Those of queries that are started together; a family of windows that are made of panes is one."""
+    paned = families or {}
     found: dict[Any, list[tuple[str, AggregateNode]]] = {}
     for name, node in nodes.items():
         for number, window in enumerate(aggregate_nodes(node)):
-            key = key_of(window) if may_share(window) else (name, number)
+            key = (paned.get(window) or key_of(window)) if may_share(window) else (name, number)
             found.setdefault(key, []).append((name, window))
     return list(found.values())
 

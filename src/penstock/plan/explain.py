@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.lang.query import Emit, Query, Rule
+from penstock.lang.query import Emit, Program, Query, Rule, StreamDef
 from penstock.lang.render import render, render_duration, render_window
 from penstock.lang.table_defs import TableWrite
 from penstock.plan import cost
 from penstock.plan.aggregations import Aggregations, aggregations, count, unite
+from penstock.plan.arrival import describe_arrival
+from penstock.plan.build import build
 from penstock.plan.joins.explain import describe_join
 from penstock.plan.nodes import (
     AggregateNode,
@@ -27,7 +29,7 @@ from penstock.plan.nodes import (
     UnionNode,
     children,
 )
-from penstock.plan.pane_cost import DEFAULT_MEMORY, Comparison, choose, compare
+from penstock.plan.pane_cost import DEFAULT_MEMORY, Comparison, check_strategy, choose, compare
 from penstock.plan.panes import Family, family_of, why_not
 from penstock.plan.patterns.explain import describe_pattern, names_in
 from penstock.plan.placement import Placement, Spread, follows_the_wall_clock, place
@@ -62,25 +64,27 @@ def explain(
     groups: Aggregations | None = None,
     changes: Mapping[str, str] | None = None,
     writes: Iterable[TableWrite] = (),
+    streams: Iterable[StreamDef] = (),
 ) -> str:
     """The plans, and under each window its estimates for the workload given (or a stated default); at the end those of
     stores that several windows share, for so much memory.
 
     `sharing` names for each query those that share its stored rows, `groups` has the queries of each aggregation and
     `families` the windows that are made of panes; by default as if all were started together. `changes` says what
-    becomes of queries whose windows are about to change, `writes` what changes tables.
+    becomes of queries whose windows are about to change, `writes` what changes tables, `streams` the declared ones.
     """
     queries = tuple(queries)
-    sharing = sharers(nodes) if sharing is None else sharing
     if families is None:
-        families = _families(queries, nodes, workload or cost.Workload())
+        families = _families(queries, nodes, workload or cost.Workload(), memory)
+    sharing = sharers(nodes, families) if sharing is None else sharing
     placements = place(queries, nodes)
     assumed = workload or cost.Workload()
     lines = [
         f"estimates for {assumed.rate:,.0f} events/s, {assumed.groups_in_slide:,} groups per slide, "
         f"{assumed.groups:,} groups per window, blocks of {block_size // 1024} KB"
     ]
-    lines += _counted(aggregations(nodes) if groups is None else groups)
+    lines += describe_arrival(streams)
+    lines += _counted(aggregations(nodes, families) if groups is None else groups)
     for query in queries:
         target = f" into {query.into}" if query.into else ""
         lines.append(f"\n{query.name}{target}")
@@ -98,9 +102,19 @@ def explain(
     return "\n".join(lines + describe_writes(writes))
 
 
-def _families(queries: Iterable[Query], nodes: Mapping[str, Node], workload: cost.Workload) -> Families:
+def explain_program(program: Program, *, memory: int = DEFAULT_MEMORY, block_size: int = DEFAULT_BLOCK) -> str:
+    """The plans that an app of the program begins with. Nothing is opened: no file, no table and no database."""
+    nodes = {query.name: build(query.body) for query in program.queries}
+    for query in program.queries:
+        check_strategy(query, nodes[query.name])
+    return explain(
+        program.queries, nodes, block_size=block_size, memory=memory, writes=program.writes, streams=program.streams
+    )
+
+
+def _families(queries: Iterable[Query], nodes: Mapping[str, Node], workload: cost.Workload, memory: int) -> Families:
     windows = [(query.strategy or "auto", window) for query in queries for window in shareable(nodes[query.name])]
-    choice = choose(windows, lambda window: workload, DEFAULT_MEMORY)
+    choice = choose(windows, lambda window: workload, memory)
     return {window: family for (_, window), family in choice.items()}
 
 

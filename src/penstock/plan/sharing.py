@@ -10,8 +10,9 @@ Windows that follow the local clock see rows at other times than the rest and st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
+from penstock.plan.joins.sharing import core_key, joins
 from penstock.plan.nodes import AggregateNode, Node, StreamNode, children
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Range, Rows, TimeSlide
@@ -33,17 +34,26 @@ def shareable(node: Node) -> list[AggregateNode]:
     return [window for child in children(node) for window in shareable(child)]
 
 
-def sharers(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """For each query that shares a window the others that do, when all are started together."""
-    by_stream: dict[str, list[str]] = {}
+def sharers(nodes: Mapping[str, Node], families: Mapping[AggregateNode, object] | None = None) -> dict[str, list[str]]:
+    """For each query that shares a window the others that do, when all are started together. `families` are those of
+    windows that are made of panes and keep no rows: these are shared within a family."""
+    paned = families or {}
+    users: dict[Hashable, set[str]] = {}
+    shared: dict[str, list[Hashable]] = {}
     for name, node in nodes.items():
-        for stream in dict.fromkeys(stream_of(window) for window in shareable(node)):
-            by_stream.setdefault(stream, []).append(name)
+        windows: list[Hashable] = [paned.get(window) or ("rows", stream_of(window)) for window in shareable(node)]
+        cores: list[Hashable] = [
+            ("join", core_key(join)) for join in joins(node) if all(isinstance(i, StreamNode) for i in join.inputs)
+        ]
+        shared[name] = [*windows, *cores]
+        for key in shared[name]:
+            users.setdefault(key, set()).add(name)
     found: dict[str, list[str]] = {}
-    for names in by_stream.values():
-        for name in names:
-            found.setdefault(name, []).extend(other for other in names if other != name)
-    return {name: others for name, others in found.items() if others}
+    for name, keys in shared.items():
+        together = set().union(*(users[key] for key in keys))
+        if len(together) > 1:
+            found[name] = [other for other in nodes if other in together and other != name]
+    return found
 
 
 def stream_of(window: AggregateNode) -> str:

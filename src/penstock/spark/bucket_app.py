@@ -29,10 +29,11 @@ from penstock.lang.render import render_window
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.plan.placement import Spread
 from penstock.plan.tables.lookups import tables_of
+from penstock.spark.arrival import MARK, Arrivals, sequences_of
 from penstock.spark.calls import CallRows
-from penstock.spark.packing import REJECTED, reject_row
+from penstock.spark.packing import REJECTED, decode, reject_row
 from penstock.spark.segment_device import DamagedSegment
-from penstock.spark.shares import Share
+from penstock.spark.shares import Share, shown
 from penstock.spark.stores import ScratchStores, SegmentStores
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
@@ -133,10 +134,11 @@ class BucketApp:
                 stores,
                 self._reject,
                 self._clock,
-                ties_by_value=part.order_matters,
+                ties_by_value=part.ties_by_value,
             )
             for part in share.parts
         }
+        self._reported = {part.stream.name for part in share.parts if part.reports}
         for part in share.parts:
             self._streams[part.stream.name].late.subscribe(partial(self._put_late, part.stream.late_into))
         self.late = 0
@@ -158,8 +160,9 @@ class BucketApp:
         if with_tables:
             self._flow.load_tables()
         self._flow.start(list(zip(self._share.queries, self._share.nodes, strict=True)))
+        seen = shown(self._share.queries, self._share.nodes, self._sinks)
         for name, running in self._flow.running.items():
-            running.outlet.subscribe(partial(self._put, name) if running.feeds is None else _pass_over)
+            running.outlet.subscribe(partial(self._put, name) if name in seen else _pass_over)
             if running.query.rule is not None:
                 self._firings.attach(running.query.rule, running.outlet, lambda function: self._calls)
         if snapshot is None:
@@ -191,15 +194,41 @@ class BucketApp:
     def lateness(self, stream: str) -> int:
         return self._streams[stream].definition.lateness
 
-    def push(self, stream: str, batch: pa.RecordBatch, watermark: int) -> None:
-        """Events in any order, and the time up to which no more will come."""
+    def unpack(
+        self, stream: str, packed: bytes, place: int | None, arrivals: Arrivals | None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The events of a pack and those of them that are late, as far as the order tells in which they came."""
+        source = self._streams[stream]
+        schema = source.ingest.schema
+        if place is None or arrivals is None:
+            return decode(packed, schema), None
+        marked = decode(packed, schema.append(pa.field(MARK, pa.int8())))
+        events = marked.drop_columns([MARK])
+        times, _ = source.ingest.times(events, None)
+        sequences = sequences_of(events, source.definition.sequence)
+        late = arrivals.late(place, times, sequences, marked.column(MARK).to_numpy())
+        if not late.any():
+            return events, None
+        return events.filter(pa.array(~late)), events.filter(pa.array(late))
+
+    def push(self, stream: str, batch: pa.RecordBatch, watermark: int, late: pa.RecordBatch | None = None) -> None:
+        """Events in any order, and the time up to which no more will come; `late` are those that are known to be."""
         source = self._streams[stream]
         with self._naming_the_affected():
             released = source.take(batch, None, watermark)
+            if late is not None:
+                source.events += late.num_rows
+                self._set_aside(stream, late)
             if released.late is not None:
-                self.late += released.late.num_rows
-                source.late.put(released.late)
-            self._flow.dispatch(stream, [released.chunk], released.watermark)
+                self._set_aside(stream, released.late)
+            for chunk, reached in released.parts():
+                self._flow.dispatch(stream, [chunk], reached)
+
+    def _set_aside(self, stream: str, late: pa.RecordBatch) -> None:
+        """Late events are counted and told by one of the shares that read the stream."""
+        if stream in self._reported:
+            self.late += late.num_rows
+            self._streams[stream].late.put(late)
 
     def finish(self, last_times: Mapping[str, int]) -> None:
         """The streams have ended at these times: everything up to the first boundary after the last event."""
@@ -270,7 +299,7 @@ class BucketApp:
 
 
 def _pass_over(batch: pa.RecordBatch) -> None:
-    """Rows of a derived stream go to the queries that read it, and nowhere else."""
+    """Rows of a derived stream that nothing shows go to the queries that read it, and nowhere else."""
 
 
 def _windows_of(node: Node) -> str:

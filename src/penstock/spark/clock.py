@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from penstock.spark.arrival import NO_TIES, Ties
 
 
 @dataclass(frozen=True)
 class Clock:
-    """`first` and `last` are None until the stream has had an event.
+    """`first` and `last` are None until the stream has had an event. `ties` is of streams that know the order in which
+    their events come.
 
     >>> clock = Clock().advanced(5, 9).advanced(3, 7)
     >>> clock.first, clock.last, clock.watermark(lateness=2)
@@ -16,12 +19,13 @@ class Clock:
 
     first: int | None = None
     last: int | None = None
+    ties: Ties = field(default=NO_TIES, compare=False)
 
     def advanced(self, t_min: int, t_max: int) -> Clock:
         """The clock after a clock row."""
         first = t_min if self.first is None else min(self.first, t_min)
         last = t_max if self.last is None else max(self.last, t_max)
-        return Clock(first, last)
+        return Clock(first, last, self.ties)
 
     def watermark(self, lateness: int) -> int | None:
         """The time up to which everything is here. The last moment itself is not: the next micro-batch may bring more

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from penstock.plan.placement import Spread
+from penstock.spark.arrival import PLACE
 from penstock.spark.bucket_app import Recipe
 from penstock.spark.calls import CALLS
 from penstock.spark.failures import plainly
@@ -88,7 +89,7 @@ def run_in_buckets(
 def _packed(events: DataFrame, packer: Packer) -> DataFrame:
     """The packed rows of a stream; with comparisons that the source can take, its clock is read by itself."""
     stream = packer.stream
-    chosen = conform(events, stream.name, stream.schema, (REJECT_REASON, REJECT_ROW))
+    chosen = conform(events, stream.name, stream.schema, (REJECT_REASON, REJECT_ROW, PLACE))
     comparisons = common_comparisons(stream, packer.shares)
     # A row that the source rejects must not move the clock.
     if comparisons and REJECT_REASON not in events.columns and reads_columnar_files(events):

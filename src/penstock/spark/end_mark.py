@@ -11,14 +11,14 @@ import uuid
 
 import pyarrow.fs as pafs
 
-from penstock.spark.file_system import file_system
+from penstock.spark.file_system import file_system, make_own_directory
 
 
 def make_end_directory(checkpoint: str) -> str:
     """The directory of the end mark, which Spark wants to be there before it reads from it."""
     directory = f"{checkpoint.rstrip('/')}/penstock/end"
-    files, path = file_system(directory)
-    files.create_dir(path, recursive=True)
+    files, path = make_own_directory(checkpoint)
+    files.create_dir(f"{path}/end", recursive=True)
     return directory
 
 

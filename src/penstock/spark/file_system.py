@@ -48,3 +48,13 @@ def file_system(place: str) -> tuple[pafs.FileSystem, str]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise StorageError(f"segments cannot be kept at {place!r}: {error}") from error
     return files, path
+
+
+def make_own_directory(checkpoint: str) -> tuple[pafs.FileSystem, str]:
+    """The directory of our files beside a Spark checkpoint. On a local file system it is for its owner alone; others
+    have rights of their own."""
+    files, path = file_system(f"{checkpoint.rstrip('/')}/penstock")
+    files.create_dir(path, recursive=True)
+    if isinstance(files, pafs.LocalFileSystem) and os.stat(path).st_uid == os.geteuid():
+        os.chmod(path, 0o700)
+    return files, path

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from penstock.spark.arrival import PLACE
 from penstock.spark.schema import ddl
 from penstock.types import Schema
 
@@ -35,11 +37,11 @@ def generated_stream(
     spark: SparkSession, make: Callable[[], Rows], schema: Schema, rows: int | None, rows_per_batch: int, tasks: int
 ) -> DataFrame:
     """The first `rows` rows of what `make()` generates (None: without end), `rows_per_batch` in a micro-batch, made by
-    `tasks` tasks.
+    `tasks` tasks. Each has its number for its place in the order of arrival.
     """
 
     # Spark holds every column of a Python source to be nullable, and wants to be told the same.
-    nullable = pa.schema([pa.field(field.name, field.type.arrow) for field in schema])
+    nullable = pa.schema([*(pa.field(field.name, field.type.arrow) for field in schema), (PLACE, pa.int64())])
 
     class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def initialOffset(self) -> dict[str, int]:
@@ -66,7 +68,8 @@ def generated_stream(
             source = make()
             for at in range(partition.start, partition.stop, _ROWS_PER_ARROW_BATCH):
                 batch = source.batch(at, min(_ROWS_PER_ARROW_BATCH, partition.stop - at), schema.names)
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=nullable)
+                places = pa.array(np.arange(at, at + batch.num_rows))
+                yield pa.RecordBatch.from_arrays([*batch.columns, places], schema=nullable)
 
     class Generated(DataSource):
         @classmethod
@@ -74,7 +77,7 @@ def generated_stream(
             return registered
 
         def schema(self) -> str:
-            return ddl(schema)
+            return f"{ddl(schema)}, {PLACE} bigint"
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:
             return Reader()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from penstock.operators.chunk import decoded
 from penstock.operators.merging import Merge
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.resources import Resources
@@ -20,6 +19,7 @@ from penstock.plan.placement import Spread
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.failures import plainly
 from penstock.spark.packing import REJECTED, decode, encode, reject_row
+from penstock.store.batches import decoded
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 
@@ -28,10 +28,12 @@ TAGGED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("packed", pa.b
 
 
 class Merger:
-    """Merges the tagged rows that one task gets in a micro-batch; what is not partial passes."""
+    """Merges the tagged rows that one task gets in a micro-batch; what is not partial passes. `tasks` do so at the same
+    time, so that each has its part of the memory."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, tasks: int) -> None:
         self._memory = recipe.memory
+        self._tasks = tasks
         self._nodes: dict[str, AggregateNode] = {
             query.name: node
             for share in recipe.shares
@@ -39,6 +41,10 @@ class Merger:
             for query, node in zip(share.queries, share.nodes, strict=True)
             if isinstance(node, AggregateNode)
         }
+
+    def budget(self) -> Budget:
+        """What a task has."""
+        return Budget(max(1, self._memory // self._tasks), self._tasks, "tasks that merge")
 
     def merge(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in self._nodes}
@@ -49,10 +55,10 @@ class Merger:
                 else:
                     yield _tagged(name, rows, packed)
         rejected: list[dict[str, str]] = []
-        stores = StoreManager(Budget(self._memory), None)
+        stores = StoreManager(self.budget(), None)
         resources = Resources(stores, lambda reason, row: rejected.append(reject_row(reason, row)))
-        for name, found in parts.items():
-            for chunk in Merge(name, self._nodes[name], resources).merge(found):
+        for name in self._nodes:
+            for chunk in Merge(name, self._nodes[name], resources).merge(parts.pop(name)):
                 yield _tagged(name, chunk.rows, encode(decoded(chunk.arrow)))
         if rejected:
             yield _tagged(REJECTS, len(rejected), encode(pa.RecordBatch.from_pylist(rejected, REJECTED)))
@@ -60,7 +66,7 @@ class Merger:
 
 def merge(results: DataFrame, recipe: Recipe, parts: int) -> DataFrame:
     """The tagged rows `(name, part, rows, packed)` with partial ones merged."""
-    merger = Merger(recipe)
+    merger = Merger(recipe, parts)
     together = results.repartition(parts, "part").select("name", "rows", "packed")
     return together.mapInArrow(lambda batches: plainly(merger.merge(batches)), TAGGED_DDL)
 

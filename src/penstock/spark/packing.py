@@ -1,15 +1,17 @@
 """Packing: many events travel through Spark's shuffle as one binary row, and results come out the same way.
 
-A packed row is `(bucket, kind, stream, t_min, t_max, payload)`. There are four kinds, in the order in which a bucket
-takes them:
+A packed row is `(bucket, kind, stream, place, t_min, t_max, payload)`. There are four kinds, in the order in which a
+bucket takes them:
 
-- *clock*: the least and greatest time of everything that one task has read of the stream in this micro-batch. Every
-  bucket that reads the stream gets one from every task, so each knows the progress of the whole stream, its own
-  silence included;
+- *clock*: the least and greatest time of a stretch of the input. Every bucket that reads the stream gets one of every
+  stretch, so each knows the progress of the whole stream, its own silence included;
 - *rejects*: what cannot be an event, each with the reason, for the bucket that reports them;
 - *events*: the events of one stream for one bucket out of one stretch of the input, as one Arrow record batch, with
   their least and greatest time;
 - *end*: the streams have ended.
+
+Where the source has an order, the rows of a stretch have its `place` in it, clock rows the stretch's ties, and events
+their marks: see `arrival`.
 
 The shuffle does not keep the order of rows, but all packed rows of a micro-batch reach their bucket together.
 No column here is a watermark of Spark's, which would drop late events before they could be counted.
@@ -24,28 +26,31 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock.engine.ingest import Ingest
 from penstock.expressions.evaluate import compile_expression
 from penstock.lang.query import StreamDef
 from penstock.plan.placement import Spread
+from penstock.spark.arrival import MARK, PLACE, encode_ties, marks, sequences_of, ties
 from penstock.spark.buckets import bucket_of
 from penstock.spark.shares import Share, StreamPart
 from penstock.types import Schema
 
 Int64s = NDArray[np.int64]
-PackedRow = tuple[str, int, str | None, int | None, int | None, bytes | None]
+PackedRow = tuple[str, int, str | None, int | None, int | None, int | None, bytes | None]
 
 CLOCK, REJECTS, EVENTS, END = range(4)
 
-PACKED_DDL = "bucket string, kind int, stream string, t_min bigint, t_max bigint, payload binary"
+PACKED_DDL = "bucket string, kind int, stream string, place bigint, t_min bigint, t_max bigint, payload binary"
 
 PACKED = pa.schema(
     [
         ("bucket", pa.string()),
         ("kind", pa.int32()),
         ("stream", pa.string()),
+        ("place", pa.int64()),
         ("t_min", pa.int64()),
         ("t_max", pa.int64()),
         ("payload", pa.binary()),
@@ -73,7 +78,7 @@ class Packer:
     shares: tuple[Share, ...]
 
     def pack(self, batches: Iterator[pa.RecordBatch], *, tell_time: bool = True) -> Iterator[pa.RecordBatch]:
-        """The events in stretches, then their clock rows. What is rejected moves no clock."""
+        """The events in stretches, each with its clock rows. What is rejected moves no clock."""
         rejected: list[dict[str, Any]] = []
 
         def reject(reason: str, row: dict[str, Any]) -> None:
@@ -82,54 +87,46 @@ class Packer:
 
         ingest = Ingest(self.stream, self.stream.schema.fields, reject)
         routes = [_Route(self.stream.name, share) for share in self.shares]
-        extent = _Extent()
         for stretch in _stretches(batches):
             unread, readable = _unreadable(stretch, self.stream.name)
             rejected += unread
             times, events = ingest.times(readable.select(ingest.schema.names).cast(ingest.schema), None)
             if len(times):
-                extent.add(times)
+                place, told = None, None
+                if PLACE in stretch.schema.names:
+                    place = pc.min(stretch.column(PLACE)).as_py()
+                    events, told = self._marked(events, times)
                 for route in routes:
-                    yield route.pack(events, times)
+                    yield route.pack(events, times, place)
+                if tell_time:
+                    yield self._clock_rows(place, int(times.min()), int(times.max()), told)
             if rejected:
                 yield _packed([self._report(pa.RecordBatch.from_pylist(rejected, REJECTED))])
                 rejected.clear()
-        if tell_time:
-            yield from self._clock_rows(extent)
 
     def tell_time(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Just the clock rows, of batches with the time column alone."""
         field = self.stream.schema.find(self.stream.event_time)
         assert field is not None
         ingest = Ingest(self.stream, (field,), lambda reason, row: None)
-        extent = _Extent()
-        for batch in batches:
-            extent.add(ingest.times(batch.cast(ingest.schema), None)[0])
-        yield from self._clock_rows(extent)
+        for stretch in _stretches(batches):
+            times, _ = ingest.times(stretch.cast(ingest.schema), None)
+            if len(times):
+                yield self._clock_rows(None, int(times.min()), int(times.max()), None)
 
-    def _clock_rows(self, extent: _Extent) -> Iterator[pa.RecordBatch]:
-        if extent.least is not None:
-            labels = [label for share in self.shares for label in share.labels]
-            row = (CLOCK, self.stream.name, extent.least, extent.greatest, None)
-            yield _packed([(label, *row) for label in labels])
+    def _marked(self, events: pa.RecordBatch, times: Int64s) -> tuple[pa.RecordBatch, bytes | None]:
+        """The events with their marks, and the ties of the stretch."""
+        sequences = sequences_of(events, self.stream.sequence)
+        found = marks(times, sequences, self.stream.lateness)
+        return events.append_column(MARK, pa.array(found)), encode_ties(ties(times, sequences, self.stream.lateness))
+
+    def _clock_rows(self, place: int | None, t_min: int, t_max: int, told: bytes | None) -> pa.RecordBatch:
+        labels = [label for share in self.shares for label in share.labels]
+        return _packed([(label, CLOCK, self.stream.name, place, t_min, t_max, told) for label in labels])
 
     def _report(self, rejected: pa.RecordBatch) -> PackedRow:
         (reporter,) = (share for share in self.shares if _part(share, self.stream.name).reports)
-        return (reporter.labels[0], REJECTS, self.stream.name, None, None, encode(rejected))
-
-
-@dataclass
-class _Extent:
-    """The least and the greatest of the times seen."""
-
-    least: int | None = None
-    greatest: int | None = None
-
-    def add(self, times: Int64s) -> None:
-        if len(times):
-            first, last = int(times.min()), int(times.max())
-            self.least = first if self.least is None else min(self.least, first)
-            self.greatest = last if self.greatest is None else max(self.greatest, last)
+        return (reporter.labels[0], REJECTS, self.stream.name, None, None, None, encode(rejected))
 
 
 class _Route:
@@ -143,39 +140,39 @@ class _Route:
         keys = share.placement.keys_of(stream) if self._by_key else ()
         self._keys = [compile_expression(key) for key in keys]
 
-    def pack(self, events: pa.RecordBatch, times: Int64s) -> pa.RecordBatch:
-        own = events.select(self._columns)
+    def pack(self, events: pa.RecordBatch, times: Int64s, place: int | None) -> pa.RecordBatch:
+        own = events.select([*self._columns, *([] if place is None else [MARK])])
         if self._by_key and len(self._labels) > 1:
-            return self._dealt(own, times, [key(events).values for key in self._keys])
-        return self._cut(own, times)
+            return self._dealt(own, times, place, [key(events).values for key in self._keys])
+        return self._cut(own, times, place)
 
-    def _dealt(self, events: pa.RecordBatch, times: Int64s, keys: list[pa.Array]) -> pa.RecordBatch:
+    def _dealt(self, events: pa.RecordBatch, times: Int64s, place: int | None, keys: list[pa.Array]) -> pa.RecordBatch:
         """Each event to the bucket of its key."""
         count = len(self._labels)
         buckets = bucket_of(keys, len(times), count)
         # A stable sort keeps the order of arrival within a bucket.
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=count)).tolist()
-        return self._rows(events.take(pa.array(order)), times[order], ends, 0)
+        return self._rows(events.take(pa.array(order)), times[order], place, ends, 0)
 
-    def _cut(self, events: pa.RecordBatch, times: Int64s) -> pa.RecordBatch:
+    def _cut(self, events: pa.RecordBatch, times: Int64s, place: int | None) -> pa.RecordBatch:
         """To each bucket a piece, where it does not matter which. The first piece goes to any bucket, so that small
         stretches do not all go to the same."""
         count = len(self._labels)
         ends = [len(times) * (index + 1) // count for index in range(count)]
-        return self._rows(events, times, ends, int(bucket_of([pa.array(times[:1])], 1, count)[0]))
+        return self._rows(events, times, place, ends, int(bucket_of([pa.array(times[:1])], 1, count)[0]))
 
-    def _rows(self, events: pa.RecordBatch, times: Int64s, ends: list[int], first: int) -> pa.RecordBatch:
-        return _packed(
-            [
-                self._row((first + index) % len(ends), events.slice(start, end - start), times[start:end])
-                for index, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
-                if end > start
-            ]
-        )
-
-    def _row(self, index: int, events: pa.RecordBatch, times: Int64s) -> PackedRow:
-        return (self._labels[index], EVENTS, self._stream, int(times.min()), int(times.max()), encode(events))
+    def _rows(
+        self, events: pa.RecordBatch, times: Int64s, place: int | None, ends: list[int], first: int
+    ) -> pa.RecordBatch:
+        rows: list[PackedRow] = []
+        for index, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            if end > start:
+                label = self._labels[(first + index) % len(ends)]
+                t_min, t_max = int(times[start:end].min()), int(times[start:end].max())
+                payload = encode(events.slice(start, end - start))
+                rows.append((label, EVENTS, self._stream, place, t_min, t_max, payload))
+        return _packed(rows)
 
 
 def packers(declared: tuple[StreamDef, ...], shares: tuple[Share, ...]) -> list[Packer]:
@@ -191,7 +188,7 @@ def packers(declared: tuple[StreamDef, ...], shares: tuple[Share, ...]) -> list[
 
 
 def end_rows(labels: tuple[str, ...]) -> pa.RecordBatch:
-    return _packed([(label, END, None, None, None, None) for label in labels])
+    return _packed([(label, END, None, None, None, None, None) for label in labels])
 
 
 def reject_row(reason: str, row: dict[str, Any], source: str = "computed") -> dict[str, str]:

@@ -29,7 +29,7 @@ from penstock.plan.columns import needed_columns
 from penstock.plan.nodes import Node
 from penstock.plan.placement import Spread
 from penstock.spark.checkpoint_files import last_begun
-from penstock.spark.file_system import file_system
+from penstock.spark.file_system import file_system, make_own_directory
 from penstock.spark.shares import Columns, Share
 
 VERSION = 1
@@ -197,9 +197,7 @@ def write_plan(
             for query in share.queries
         },
     }
-    directory = f"{checkpoint}/penstock"
-    files, path = file_system(directory)
-    files.create_dir(path, recursive=True)
+    files, path = make_own_directory(checkpoint)
     draft = f"{path}/.{uuid.uuid4().hex}"
     with files.open_output_stream(draft) as stream:
         stream.write(json.dumps(plan, indent=1).encode())

@@ -10,14 +10,16 @@ Invariants:
 2. Every bucket that reads a stream is called in every micro-batch in which that stream has events, since every one
    gets clock rows.
 3. All events of a micro-batch enter before the watermark passes any of them.
+4. Which events are late is settled before any of them enters: by the order in which they come where the source has one
+   (`arrival`), else by the clocks of the micro-batches before.
 """
 
 from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -27,6 +29,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from penstock.errors import CheckpointError, InputError
 from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
+from penstock.spark.arrival import Arrivals, Ties, Told, decode_ties
 from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
 from penstock.spark.bucket_app import BucketApp, Output, Recipe
 from penstock.spark.buckets import bucket_of
@@ -58,28 +61,38 @@ _live: LiveObjects[_Live] = LiveObjects()
 
 
 class _Input:
-    """The packed rows of one bucket and micro-batch in their order: kinds, and then times (see `packing`).
+    """The packed rows of one bucket and micro-batch in their order: by kind (see `packing`), packs by time and arrival.
 
     Static data is sorted by Spark and read as it is used, however much there is; a micro-batch is sorted here.
     `ended` is known once all packs have been taken.
     """
 
     def __init__(self, rows: Iterator[Row], *, in_order: bool) -> None:
-        if not in_order:
-            # The bytes break ties, so that the order does not depend on the shuffle's.
-            rows = iter(sorted(rows, key=lambda row: (row.kind, row.t_min or 0, row.t_max or 0, row.payload or b"")))
-        self._rows = rows
         self.clocks: list[Row] = []
         self.rejects: list[pa.RecordBatch] = []
         self.ended = False
-        self._next = self._pack()
+        if in_order:
+            self._rows = rows
+            self._next = self._pack()
+        else:
+            # The bytes break ties, so that the order does not depend on the shuffle's.
+            by_time = sorted(rows, key=lambda row: (row.kind, row.t_min or 0, row.t_max or 0, row.payload or b""))
+            self._rows = iter(by_time)
+            self._held = list(iter(self._pack, None))
+            self._next = next(iter(self._held), None)
+        self._in_order = in_order
 
     @property
     def has_events(self) -> bool:
         return self._next is not None
 
-    def packs(self) -> Iterator[tuple[Row, int | None]]:
-        """Each pack, and the least time of those that follow."""
+    def packs(self, arrivals: Mapping[str, Arrivals]) -> Iterator[tuple[Row, int | None]]:
+        """Each pack, and a time that those which follow do not go below, what is late left aside."""
+        if not self._in_order:
+            timed = _in_order(self._held, arrivals)
+            for at, (_, row) in enumerate(timed, 1):
+                yield row, None if at == len(timed) else timed[at][0]
+            return
         while self._next is not None:
             row, self._next = self._next, self._pack()
             yield row, None if self._next is None else self._next.t_min
@@ -96,6 +109,19 @@ class _Input:
                 assert row.kind == END
                 self.ended = True
         return None
+
+
+def _in_order(packs: list[Row], arrivals: Mapping[str, Arrivals]) -> list[tuple[int, Row]]:
+    """Packs by the least time that they and those after them bring; those of a stream with an order of arrival in that
+    order, so that equal times keep it."""
+    timed = [(row.t_min, row) for row in packs if row.place is None]
+    for stream, known in arrivals.items():
+        least = None
+        for row in sorted((row for row in packs if row.stream == stream), key=lambda row: row.place, reverse=True):
+            own = max(row.t_min, known.watermark(row.place))
+            least = own if least is None else min(least, own)
+            timed.append((least, row))
+    return sorted(timed, key=lambda pair: (pair[0], pair[1].place or 0))
 
 
 class BucketProcessor(StatefulProcessor):
@@ -132,9 +158,10 @@ class BucketProcessor(StatefulProcessor):
         share = self._recipe.share_of(label)
         yield from self._results(label, share, [(REJECTS_NAME, batch) for batch in given.rejects])
         reported = {part.stream.name for part in share.parts if part.reports}
-        for stream, batch, watermark in _steps(given, live):
-            events += batch.num_rows if stream in reported else 0
-            app.push(stream, batch, watermark)
+        for stream, batch, late_ones, watermark in _steps(given, live):
+            if stream in reported:
+                events += batch.num_rows + (0 if late_ones is None else late_ones.num_rows)
+            app.push(stream, batch, watermark, late_ones)
             yield from self._results(label, share, app.take_outputs())
         if given.ended and not live.ended:
             live.ended = True
@@ -172,7 +199,8 @@ class BucketProcessor(StatefulProcessor):
         saved = state_format.decode(bytes(saved_state[0]))
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
-        clocks = {name: Clock(first, last) for name, (first, last) in saved["clocks"].items()}
+        ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
+        clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
         return _Live(app, self._recipe.id, clocks, saved["ended"]), len(saved_state[0])
 
     def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
@@ -184,6 +212,7 @@ class BucketProcessor(StatefulProcessor):
         payload = state_format.encode(
             {
                 "clocks": {name: [clock.first, clock.last] for name, clock in live.clocks.items()},
+                "ties": {name: list(clock.ties) for name, clock in live.clocks.items() if len(clock.ties.times)},
                 "ended": live.ended,
                 "app": live.app.snapshot(),
             }
@@ -218,28 +247,44 @@ class BucketProcessor(StatefulProcessor):
                 yield _figures(name=name, part=part, rows=own.num_rows, packed=encode(own))
 
 
-def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, int]]:
-    """The packs in the order of time, each with the watermark up to which its successors hold nothing.
+def _steps(given: _Input, live: _Live) -> Iterator[tuple[str, pa.RecordBatch, pa.RecordBatch | None, int]]:
+    """The packs in their order, each with what of it is late and the watermark up to which its successors hold
+    nothing.
 
     The watermarks move within the micro-batch so that the reorder buffers never hold more than packs that overlap, and
     no stream falls behind the others. The clocks move on.
     """
     app = live.app
     reached = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
-    for row in given.clocks:
-        live.clocks[row.stream] = live.clocks.get(row.stream, Clock()).advanced(row.t_min, row.t_max)
+    arrivals = _advance(given.clocks, live)
     ceilings = {name: _watermark(clock, app.lateness(name)) for name, clock in live.clocks.items()}
-    for row, following in given.packs():
+    for row, following in given.packs(arrivals):
         for stream, ceiling in ceilings.items():
             before = reached.get(stream, START)
             reached[stream] = ceiling if following is None else max(before, min(ceiling, following - 1))
             if stream == row.stream:
-                yield stream, decode(row.payload, app.input_schema(stream)), reached[stream]
+                yield stream, *app.unpack(stream, row.payload, row.place, arrivals.get(stream)), reached[stream]
             elif reached[stream] > before:
-                yield stream, app.no_events(stream), reached[stream]
+                yield stream, app.no_events(stream), None, reached[stream]
     for stream, ceiling in ceilings.items():
         if reached.get(stream) != ceiling:
-            yield stream, app.no_events(stream), ceiling
+            yield stream, app.no_events(stream), None, ceiling
+
+
+def _advance(rows: list[Row], live: _Live) -> dict[str, Arrivals]:
+    """Moves the clocks on; returns how the events of the streams come whose sources have an order."""
+    arrivals: dict[str, Arrivals] = {}
+    for stream in sorted({row.stream for row in rows}):
+        own = [row for row in rows if row.stream == stream]
+        before = clock = live.clocks.get(stream, Clock())
+        for row in own:
+            clock = clock.advanced(row.t_min, row.t_max)
+        told = [Told(row.place, row.t_max, decode_ties(row.payload)) for row in own if row.place is not None]
+        if told:
+            arrivals[stream] = Arrivals(before.last, before.ties, told, live.app.lateness(stream))
+            clock = replace(clock, ties=arrivals[stream].ties())
+        live.clocks[stream] = clock
+    return arrivals
 
 
 def _watermark(clock: Clock, lateness: int) -> int:

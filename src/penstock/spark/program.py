@@ -15,6 +15,7 @@ from penstock.errors import InputError, QueryError
 from penstock.lang import declared_streams, parse
 from penstock.lang.durations import LONGEST, duration
 from penstock.lang.query import FunctionDef, Query, StreamDef
+from penstock.lang.stream_options import heartbeat_of
 from penstock.lang.table_defs import TableWrite
 from penstock.lang.table_options import is_database
 from penstock.plan.build import build
@@ -113,6 +114,14 @@ def _refuse(text: str, nodes: Mapping[str, Node], streams: tuple[StreamDef, ...]
             "depends on the local clock, and a micro-batch that is run again could not repeat it",
             text,
             hint=f"leave IDLE AFTER out, or {embedded}",
+        )
+    beating = [stream.name for stream in streams if heartbeat_of(stream) is not None]
+    if beating:
+        raise QueryError(
+            f"the heartbeat of stream '{beating[0]}' does not run on Spark: it follows the local clock, and a "
+            "micro-batch that is run again could not repeat it",
+            text,
+            hint=f"leave the option heartbeat out, or {embedded}",
         )
 
 

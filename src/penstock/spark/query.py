@@ -6,7 +6,7 @@ Only the columns that some query reads are asked of the sources.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -16,6 +16,7 @@ from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError
 from penstock.lang.fingerprint import fingerprint
 from penstock.plan.placement import Spread, place
+from penstock.spark.arrival import PLACE
 from penstock.spark.bucket_app import REJECTS, Recipe
 from penstock.spark.buckets import bucket_labels
 from penstock.spark.calls import Functions, call_schemas, remember
@@ -28,7 +29,7 @@ from penstock.spark.packing import REJECTED, packers
 from penstock.spark.plan_file import Plan, gone_shares, read_plan, write_plan
 from penstock.spark.program import Program, frame_of, read_program
 from penstock.spark.session import REQUIRED
-from penstock.spark.shares import Share, share_out
+from penstock.spark.shares import Share, share_out, shown
 from penstock.spark.write import results
 from penstock.store.budget import parse_size
 from penstock.types import Field, Schema, SqlType
@@ -62,7 +63,8 @@ def query(
     of shuffle partitions and belongs to the checkpoint. `spread="partials"` is for keys of which a few have most of the
     events: aggregates that can be merged are computed in parts, whatever the key of an event.
 
-    One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. Several
+    One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. That is
+    so for INSERT INTO a stream, too, if no query reads the stream; else its rows just go on to those queries. Several
     give a tagged one that `penstock.spark.write` splits to their sinks, with late and rejected rows under names of
     their own; `tagged` says so explicitly. What rules CALL comes out as rows, too, with the key and the arguments under
     the name of the rule; `write` makes the calls, in this process: of `functions`, or those that the program declares.
@@ -83,7 +85,8 @@ def query(
     retain = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
     plan = Plan() if place_of is None else read_plan(place_of)
     plan.check_streams(program.streams, program.nodes, bounded)
-    shares = _shares(spark, program, plan, buckets, place_of, spread)
+    in_order = {name for name, frame in frames.items() if PLACE in frame.columns}
+    shares = _shares(spark, program, plan, buckets, place_of, spread, in_order)
     recipe = Recipe(
         shares,
         program.sinks,
@@ -108,7 +111,13 @@ def query(
 
 
 def _shares(
-    spark: SparkSession, program: Program, plan: Plan, buckets: int | None, checkpoint: str | None, spread: SpreadBy
+    spark: SparkSession,
+    program: Program,
+    plan: Plan,
+    buckets: int | None,
+    checkpoint: str | None,
+    spread: SpreadBy,
+    in_order: Collection[str],
 ) -> tuple[Share, ...]:
     """The shares with their buckets; with a checkpoint directory those of the last run, as far as they can be."""
     if buckets is not None and buckets < 1:
@@ -119,7 +128,7 @@ def _shares(
     default = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     shares = []
     given = (program.streams, program.queries, program.nodes, placements)
-    for number, share in enumerate(share_out(*given, plan.kept(program.nodes), plan.held())):
+    for number, share in enumerate(share_out(*given, plan.kept(program.nodes), plan.held(), in_order=in_order)):
         count = 1 if share.placement.spread is Spread.ONE_PLACE else plan.buckets(share, buckets, default)
         if share.placement.spread is Spread.ONE_PLACE and (buckets or default) > 1:
             names = ", ".join(query.name for query in share.queries)
@@ -134,12 +143,9 @@ def _shares(
 
 
 def _schemas(program: Program) -> dict[str, Schema]:
-    """What comes out under which name: results of queries that feed no stream, late events, rejects."""
-    found = {
-        query.name: program.nodes[query.name].schema
-        for query in program.queries
-        if query.into is None or query.into in program.sinks
-    }
+    """What comes out under which name: results of queries, late events, rejects."""
+    nodes = [program.nodes[query.name] for query in program.queries]
+    found = {name: program.nodes[name].schema for name in shown(program.queries, nodes, program.sinks)}
     found |= call_schemas(program.queries)
     found |= {stream.late_into: stream.schema for stream in program.streams if stream.late_into is not None}
     return {**found, REJECTS: Schema(tuple(Field(field.name, SqlType.STRING, True) for field in REJECTED))}

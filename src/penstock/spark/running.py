@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.errors import CheckpointError
 from penstock.spark.failures import as_ours
-from penstock.spark.file_system import file_system
+from penstock.spark.file_system import make_own_directory
 
 Watch = Callable[[StreamingQuery], None]
 """Called a few times per second. What it raises stops the query, whose next run goes on from the checkpoint."""
@@ -47,11 +47,10 @@ def run_to_end(writer: DataStreamWriter, checkpoint: str, watch: Watch) -> None:
 def _alone(checkpoint: str) -> Iterator[None]:
     """Only one run at a time uses a checkpoint. Where the file system has no locks, Spark notices it: one of the two
     runs fails when both want to write the same file of the checkpoint's log."""
-    files, path = file_system(f"{checkpoint}/penstock")
+    files, path = make_own_directory(checkpoint)
     if not isinstance(files, pafs.LocalFileSystem):
         yield
         return
-    files.create_dir(path, recursive=True)
     lock = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

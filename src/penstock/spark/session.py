@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -35,7 +40,8 @@ DEFAULTS: dict[str, str] = {
     # With any smaller limit Spark adds up the bytes of the Arrow batch after every row, a third of its time in all.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "penstock.spark.daemon",
+    # Spark starts this process before it brings the files of --py-files: a package that comes as one goes without.
+    **({"spark.python.daemon.module": "penstock.spark.daemon"} if Path(__file__).is_file() else {}),
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -73,7 +79,20 @@ def session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _standard_error_to(log_file):
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    wheel = next((path for path in Path(__file__).parents if path.suffix == ".whl" and path.is_file()), None)
+    if wheel is not None:
+        spark.sparkContext.addPyFile(_as_zip(wheel))
+    return spark
+
+
+@functools.cache
+def _as_zip(wheel: Path) -> str:
+    """A copy of a wheel of --py-files that workers can import from: Spark sends every file along and puts those named
+    .zip, .egg or .jar on their path."""
+    directory = tempfile.mkdtemp(prefix="penstock-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return str(shutil.copyfile(wheel, f"{directory}/{wheel.stem}.zip"))
 
 
 @contextlib.contextmanager

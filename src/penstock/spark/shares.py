@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.lang.fingerprint import fingerprint
@@ -31,11 +31,12 @@ Columns = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class StreamPart:
-    """A stream with just the columns that a share reads; `order_matters` if equal times must be put in order."""
+    """A stream with just the columns that a share reads; `ties_by_value` if equal times must be put in an order that
+    does not depend on how they come."""
 
     stream: StreamDef
     reports: bool
-    order_matters: bool
+    ties_by_value: bool
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,12 @@ def share_out(
     placements: Mapping[str, Placement],
     kept: Mapping[str, str] | None = None,
     held: Mapping[str, Columns] | None = None,
+    *,
+    in_order: Collection[str] = (),
 ) -> list[Share]:
     """The shares of a program, in the order of their first queries. `kept` says in which shares queries are that have
-    state, and `held` which columns the shares take in that have some."""
+    state, and `held` which columns the shares take in that have some. `in_order` are the streams whose order of arrival
+    is known."""
     together: dict[str, list[Query]] = {}
     for names in _components(queries, nodes):
         members = [query for query in queries if query.name in names]
@@ -86,9 +90,26 @@ def share_out(
     for share_id, unordered in together.items():
         members = [query for query in queries if query in unordered]
         own = tuple(nodes[query.name] for query in members)
-        parts = tuple(_part(s, own, reporters[s.name] == share_id) for s in declared if s.name in read[share_id])
+        parts = tuple(
+            _part(s, own, reporters[s.name] == share_id, s.name in in_order)
+            for s in declared
+            if s.name in read[share_id]
+        )
         shares.append(Share(share_id, placements[members[0].name], tuple(members), own, parts))
     return shares
+
+
+def shown(queries: Sequence[Query], nodes: Sequence[Node], sinks: Collection[str]) -> list[str]:
+    """The queries whose rows come out under their names: all but those whose rows only go on to other queries. Of a
+    rule that calls functions its calls come out."""
+    read = set().union(*map(streams, nodes))
+    return [
+        query.name
+        for query in queries
+        if query.into is None
+        or query.into in sinks
+        or (query.into not in read and not (query.rule is not None and query.rule.calls))
+    ]
 
 
 def _reporter(stream: StreamDef, readers: Sequence[str], held: Mapping[str, Columns]) -> str | None:
@@ -115,11 +136,12 @@ def _free_share(placement: Placement, needs: Columns, held: Mapping[str, Columns
     return share_id
 
 
-def _part(stream: StreamDef, nodes: tuple[Node, ...], reports: bool) -> StreamPart:
+def _part(stream: StreamDef, nodes: tuple[Node, ...], reports: bool, in_order: bool) -> StreamPart:
     kept = stream if reports else replace(stream, late_into=None)
     needed = needed_columns(kept, nodes)
     schema = Schema(tuple(field for field in stream.schema if field.name in needed))
-    return StreamPart(replace(kept, schema=schema, uri=None, options=()), reports, any(map(order_matters, nodes)))
+    by_value = not in_order and any(map(order_matters, nodes))
+    return StreamPart(replace(kept, schema=schema, uri=None, options=()), reports, by_value)
 
 
 def _components(queries: Sequence[Query], nodes: Mapping[str, Node]) -> list[set[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +9,7 @@ from penstock.spark.segment_device import SegmentDevice
 from penstock.store.budget import Budget
 from penstock.store.device import BlockDevice
 from penstock.store.manager import StoreManager
+from penstock.store.scratch import Scratch
 
 BLOCK_BYTES = 65536
 
@@ -67,9 +66,9 @@ class ScratchStores(StoreManager):
     """Blocks in a directory of the worker, which goes with the stores, also if they are dropped without a word."""
 
     def __init__(self, budget: Budget) -> None:
-        self._scratch = TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
-        super().__init__(budget, Path(self._scratch.name), BLOCK_BYTES)
+        self._scratch = Scratch()
+        super().__init__(budget, self._scratch.path, BLOCK_BYTES)
 
     def close(self) -> None:
         super().close()
-        self._scratch.cleanup()
+        self._scratch.close()

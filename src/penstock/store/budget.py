@@ -18,7 +18,7 @@ Traceback (most recent call last):
     ...
 penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
-  hint: the least memory budget that would have worked is 1,100,000 bytes
+  hint: give a memory budget of at least 1,100,000 bytes: a lower bound, since more may be asked for later
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
+_NO_LIMIT = 1 << 62
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
@@ -85,6 +86,11 @@ class Account:
         self.nbytes = 0
 
     @property
+    def total(self) -> int:
+        """Bytes of the whole budget."""
+        return self._budget.total
+
+    @property
     def free(self) -> int:
         """Bytes that the budget could still grant."""
         return self._budget.free
@@ -119,18 +125,20 @@ class Account:
         self.resize(self.nbytes - nbytes)
 
     def close(self) -> None:
-        """Gives everything back and leaves the budget's list."""
+        """Gives everything back and leaves the budget's list. What still holds the account counts for nothing."""
         self.resize(0)
         self._budget.forget(self)
+        self._budget = Budget(_NO_LIMIT)
 
 
 class Budget:
     """`total` bytes for all accounts together; `peak` is the most that was ever in use. It may be one of several equal
-    `parts` of what the user gave, for as many buckets."""
+    `parts` of what the user gave, for as many `holders`."""
 
-    def __init__(self, total_bytes: int, parts: int = 1) -> None:
+    def __init__(self, total_bytes: int, parts: int = 1, holders: str = "buckets") -> None:
         self.total = total_bytes
         self._parts = parts
+        self._holders = holders
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
@@ -176,12 +184,16 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
-        least = self.used - account.nbytes + nbytes
-        split = f": {least:,} for each of {self._parts} buckets" if self._parts > 1 else ""
+        """Who asked for what, who holds the rest, and what would have granted this request. That is a lower bound: what
+        others and the account itself ask for after it is not known here."""
+        more = nbytes - account.nbytes
+        least = self.total - self.free + more
+        split = f", {least:,} for each of {self._parts} {self._holders}" if self._parts > 1 else ""
         others = ", ".join(f"{name} {size:,}" for name, size in self.describe().items() if size) or "nothing"
         return (
-            f"{account.name} needs {nbytes - account.nbytes:,} {'more ' if account.nbytes else ''}bytes, "
+            f"{account.name} needs {more:,} {'more ' if account.nbytes else ''}bytes, "
             f"but only {self.free:,} of the {self.total:,} in the budget are free\n"
             f"  in use: {others}\n"
-            f"  hint: the least memory budget that would have worked is {least * self._parts:,} bytes{split}"
+            f"  hint: give a memory budget of at least {least * self._parts:,} bytes{split}: "
+            "a lower bound, since more may be asked for later"
         )

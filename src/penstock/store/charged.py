@@ -10,7 +10,7 @@ Invariants:
 3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
    or, where the budget has no room for that, the next eighth of it. So memory does not depend on how input is cut.
 
-New memory is zero and not touched (`numpy.zeros`), so that while an array moves, the old and the new one together take
+New memory is zero and not touched (`own_memory`), so that while an array moves, the old and the new one together take
 no more than what is on the account.
 
 >>> from penstock.store.budget import Budget
@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from penstock.store.budget import Account, Budget
+from penstock.store.own_memory import zeros
 
 _LEAST = 16
 
@@ -95,10 +96,12 @@ class ChargedArray:
     def resize(self, length: int) -> None:
         """Exactly so many rows: those there are, as far as they go, and new ones behind them."""
         before = self.array
+        if length == len(before):
+            return
         if length > len(before):
             self._account.charge((length - len(before)) * self._row_bytes)
         kept = min(length, len(before))
-        array = np.zeros((length, *before.shape[1:]), before.dtype)
+        array = zeros((length, *before.shape[1:]), before.dtype)
         array[:kept] = before[:kept]
         if self._fill:
             array[kept:] = self._fill
@@ -107,13 +110,11 @@ class ChargedArray:
             self._account.release((len(before) - length) * self._row_bytes)
 
     def set(self, array: NDArray[Any]) -> None:
-        """Another array takes the place of this one, for example a saved one. It is taken as it is if it can be
-        written, else copied."""
+        """A copy of another array takes the place of this one, for example of a saved one."""
         more = array.size * self.array.dtype.itemsize - self.array.nbytes
         if more > 0:
             self._account.charge(more)
-        wanted = np.require(array, self.array.dtype, ["C", "W"])
-        self.array = wanted.reshape((len(wanted), *self.array.shape[1:]))
+        self.array = np.array(array, self.array.dtype, order="C").reshape((-1, *self.array.shape[1:]))
         if more < 0:
             self._account.release(-more)
 

@@ -14,10 +14,10 @@ and released; new blocks go behind it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import struct
+import weakref
 from array import array
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +60,8 @@ class FileDevice(BlockDevice):
         self._stored = array("I")
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._closing = weakref.finalize(self, os.close, self._file)
+            self._closing.atexit = False
             self.is_scratch = os.fstat(self._file).st_size == 0
             """Whether nothing in the file was there before this device: no earlier checkpoint can name it."""
         except OSError as error:
@@ -157,8 +159,7 @@ class FileDevice(BlockDevice):
                 )
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._file)
+        self._closing()
 
     def _offset(self, slot: int) -> int:
         region = self._regions[-1]

@@ -30,6 +30,7 @@ from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account, Budget
 from penstock.store.keyed_kernels import Int32s, Int64s
+from penstock.store.own_memory import zeros
 
 PARTITION_ROWS = 16384
 """So many rows a partition has at most on average: with its index and a few columns, it fits a second-level cache."""
@@ -74,9 +75,9 @@ class KeyedStore:
         parts = 1 << bits
         self.counts = np.zeros(parts, np.int32)
         self.dirty = np.ones(parts, np.bool_)
-        self._index = np.zeros((parts, _slots(capacity)), np.uint32)
-        self._keys = np.zeros((parts, capacity, self._words), self._key_type)
-        self._values = [np.zeros((parts, capacity), spec.dtype) for spec in self.specs]
+        self._index = zeros((parts, _slots(capacity)), np.uint32)
+        self._keys = zeros((parts, capacity, self._words), self._key_type)
+        self._values = [zeros((parts, capacity), spec.dtype) for spec in self.specs]
         self._valid: list[Bools | None] = [None] * len(self.specs)
 
     # What there is
@@ -243,7 +244,7 @@ class KeyedStore:
         if wanted > 65535:
             raise StorageError(f"a table has at most {65535 << MOST_BITS:,} rows")
         self._ask(self.partitions, wanted)
-        self._index = np.zeros((self.partitions, _slots(wanted)), np.uint32)
+        self._index = zeros((self.partitions, _slots(wanted)), np.uint32)
         self._keys = _longer(self._keys, wanted)
         for place, values in enumerate(self._values):
             self._values[place] = _longer(values, wanted)
@@ -260,34 +261,35 @@ class KeyedStore:
         places = np.empty(self.rows, np.int32)
         kernels.split_places(self._keys, self.counts, bits, counts, places)
         capacity = int(counts.max()) * 9 // 8 + 16
-        self._ask(1 << bits, capacity)
+        self._ask(1 << bits, capacity, places.nbytes + 2 * (capacity << bits) * self._key_type.itemsize)
         shape = (1 << bits, capacity)
 
         def moved(old: Values) -> Values:
-            new = np.zeros(shape, old.dtype)
+            new = zeros(shape, old.dtype)
             kernels.split_column(self._keys, self.counts, bits, places, old, new)
             return new
 
-        self._index = np.zeros((1 << bits, _slots(capacity)), np.uint32)
+        self._index = zeros((1 << bits, _slots(capacity)), np.uint32)
         for place, values in enumerate(self._values):
             self._values[place] = moved(values)
             valid = self._valid[place]
             if valid is not None:
                 self._valid[place] = moved(valid)
-        keys = np.zeros((*shape, self._words), self._key_type)
+        keys = zeros((*shape, self._words), self._key_type)
         for w in range(self._words):
             keys[:, :, w] = moved(np.ascontiguousarray(self._keys[:, :, w]))
         self._keys, self._bits, self.counts = keys, bits, counts
         kernels.reindex(self._index, self._keys, self.counts)
         self._settle()
 
-    def _ask(self, parts: int, capacity: int) -> None:
-        """Asks for the room of arrays of such a shape, and of the largest of them once more while it is copied."""
+    def _ask(self, parts: int, capacity: int, besides: int = 0) -> None:
+        """Asks for the room of arrays of such a shape, of the largest of them once more while it is copied, and of what
+        it takes `besides`."""
         places = parts * capacity
         widths = [self._words * self._key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
         masks = sum(valid is not None for valid in self._valid)
         held = places * (sum(widths) + masks) + 4 * parts * (_slots(capacity) + 1)
-        self._account.resize(held + max(widths) * self._keys.shape[0] * self._keys.shape[1])
+        self._account.resize(held + besides + max(widths) * self._keys.shape[0] * self._keys.shape[1])
 
     def _settle(self) -> None:
         self._account.resize(self.nbytes)
@@ -338,6 +340,6 @@ def _slots(capacity: int) -> int:
 
 
 def _longer(old: Values, capacity: int) -> Values:
-    new = np.zeros((old.shape[0], capacity, *old.shape[2:]), old.dtype)
+    new = zeros((old.shape[0], capacity, *old.shape[2:]), old.dtype)
     new[:, : old.shape[1]] = old
     return new

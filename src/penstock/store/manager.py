@@ -5,7 +5,7 @@
       <store name>.blocks  one file per store
 
 Invariants:
-1. One process at a time owns a directory.
+1. One process at a time owns a directory. It is for its user alone.
 2. A file that the last committed checkpoint may name is not removed before the next commit. Files that no checkpoint
    names go when a checkpoint is restored or committed, and those of a run without checkpoints at its end.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,7 +73,7 @@ class StoreManager:
         self.budget = budget
         self._buffers = BufferManager(budget)
         self._directory = directory
-        self._block_size = block_size
+        self.block_size = block_size
         self._compression = compression
         self._devices: dict[str, BlockDevice] = {}
         self._stores: dict[str, FifoStore | RunStore | RowQueues] = {}
@@ -80,7 +81,7 @@ class StoreManager:
         self._saved: dict[str, Any] = {}
         budget.on_need(self._page_out)
         self._has_checkpoint = False
-        self._lock = None if directory is None else _lock(directory)
+        self._unlock = None if directory is None else weakref.finalize(self, os.close, _lock(directory))
 
     def create(
         self, name: str, properties: Properties, columns: Sequence[ColumnSpec] = (), *, time_column: str = "time"
@@ -110,7 +111,7 @@ class StoreManager:
         device = self._device(name)
         account = self.budget.account(name)
         try:
-            size, pool = self._block_size, pool_blocks or 2
+            size, pool = self.block_size, pool_blocks or 2
             store = FifoStore(columns, device, account, block_size=size, pool_blocks=pool, by_row=by_row)
         except Exception:
             account.close()
@@ -155,9 +156,9 @@ class StoreManager:
         return device
 
     def _page_out(self) -> bool:
-        """Memory is needed that rows have that wait."""
+        """Memory is needed that rows have that wait: to be read or, if there are none in memory, to be put in order."""
         paged_out = [store.page_out() for store in self._waiting.values()]
-        return any(paged_out)
+        return any(paged_out) or any(store.page_out() for store in self._stores.values() if isinstance(store, RunStore))
 
     def drop(self, name: str) -> None:
         """The store or device is no longer needed."""
@@ -238,9 +239,8 @@ class StoreManager:
         self._stores.clear()
         self._waiting.clear()
         self._devices.clear()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._unlock is not None:
+            self._unlock()
 
     def _close(self, store: FifoStore | RunStore | RowQueues | WaitingRows) -> None:
         if isinstance(store, FifoStore):
@@ -250,8 +250,8 @@ class StoreManager:
     def _device(self, name: str) -> BlockDevice:
         assert name not in self._devices
         if self._directory is None:
-            return MemoryDevice(self._block_size)
-        return FileDevice(self._directory / block_file(name), self._block_size, self._compression)
+            return MemoryDevice(self.block_size)
+        return FileDevice(self._directory / block_file(name), self.block_size, self._compression)
 
     def _discard(self, device: BlockDevice) -> None:
         device.close()
@@ -276,7 +276,7 @@ def block_file(name: str) -> str:
 
 def _lock(directory: Path) -> int:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(

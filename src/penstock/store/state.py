@@ -26,7 +26,7 @@ import xxhash
 from penstock.errors import CheckpointError, StorageError
 
 MAGIC = b"PENSTOCK"
-VERSION = 4
+VERSION = 5
 """Changes with the layout below and with what operators save in it, so that no state is taken for what it is not."""
 _HEADER = struct.Struct("<8sIIQQQ")  # magic, version, reserved, total length, manifest length, checksum
 _CHECKED = _HEADER.size - 8
@@ -87,11 +87,13 @@ def version_of(data: bytes | memoryview) -> int:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
-    """Afterwards `path` durably holds `data`, or, after a crash or an error, what it held before."""
+    """Afterwards `path` durably holds `data`, for its owner alone; after a crash or an error, what it held before."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

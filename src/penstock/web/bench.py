@@ -45,7 +45,7 @@ class Bench:
             raise InputError(f"--runs {runs}: is no directory")
         self.setups = SetupFiles(setups)
         self.runs = Runs(runs)
-        self._limits = Limits([*setups, runs], classes)
+        self._limits = Limits([*setups, runs], classes, self.setups.texts)
         self.draft: Draft | None = None
         self.run: LiveRun | None = None
         self._starting = threading.Lock()

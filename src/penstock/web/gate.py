@@ -1,9 +1,8 @@
 """Who may see the pages: every request, asset and websocket passes here before anything else looks at it.
 
-Without a token the pages are for this machine alone: a request must name the loopback in its Host header, so that a
-page from elsewhere cannot reach us through a name that it points here. With a token, the request must bring it: in the
-address once (`?token=…`), in a cookie from then on, or as `Authorization: Bearer …`. Either way a request that another
-site's page makes is refused by its Origin header.
+A request must bring the token: in the address once (`?token=…`), in a cookie from then on, or as
+`Authorization: Bearer …`. So it is on the loopback too, which every account of the machine can reach. A request that
+another site's page makes is refused by its Origin header.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
-
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _ASK = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Penstock: token needed</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
@@ -27,9 +24,7 @@ h1{font-size:1.25rem}input,button{font:inherit;padding:.4rem .6rem}input{width:1
 
 
 class Gate:
-    """`token` is None where the pages are served to this machine alone."""
-
-    def __init__(self, app: ASGIApp, token: str | None, port: int) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self.app = app
         self._token = token
         self._cookie = f"penstock_{port}"
@@ -40,20 +35,17 @@ class Gate:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if not self._same_site(headers):
+        host, origin = _place(headers.get("host", "")), headers.get("origin")
+        if host is None:
+            await _refuse(scope, send, 400, b"The Host header is no address.", "text/plain")
+        elif origin is not None and _place(origin.partition("://")[2]) != host:
             await _refuse(scope, send, 403, b"This address belongs to another site.", "text/plain")
-        elif self._token is None or self._is_token(self._shown(headers)):
-            await self.app(scope, receive, send)
         elif scope["type"] == "http" and self._is_token(query.get("token", "")):
             await self._let_in(scope, send, query)
+        elif self._is_token(self._shown(headers)):
+            await self.app(scope, receive, send)
         else:
             await _refuse(scope, send, 401, _ASK.encode(), "text/html; charset=utf-8")
-
-    def _same_site(self, headers: dict[str, str]) -> bool:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return False
-        return self._token is not None or urlsplit(f"//{host}").hostname in _LOOPBACK
 
     def _shown(self, headers: dict[str, str]) -> str:
         """The token that the request brings besides its address."""
@@ -67,7 +59,6 @@ class Gate:
         return "" if cookie is None else cookie.value
 
     def _is_token(self, shown: str) -> bool:
-        assert self._token is not None
         return hmac.compare_digest(shown.encode(), self._token.encode())
 
     async def _let_in(self, scope: Scope, send: Send, query: dict[str, str]) -> None:
@@ -81,6 +72,20 @@ class Gate:
         ]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
+
+
+def _place(written: str) -> tuple[str, int | None] | None:
+    """The host and port of a header; None where it names none.
+
+    >>> _place("LocalHost:80"), _place("[::1]"), _place("[::1"), _place("a:b"), _place("a/b"), _place("u@a"), _place("")
+    (('localhost', 80), ('::1', None), None, None, None, None, None)
+    """
+    try:
+        parts = urlsplit(f"//{written}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return None if not host or parts.netloc != written or "@" in written else (host, port)
 
 
 async def _refuse(scope: Scope, send: Send, status: int, body: bytes, kind: str) -> None:

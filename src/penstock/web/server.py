@@ -6,7 +6,6 @@ Invariant: whatever is wrong with the address is told before anything has been s
 from __future__ import annotations
 
 import errno
-import ipaddress
 import re
 import secrets
 import socket
@@ -31,23 +30,22 @@ class Address:
     listening: socket.socket
     host: str
     port: int
-    token: str | None
+    token: str
 
     def url_of(self, page: str = "") -> str:
         """With the token, as a browser needs it first."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/{page}" + (f"?token={self.token}" if self.token else "")
+        return f"http://{host}:{self.port}/{page}?token={self.token}"
 
 
 def take_address(host: str, port: int, token: str | None) -> Address:
-    """Opens the port. Pages that others can reach have a token: the one given, or a new one."""
+    """Opens the port. The token is the one given, or a new one."""
     if token is not None and not re.fullmatch(r"[A-Za-z0-9_.~-]{8,}", token):
         raise InputError("--token: write at least 8 letters, digits or -_.~")
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, OverflowError, UnicodeError):
         raise InputError(f"--host {host}: no such address; 127.0.0.1 is this machine alone, 0.0.0.0 is all") from None
-    loopback = ipaddress.ip_address(str(place[0]).partition("%")[0]).is_loopback
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -56,9 +54,7 @@ def take_address(host: str, port: int, token: str | None) -> Address:
     except OSError as error:
         listening.close()
         raise InputError(_why(error, host, port)) from None
-    if token is None and not loopback:
-        token = secrets.token_urlsafe(24)
-    return Address(listening, host, listening.getsockname()[1], token)
+    return Address(listening, host, listening.getsockname()[1], token or secrets.token_urlsafe(24))
 
 
 def _why(error: OSError, host: str, port: int) -> str:

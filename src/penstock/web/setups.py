@@ -6,8 +6,9 @@ else reaches no other file.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,12 @@ class SetupFiles:
         if file is None:
             raise InputError(f"{name}: there is no such setup here (any more)")
         return read_text(file), file.parent
+
+    def texts(self) -> Iterator[str]:
+        """Of all files of the list that can be read."""
+        for file in self.files().values():
+            with contextlib.suppress(InputError):
+                yield read_text(file)
 
 
 def _is_setup(file: Path) -> bool:

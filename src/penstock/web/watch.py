@@ -39,8 +39,8 @@ def watch(
 ) -> Watching:
     """Serves a read-only view of the app from a thread beside it; what the app does takes no longer for it.
 
-    Several apps can be watched: the first call opens the port (0 is any free one), others add to its pages. Another
-    address than the loopback needs a token, which is made if none is given and is part of the `url`.
+    Several apps can be watched: the first call opens the port (0 is any free one), others add to its pages. A browser
+    needs the token, which is made if none is given and is part of the `url`.
     """
     if not _serving:
         site = Site()

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
+from penstock.measure.results.resources import ResourceSampler
 from penstock.measure.running.controller import Controller, RunError
 from penstock.measure.running.live import State
 from penstock.measure.running.logs import read_log
@@ -305,3 +306,35 @@ def test_without_a_log_the_summary_has_histograms(made: Made) -> None:
     assert summary["latency"]["q"]["count"] == 500
     assert summary["latency"]["q"]["min"] >= 100e6
     assert summary["latency"]["q"]["max"] % 1e6 == 0
+
+
+def unwritable(controller: Controller) -> None:
+    controller._run.happenings.unlink()
+    controller._run.happenings.mkdir()
+
+
+def test_a_run_whose_last_write_fails_ends(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = made(rate=200, seconds=0.2)
+    stop = ResourceSampler.stop
+
+    def stop_and_break(sampler: ResourceSampler) -> None:
+        stop(sampler)
+        unwritable(controller)
+
+    monkeypatch.setattr(ResourceSampler, "stop", stop_and_break)
+    controller.start()
+    assert controller.wait(LONG)
+    assert controller.snapshot().state is State.FAILED
+    with pytest.raises(RunError, match=r"happenings\.jsonl: cannot be written: Is a directory"):
+        controller.result()
+
+
+def test_a_run_that_cannot_be_written_any_more_ends_with_all_its_processes(made: Made) -> None:
+    controller = made(rate=200, seconds=LONG)
+    until(controller, lambda: results(controller) > 0)
+    processes = [psutil.Process(process.pid) for process in controller._processes]
+    unwritable(controller)
+    controller.pause()
+    assert controller.wait(LONG)
+    assert controller.snapshot().state is State.FAILED
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)

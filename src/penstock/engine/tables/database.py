@@ -27,7 +27,7 @@ from penstock.lang.table_defs import TableDef
 from penstock.lang.table_options import is_database
 from penstock.store.sms.database import Database, Part
 from penstock.store.sms.sqlite_database import SqliteDatabase
-from penstock.types import Field, SqlType
+from penstock.types import FIRST_DAY, FIRST_TIME, LAST_DAY, LAST_TIME, Field, SqlType
 
 Result = TypeVar("Result")
 
@@ -49,8 +49,7 @@ POSTGRES_TYPES = {
 }
 
 
-_DAY = 86_400_000_000
-_TIMES = {SqlType.DATE: (-719_162, 2_932_896), SqlType.TIMESTAMP: (-719_162 * _DAY, 2_932_897 * _DAY - 1)}
+_TIMES = {SqlType.DATE: (FIRST_DAY, LAST_DAY), SqlType.TIMESTAMP: (FIRST_TIME, LAST_TIME)}
 """The first and the last that Python's dates can be."""
 
 

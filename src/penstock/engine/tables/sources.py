@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.engine.tables.database import open_database
 from penstock.errors import InputError
 from penstock.lang.table_defs import TableDef
+from penstock.masking import masked
 
 
 class TableSource(Protocol):
@@ -36,4 +37,4 @@ def source_of(table: TableDef) -> TableSource:
         found = opener(table)
         if found is not None:
             return found
-    raise InputError(f"table {table.name}: nothing reads '{table.uri}'")
+    raise InputError(f"table {table.name}: nothing reads '{masked(table.uri or '')}'")

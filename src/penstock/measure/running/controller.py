@@ -8,7 +8,7 @@ Invariants:
 2. However a run ends, its processes are ended, what they had logged is kept, and a summary says how it ended.
 3. A system under test that fails takes the others with it: its error is the one that is told.
 4. Every run ends: one whose system takes nothing any more, or does not work off the rest, fails after
-   `measuring.patience`.
+   `measuring.patience`. One whose files cannot be written any more fails, and ends as well.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Controller:
         self._stops_asked = 0
         self._given_up = False
         """Processes are being ended by force: that they end so is no failure of theirs."""
+        self._cannot_write = False
+        """The run's files: the disk is full, or they were removed."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._lead, name="controller", daemon=True)
 
@@ -131,13 +133,28 @@ class Controller:
             self._finish_system()
             self._end_sinks()
         except Exception as error:
-            self._fail(f"{type(error).__name__}: {error}" if not isinstance(error, PenstockError) else str(error))
+            self._fail(_words_of(error))
         finally:
-            self._end_all()
+            self._end_run()
 
     @property
     def _ending(self) -> bool:
-        return bool(self._stops_asked or self._failures or self.too_slow)
+        return bool(self._stops_asked or self._failures or self.too_slow or self._cannot_write)
+
+    def _end_run(self) -> None:
+        """However that goes, no process is left and the run is over."""
+        state = State.FAILED
+        try:
+            state = self._end_all()
+        except Exception as error:
+            self._fail(_words_of(error))
+        finally:
+            for process in self._processes:
+                if not process.exited:
+                    process.kill()
+            with self._lock:
+                self._live.state = State.FAILED if self._live.error is not None else state
+            self._over.set()
 
     @property
     def _hurried(self) -> bool:
@@ -229,8 +246,8 @@ class Controller:
             if self._hurried or self._given_up or self._failures:
                 return
 
-    def _end_all(self) -> None:
-        """Whatever still runs is ended."""
+    def _end_all(self) -> State:
+        """Whatever still runs is ended, and the summary made; how the run has ended."""
         for process in self._processes:
             if not process.exited:
                 process.tell("stop")
@@ -254,10 +271,7 @@ class Controller:
             self._note(str(error))
         except Exception as error:
             self._fail(f"the summary cannot be made: {type(error).__name__}: {error}")
-            state = State.FAILED
-        with self._lock:
-            self._live.state = state
-        self._over.set()
+        return state
 
     # Hearing
 
@@ -368,5 +382,15 @@ class Controller:
         self._happen("error", error=error)
 
     def _happen(self, what: str, **more: Any) -> None:
-        with self._run.happenings.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"at_ns": self._clock.ns(), "what": what, **more}) + "\n")
+        try:
+            with self._run.happenings.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"at_ns": self._clock.ns(), "what": what, **more}) + "\n")
+        except OSError as error:
+            self._cannot_write = True
+            with self._lock:
+                if self._live.error is None:
+                    self._live.error = f"{self._run.happenings}: cannot be written: {error.strerror}"
+
+
+def _words_of(error: Exception) -> str:
+    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"

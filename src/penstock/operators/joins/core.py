@@ -33,10 +33,14 @@ from penstock.operators.resources import Resources
 from penstock.plan.joins.reads import kept_columns
 from penstock.plan.joins.steps import Keys
 from penstock.plan.nodes import JoinNode
+from penstock.store.budget import Account
 
 _FIRST_PIECE = 256
 _MATCHES_AT_ONCE = 1 << 19
-"""About how many rows of the join a piece should make."""
+"""How many rows of the join a piece should make at most."""
+
+_BYTES_FOR_A_MATCH = 1024
+"""A piece should make one row for so many bytes of the memory: together they take about an eighth of it."""
 
 
 @dataclass(slots=True)
@@ -104,8 +108,9 @@ class JoinCore:
         self._node = node
         self.resources = resources
         self._ports = Ports(len(node.inputs), resources.account(f"{name}: rows that wait for the other inputs"))
-        self._tables = _tables(node)
-        self._account = resources.account(f"{name}: keys")
+        account = resources.account(f"{name}: keys")
+        self._tables = _tables(node, account)
+        self._matches_at_once = max(_FIRST_PIECE, min(_MATCHES_AT_ONCE, account.total // _BYTES_FOR_A_MATCH))
         self._schemas = [below.schema.arrow for below in node.inputs]
         self._kept = [_kept(nodes, place) for place in range(len(node.sides))] if saved is None else saved["kept"]
         self._moments = [_moments(nodes, place) for place in range(len(node.sides))]
@@ -214,7 +219,6 @@ class JoinCore:
             self._hand_over_starts(view)
         for reader in self._readers:
             reader.inbox.hand_over(results[reader.view])
-        self._account.resize(sum({id(t): t.nbytes for t in self._tables.values()}.values()))
 
     def _run(self, due: Sequence[Sequence[Chunk]], watermark: int) -> None:
         chunks = [concat(list(own), schema) for own, schema in zip(due, self._schemas, strict=True)]
@@ -287,7 +291,7 @@ class JoinCore:
 
     def _resize(self, events: int, matches: int) -> None:
         """Pieces are as large as the matches of their events allow."""
-        fitting = _MATCHES_AT_ONCE * max(events, 1) // max(matches, 1)
+        fitting = self._matches_at_once * max(events, 1) // max(matches, 1)
         self._size = max(1, min(fitting, 4 * self._size, CHUNK_ROWS))
 
     # Durability
@@ -337,15 +341,18 @@ def _moments(nodes: Sequence[JoinNode], place: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _tables(node: JoinNode) -> dict[tuple[int, Keys], GroupTable]:
+def _tables(node: JoinNode, account: Account) -> dict[tuple[int, Keys], GroupTable]:
     """A table of slots for each class of keys that are compared with each other, by side and key."""
     found: dict[tuple[int, Keys], GroupTable] = {}
     for equality in node.equalities:
         left, right = (equality.left, equality.left_keys), (equality.right, equality.right_keys)
-        table = found.get(left) or found.get(right) or GroupTable(tuple(key.type for key in equality.left_keys))
+        table = found.get(left) or found.get(right)
+        if table is None:
+            table = GroupTable(tuple(key.type for key in equality.left_keys), account)
         other = found.get(right)
         if other is not None and other is not table:
             found = {name: table if known is other else known for name, known in found.items()}
+            other.close()
         found[left] = found[right] = table
     return found
 

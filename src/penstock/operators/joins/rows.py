@@ -7,7 +7,7 @@ Invariants:
    have such rows at all.
 3. `fresh` is the first row of the run that is being worked on. Rows enter the chains of an index when they are first
    searched, or at the end of the run; a slot of a table is in use as long as some index has a row of it.
-4. Memory of times, keys and chains is on the account before it is taken.
+4. Memory of times, keys, chains and strings is on the account before it is taken. `_at` is the shortest of the arrays.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from penstock.operators.joins.kernels import link, walk
 from penstock.operators.joins.windows import SideRows
 from penstock.operators.resources import Resources
 from penstock.plan.joins.steps import Keys
+from penstock.store.budget import Account
+from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 from penstock.types import Schema, SqlType
 from penstock.windows.spec import Range, WindowSpec
@@ -43,13 +45,13 @@ ANSWERS_AT_ONCE = 1 << 18
 class KeyIndex:
     """The rows of a side by a key. Sides that are compared by the same key have their slots from one table."""
 
-    def __init__(self, keys: Keys, table: GroupTable) -> None:
+    def __init__(self, keys: Keys, table: GroupTable, account: Account) -> None:
         self._keys = [compile_expression(key) for key in keys]
         self._types = [key.type for key in keys]
         self.table = table
-        self.slots = np.empty(0, np.int32)
-        self._previous = np.empty(0, np.int32)
-        self._chains = np.full((table.capacity, 2), _NOBODY, np.int64)
+        self.rows = (ChargedArray(account, np.int32), ChargedArray(account, np.int32))
+        """The slot of each row, and how far before it the last row with the same key is."""
+        self._chains = ChargedArray(account, np.int64, (2,), fill=_NOBODY)
         self._linked = self._base = 0
         table.hold(self._holds)
 
@@ -62,23 +64,24 @@ class KeyIndex:
                 keep = valid if keep is None else keep & valid
         return self.table.assign(columns, chunk.rows, keep)
 
+    @property
+    def slots(self) -> Slots:
+        return self.rows[0].array
+
     def enter(self, slots: Slots, origin: int, first: int) -> None:
         """`slots` are those of rows from position `first` on."""
         self.slots[first - origin : first - origin + len(slots)] = slots
 
-    def _fit(self) -> None:
-        """The table may have grown, also on account of another side."""
-        known = len(self._chains)
-        if known < self.table.capacity:
-            grown = np.full((self.table.capacity, 2), _NOBODY, np.int64)
-            grown[:known] = self._chains
-            self._chains = grown
+    def _fit(self) -> Int64s:
+        """The chains. The table may have grown, also because of another side."""
+        if len(self._chains) < self.table.capacity:
+            self._chains.resize(self.table.capacity)
+        return self._chains.array
 
     def settle(self, origin: int, head: int) -> None:
         """All rows are in the chains."""
         if self._linked < head:
-            self._fit()
-            link(self.slots[: head - origin], self._linked, origin, self._chains, self._previous)
+            link(self.slots[: head - origin], self._linked, origin, self._fit(), self.rows[1].array)
             self._linked = head
 
     def leave(self, base: int, before: int) -> None:
@@ -88,20 +91,14 @@ class KeyIndex:
 
     def _holds(self, slots: int) -> Bools:
         """Which of the first slots have a row."""
-        self._fit()
-        held: Bools = self._chains[:slots, 0] >= self._base
+        held: Bools = self._fit()[:slots, 0] >= self._base
         return held
-
-    def move(self, start: int, stop: int, room: int) -> None:
-        """The rows at these places move to the front of arrays of so much room."""
-        self.slots = moved(self.slots, start, stop, room)
-        self._previous = moved(self._previous, start, stop, room)
 
     def find(
         self, asked: Slots, low: Int64s, high: Int64s, reach: Int64s, origin: int, fresh: int, used: int
     ) -> Iterator[tuple[Int64s, Int64s]]:
         """Who asks for which rows, in parts: so many answers at once, or all that one asks for."""
-        self._fit()
+        chains = self._fit()
         room = min(max(4 * len(asked), _FIRST_ROOM), ANSWERS_AT_ONCE)
         done = 0
         while done < len(asked):
@@ -113,11 +110,11 @@ class KeyIndex:
                 reach,
                 done,
                 self.slots[:used],
-                self._previous,
+                self.rows[1].array,
                 origin,
                 fresh,
                 self._linked,
-                self._chains,
+                chains,
                 own,
                 found,
             )
@@ -129,14 +126,10 @@ class KeyIndex:
             yield own[:filled], found[:filled]
             room = max(room, min(4 * room, ANSWERS_AT_ONCE))
 
-    @property
-    def nbytes_of_chains(self) -> int:
-        """Besides the bytes per row."""
-        return self._chains.nbytes
-
     def restore(self, slots: Slots, base: int) -> None:
-        self.slots, self._previous = slots.copy(), np.empty(len(slots), np.int32)
-        self._chains = np.full((self.table.capacity, 2), _NOBODY, np.int64)
+        self.rows[0].set(slots)
+        self.rows[1].resize(len(slots))
+        self._chains.clear()
         self._linked = self._base = base
         self.settle(base, base + len(slots))
 
@@ -159,12 +152,13 @@ class JoinRows:
         self._reject = resources.reject
         self._where = None if where is None else compile_expression(where)
         self._filters_first = isinstance(window.extent, Range)
-        self.indexes = {own: KeyIndex(own, table) for own, table in keys.items()}
+        self._account = resources.account(f"{name}: times and keys")
+        self.indexes = {own: KeyIndex(own, table, self._account) for own, table in keys.items()}
         fields = {field.name: field for field in schema}
         self._kept = {column: place for place, column in enumerate(kept)}
         self._types = [fields[column].type for column in kept]
         self._columns = [compile_expression(Column(c, t)) for c, t in zip(kept, self._types, strict=True)]
-        self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
+        self._interners = [Interner(self._account) if kind is SqlType.STRING else None for kind in self._types]
         self._texts = [place for place, interner in enumerate(self._interners) if interner is not None]
         specs = [ColumnSpec(c, t.storage, fields[c].nullable) for c, t in zip(kept, self._types, strict=True)]
         self._store = resources.rows(name, specs) if specs else None
@@ -172,11 +166,11 @@ class JoinRows:
         self._moments = {column: compile_expression(Column(column, SqlType.TIMESTAMP)) for column in moments}
         self.shifts: dict[str, int | None] = {}
         """How far a TIMESTAMP column is from the time of its row; None if that differs from row to row."""
-        self._account = resources.account(f"{name}: times and keys")
         self.base = self.head = self.fresh = self._origin = 0
-        self._times = np.empty(0, np.int64)
-        self._passing: Bools | None = None
-        self._bytes_per_row = 9 + 8 * len(self.indexes)
+        self._passing = ChargedArray(self._account, np.bool_)
+        """Which rows take part; without any as long as all do."""
+        self._at = ChargedArray(self._account, np.int64)
+        self._arrays = [self._passing, *(array for index in self.indexes.values() for array in index.rows), self._at]
 
     # Rows come and go
 
@@ -204,15 +198,15 @@ class JoinRows:
             interner.sweep()
         used = self.head - self._origin
         self._times[used : used + chunk.rows] = chunk.times
-        if keep is not None and self._passing is None:
-            self._passing = np.ones(len(self._times), np.bool_)
-        if self._passing is not None:
-            self._passing[used : used + chunk.rows] = True if keep is None else keep
+        if keep is not None and not len(self._passing):
+            self._passing.resize(len(self._at))
+            self._passing.array[:] = True
+        if len(self._passing):
+            self._passing.array[used : used + chunk.rows] = True if keep is None else keep
         for own, index in self.indexes.items():
             index.enter(slots[own], self._origin, self.head)
         self._note_moments(chunk)
         self.head += chunk.rows
-        self._tell_budget()
         return entered, keep
 
     def _passes(self, chunk: Chunk) -> Bools | None:
@@ -260,29 +254,29 @@ class JoinRows:
             self._leaving.advance(view.count)
 
     def _make_room(self, rows: int) -> None:
-        """Room for more rows at the end: those that are there move to the front once as many have left."""
+        """Room for more rows at the end: those that are there move to the front once as many have left. What all arrays
+        need is asked for together, so that a refusal says all of it."""
         start, used = self.base - self._origin, self.head - self._origin
-        if used + rows <= len(self._times):
+        if used + rows <= len(self._at):
             return
         held = used - start
-        texts = sum(interner.nbytes for interner in self._interners if interner is not None)
-        chains = sum(index.nbytes_of_chains for index in self.indexes.values())
-        room = max(_FIRST_ROOM, len(self._times), 2 * (held + rows))
-        if room * self._bytes_per_row - self._account.nbytes > self._account.free // 2:
-            room = max(_FIRST_ROOM, len(self._times), held + rows + (held + rows) // 8)  # moves more often
-        if room > len(self._times):
-            self._account.resize(room * self._bytes_per_row + chains + texts)
-        self._times = moved(self._times, start, used, room)
-        if self._passing is not None:
-            self._passing = moved(self._passing, start, used, room)
-        for index in self.indexes.values():
-            index.move(start, used, room)
+        arrays = [array for array in self._arrays if array is not self._passing or len(self._passing)]
+        width = sum(array.array.itemsize for array in arrays)
+        room = max(_FIRST_ROOM, len(self._at), 2 * (held + rows))
+        if (room - len(self._at)) * width > self._account.free // 2:
+            room = max(_FIRST_ROOM, len(self._at), held + rows + (held + rows) // 8)  # moves more often
+        more = (room - len(self._at)) * width
+        self._account.charge(more)
+        self._account.release(more)
+        for array in arrays:
+            array.array[:held] = array.array[start:used]
         self._origin = self.base
+        for array in arrays:
+            array.resize(room)
 
-    def _tell_budget(self) -> None:
-        texts = sum(interner.nbytes for interner in self._interners if interner is not None)
-        chains = sum(index.nbytes_of_chains for index in self.indexes.values())
-        self._account.resize(len(self._times) * self._bytes_per_row + chains + texts)
+    @property
+    def _times(self) -> Int64s:
+        return self._at.array
 
     # Rows are looked at
 
@@ -292,7 +286,7 @@ class JoinRows:
 
     def passing(self, positions: Int64s) -> Bools | None:
         """Which of these rows take part; None if all rows do."""
-        return None if self._passing is None else self._passing[positions - self._origin]
+        return self._passing.array[positions - self._origin] if len(self._passing) else None
 
     def slots(self, keys: Keys, positions: Int64s) -> Slots:
         """The slots of rows; none where there is no row."""
@@ -345,7 +339,7 @@ class JoinRows:
             "base": self.base,
             "head": self.head,
             "times": self._times[held].copy(),
-            "passing": None if self._passing is None else self._passing[held].copy(),
+            "passing": self._passing.array[held].copy() if len(self._passing) else None,
             "slots": [index.slots[held].copy() for index in self.indexes.values()],
             "texts": [None if i is None else i.snapshot() for i in self._interners],
             "shifts": [[name, shift] for name, shift in self.shifts.items()],
@@ -354,22 +348,16 @@ class JoinRows:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.base, self.head = snapshot["base"], snapshot["head"]
         self.fresh, self._origin = self.head, self.base
-        self._times = snapshot["times"].copy()
-        self._passing = None if snapshot["passing"] is None else snapshot["passing"].copy()
+        self._at.set(snapshot["times"])
+        self._passing.clear()
+        if snapshot["passing"] is not None:
+            self._passing.set(snapshot["passing"])
         for index, slots in zip(self.indexes.values(), snapshot["slots"], strict=True):
             index.restore(slots, self.base)
         for interner, saved in zip(self._interners, snapshot["texts"], strict=True):
             if interner is not None:
                 interner.restore(saved)
         self.shifts = dict(snapshot["shifts"])
-        self._tell_budget()
-
-
-def moved(array: Any, start: int, stop: int, room: int) -> Any:
-    """A stretch of an array at the front of one of so much room, which may be the same."""
-    target = array if len(array) == room else np.empty(room, array.dtype)
-    target[: stop - start] = array[start:stop]
-    return target
 
 
 def _codes(column: Argument) -> Slots:

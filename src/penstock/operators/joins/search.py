@@ -31,6 +31,9 @@ from penstock.store.budget import Account
 NO_ROW = -1
 """Where a side has no row in a result of an outer join."""
 
+_FEW = 4096
+"""Matches that are not worth a look at the account."""
+
 _UNBOUND = np.empty(0, np.int64)
 
 
@@ -126,8 +129,8 @@ class Search:
         self.account = account
         self._reject = reject
         self.count = len(sides)
-        # Positions, as parts and as a whole; then the columns of a result, two at the least.
-        self._bytes_of_match = 8 * (2 * (self.count + 2) + 2)
+        # Positions, as parts and as a whole; then the columns of a result, as they are read and as they are shown.
+        self._bytes_of_match = 8 * (2 * (self.count + 2) + 2 * max(1, len(node.emission.outputs)))
         self.looked_at = 0
         """How many rows were compared with others so far."""
         self.before: list[tuple[int, Int64s]] = []
@@ -169,7 +172,7 @@ class Search:
         for origins, positions in self.candidates(step, found, windows):
             parts.append(self.checked(step, found.take(origins).bind(step.side, positions)))
             held += len(parts[-1])
-            if held > ANSWERS_AT_ONCE:
+            if held > _FEW:
                 self.account.resize(max(self.account.nbytes, held * self._bytes_of_match))
         return one_after_the_other(parts, self.count)
 

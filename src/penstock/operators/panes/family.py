@@ -36,6 +36,7 @@ import numpy as np
 from penstock.aggregates.state import Int64s
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, Run
 from penstock.operators.chunk import Chunk
+from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Reject
 from penstock.operators.intake import Intake
 from penstock.operators.outgoing import Share
@@ -79,7 +80,8 @@ class PaneFamily:
         self._pane_micros, self._pane_offset = pane
         source, where = nodes[0].input, nodes[0].where
         self._grouping = grouping_of(nodes[0])
-        self._intake = Intake(where, nodes[0].group_by, united.states, source.schema, self._reject)
+        texts = resources.account(f"{name}: groups and strings")
+        self._intake = Intake(where, nodes[0].group_by, united.states, source.schema, self._reject, texts)
         self._groups = self._intake.groups
         self._held = self._groups.tally()
         self._pane = Aggregation(f"{name}-pane", self._intake, united.states, resources)
@@ -94,8 +96,11 @@ class PaneFamily:
             resources,
             has_extras=has_extras,
         )
+        cuts = cuts_of(max(nodes, key=PanedWindow.of), texts)
+        self._count = None if cuts is None else cuts.count
         self._clock = PaneClock(windows)
-        self._results = PaneResults(self._groups)
+        compared = resources.account(f"{name}: rows that the next are compared with")
+        self._results = PaneResults(self._groups, compared)
         self._positions = np.zeros(len(windows), np.int64)
         self._account = resources.account(f"{name}: panes")
         self._pane_ends: int | None = None
@@ -116,7 +121,7 @@ class PaneFamily:
 
     def groups_of(self, grouping: GroupingKey) -> int | None:
         """How many groups there are now; None if it groups otherwise."""
-        return len(self._groups.order()) if self._grouping == grouping else None
+        return self._groups.size if self._grouping == grouping else None
 
     def join(self, node: AggregateNode, reject: Reject) -> PaneReader:
         """One of the queries that it was made for."""
@@ -179,9 +184,9 @@ class PaneFamily:
         return [(reader, reader.made.take()) for reader in self._readers if reader.made]
 
     def _process(self, chunk: Chunk, watermark: int) -> None:
-        for part, reached in chunk.parts(watermark):
+        for part, reached in chunk.parts(watermark, self._count):
             self._enter(part, reached)
-        self._show()
+            self._show()
 
     def finish(self, reader: PaneReader, last_time: int | None) -> list[Chunk]:
         """The query's results up to the end of a bounded run, which is not the same for all windows."""
@@ -241,7 +246,7 @@ class PaneFamily:
         self._totals.enter(self._pane.states, first, groups, words, extras)
         self._pane.reset(groups)
         if self._store.nbytes > self._account.nbytes:
-            self._account.resize(self._store.nbytes + self._results.nbytes)
+            self._account.resize(self._store.nbytes)
 
     def _slide(self, due: Due) -> None:
         """Windows come to a boundary: what is too old leaves them, and they are evaluated."""
@@ -279,7 +284,7 @@ class PaneFamily:
         )
 
     def _show(self) -> None:
-        """A call is done: results are made, and what is gone is forgotten."""
+        """Results are made, and what is gone is forgotten."""
         self._results.show()
         if self._left >= max(_COLLECT_AFTER, len(self._totals.counts)):
             self._collect()
@@ -290,9 +295,7 @@ class PaneFamily:
         self._held.rows[: len(in_use)] = in_use
         self._groups.collect(self._groups.capacity)
         self._left = 0
-        self._pane.account()
-        self._totals.account()
-        self._account.resize(self._store.nbytes + self._results.nbytes)
+        self._account.resize(self._store.nbytes)
 
     # Durability
 

@@ -31,6 +31,7 @@ from penstock.operators.outgoing import Inbox, Outgoing
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
+from penstock.store.budget import Account
 
 
 class PaneReader:
@@ -83,9 +84,9 @@ class Gathered(NamedTuple):
 class Audience:
     """Queries over different windows whose rows are made together."""
 
-    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...]) -> None:
+    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], compared: Account) -> None:
         self.shown = Shown(node, answers)
-        self.emitter = Emitter(node.emission, node.schema, self._reject, node.key_types)
+        self.emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
         self.readers: dict[int, PaneReader] = {}
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
@@ -113,8 +114,11 @@ class Audience:
 
 
 class PaneResults:
-    def __init__(self, groups: GroupTable) -> None:
+    """Rows that the next evaluation is compared with are on the account `compared`."""
+
+    def __init__(self, groups: GroupTable, compared: Account) -> None:
         self._groups = groups
+        self._compared = compared
         self._audiences: dict[tuple[str, int], Audience] = {}
         self._parts: list[Gathered] = []
         self.rows = 0
@@ -124,7 +128,7 @@ class PaneResults:
         while (audience := self._audiences.get((base, number))) is not None and reader.window in audience.readers:
             number += 1
         if audience is None:
-            audience = self._audiences[base, number] = Audience(reader.node, answers)
+            audience = self._audiences[base, number] = Audience(reader.node, answers, self._compared)
         audience.readers[reader.window] = reader
 
     def leave(self, reader: PaneReader) -> None:
@@ -146,10 +150,6 @@ class PaneResults:
             self._parts, self.rows = [], 0
             for audience in self._audiences.values():
                 audience.see(gathered, self._groups)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(audience.emitter.nbytes for audience in self._audiences.values())
 
     def snapshot(self) -> dict[str, Any]:
         """What is kept of a window is the same for queries that are the same: it is saved once."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.factory import SELF_ACCOUNTING, create_state
+from penstock.aggregates.factory import create_state
 from penstock.aggregates.panes import Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.state import Argument, Emitted, Int64s, Rows, Schedule, Slots
 from penstock.aggregates.wide import Words
@@ -22,6 +22,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.operators.resources import Resources
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import StateSpec
+from penstock.store.charged import ChargedArray
 
 _NO_SLOTS = np.empty(0, np.int32)
 _NO_POSITIONS = np.empty(0, np.int64)
@@ -50,11 +51,11 @@ class PaneTotals:
         self._places = [self._place(key) for key in self._names]
         self.extras_of = [[key for key, _ in self.layout].index(key) for key in self._names]
         """The place of each state's extras among those of a row."""
-        self.counts = np.zeros(0, np.int64)
-        self._account = resources.account(f"{name}: accumulators of windows")
-        self._accounted = [
-            state for spec, state in zip(specs, self._states, strict=True) if spec.kind not in SELF_ACCOUNTING
-        ]
+        self._counts = ChargedArray(resources.account(f"{name}: row counts of windows"), np.int64)
+
+    @property
+    def counts(self) -> Int64s:
+        return self._counts.array
 
     def _place(self, wanted: str) -> int:
         at = 1
@@ -65,19 +66,12 @@ class PaneTotals:
         raise AssertionError("queries that go on from saved state read what is in it")
 
     def fit(self, groups: int) -> None:
-        """Makes room for so many groups, and asks for it first."""
+        """Makes room for so many groups."""
         slots = groups * self._windows
-        if slots > len(self.counts):
-            self._account.resize(self._account.nbytes * slots // max(1, len(self.counts)))
-            counts = np.zeros(slots, np.int64)
-            counts[: len(self.counts)] = self.counts
-            self.counts = counts
+        if slots > len(self._counts):
             for state in self._states:
                 state.ensure(slots)
-            self.account()
-
-    def account(self) -> None:
-        self._account.resize(self.counts.nbytes + sum(state.nbytes for state in self._accounted))
+            self._counts.resize(slots)
 
     def rows_of(self, panes: Sequence[Any], counts: Int64s, groups: Slots) -> tuple[Words, list[Extras]]:
         """The pane rows of these groups, from the states and counts of a pane."""
@@ -96,8 +90,6 @@ class PaneTotals:
         for state, pane, place, number in zip(self._states, panes, self._places, self.extras_of, strict=True):
             state.take_units(pane)
             state.enter(PaneRows(positions, words, place, extras[number]), groups, self._windows)
-        if any(extras):
-            self.account()
 
     def leave(self, positions: Int64s, slots: Slots, words: Words, extras: Sequence[Extras]) -> None:
         """Each row leaves one window of its group."""
@@ -123,19 +115,17 @@ class PaneTotals:
         for state in self._states:
             state.reset(gone)
             state.rearrange(kept)
-        self.counts = self.counts[kept]
+        self._counts.set(self.counts[kept])
         self._windows = len(windows)
-        self.account()
 
     def snapshot(self) -> dict[str, Any]:
         states = {name: state.snapshot() for name, state in zip(self._names, self._states, strict=True)}
         return {"counts": self.counts, "states": states}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self.counts = snapshot["counts"]
+        self._counts.set(snapshot["counts"])
         for name, state in zip(self._names, self._states, strict=True):
             state.restore(snapshot["states"][name])
-        self.account()
 
 
 def _create(name: str, spec: StateSpec, resources: Resources) -> PanedState:

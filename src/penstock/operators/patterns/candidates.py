@@ -7,7 +7,8 @@ Invariants:
 1. Node numbers rise by one; those in [tail, stop) are in the ring. A link to a node before the tail is the end.
 2. Nodes of one event are next to each other and have one position; no link leads to a node of the same event.
 3. Slot 0 is that of elements without a key; slot k + 1 belongs to group k of `groups`, as long as that has nodes.
-4. Nodes in [tail, due) have had their time: who begins a match that waits was handed out once, at its deadline.
+4. Nodes, keys and what is kept for each key are on the account before they are taken.
+5. Nodes in [tail, due) have had their time: who begins a match that waits was handed out once, at its deadline.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.patterns import kernels
 from penstock.operators.resources import Resources
 from penstock.plan.patterns.nodes import PatternNode
+from penstock.store.charged import ChargedArray
+from penstock.store.own_memory import zeros
 
 _SMALLEST = 1024
 
@@ -52,8 +55,8 @@ class Due(NamedTuple):
 class Candidates:
     def __init__(self, name: str, node: PatternNode, resources: Resources) -> None:
         elements = node.elements
-        self.groups = GroupTable(next((tuple(k.type for k in e.keys) for e in elements if e.keys), ()))
-        self._account = resources.account(f"{name}: events that may match")
+        self._account = account = resources.account(f"{name}: events that may match")
+        self.groups = GroupTable(next((tuple(k.type for k in e.keys) for e in elements if e.keys), ()), account)
         self._within = node.within
         self._keep = max(element.keep for element in elements)
         self._keyed = np.array([bool(element.keys) for element in elements])
@@ -63,22 +66,52 @@ class Candidates:
             self._waits[order.plain[0]] |= order.waits
         self._any_waits = bool(self._waits.any())
         self.tail = self.stop = self._due = 0
+        self._ring_bytes = 0
         self._make(_SMALLEST)
-        self._heads = np.full((self.groups.capacity + 1, len(elements)), -1, np.int64)
-        self._counts = np.zeros(self.groups.capacity + 1, np.int64)
-        self._busy = np.full(self.groups.capacity + 1, -1, np.int64)
+        self._of_keys = (
+            ChargedArray(account, np.int64, (len(elements),), fill=-1),
+            ChargedArray(account, np.int64),
+            ChargedArray(account, np.int64, fill=-1),
+        )
+        """For each slot the newest node of each element, how many nodes it has, and up to where they are taken."""
+        self._fit_keys()
+
+    def _fit_keys(self) -> None:
+        """Each slot has a place. What all arrays need is asked for together, so that a refusal says all of it."""
+        slots, have = self.groups.capacity + 1, len(self._counts)
+        if slots > have:
+            more = (slots - have) * 8 * (len(self._keyed) + 2)
+            self._account.charge(more)
+            self._account.release(more)
+            for array in self._of_keys:
+                array.resize(slots)
+
+    @property
+    def _heads(self) -> Int64s:
+        return self._of_keys[0].array
+
+    @property
+    def _counts(self) -> Int64s:
+        return self._of_keys[1].array
+
+    @property
+    def _busy(self) -> Int64s:
+        return self._of_keys[2].array
 
     def _make(self, capacity: int) -> None:
         width = len(self._keyed)
-        self._account.resize(capacity * (30 + 4 * width) + self._beside())
-        self.times, self.positions = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
-        self.rows, self.elements = np.zeros(capacity, np.int64), np.zeros(capacity, np.int8)
-        self.slots, self.used = np.zeros(capacity, np.int32), np.zeros(capacity, np.bool_)
-        self.links = np.zeros((capacity, width), np.int32)
+        nbytes = capacity * (30 + 4 * width)
+        self._account.resize(self._account.nbytes - self._ring_bytes + nbytes)
+        self._ring_bytes = nbytes
+        self.times, self.positions = zeros(capacity, np.int64), zeros(capacity, np.int64)
+        self.rows, self.elements = zeros(capacity, np.int64), zeros(capacity, np.int8)
+        self.slots, self.used = zeros(capacity, np.int32), zeros(capacity, np.bool_)
+        self.links = zeros((capacity, width), np.int32)
 
-    def _beside(self) -> int:
-        """Bytes of what is kept for each key."""
-        return self.groups.nbytes + (self.groups.capacity + 1) * 8 * (len(self._keyed) + 2)
+    @property
+    def budget(self) -> int:
+        """Bytes that there are in all."""
+        return self._account.total
 
     @property
     def _columns(self) -> tuple[Any, ...]:
@@ -99,12 +132,7 @@ class Candidates:
     def add(self, new: Arrivals, limit: int) -> Due:
         """Adds nodes; all events before `limit` have come then."""
         self._grow(len(new.times))
-        if self.groups.capacity + 1 > len(self._heads):
-            more = self.groups.capacity + 1 - len(self._heads)
-            self._account.resize(self._account.nbytes + more * 8 * (len(self._keyed) + 2))
-            self._heads = np.concatenate([self._heads, np.full((more, len(self._keyed)), -1, np.int64)])
-            self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
-            self._busy = np.concatenate([self._busy, np.full(more, -1, np.int64)])
+        self._fit_keys()
         due = 0
         if self._any_waits:
             latest = max(limit, int(new.times[-1])) if len(new.times) else limit
@@ -182,8 +210,8 @@ class Candidates:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.groups.restore(snapshot["groups"])
-        self._heads, self._counts = snapshot["heads"].copy(), snapshot["counts"].copy()
-        self._busy = snapshot["busy"].copy()
+        for array, name in zip(self._of_keys, ("heads", "counts", "busy"), strict=True):
+            array.set(snapshot[name])
         self.tail, self.stop, self._due = snapshot["tail"], snapshot["stop"], snapshot["due"]
         capacity = _SMALLEST
         while capacity < self.stop - self.tail:

@@ -50,6 +50,9 @@ _MANY = 1 << 18
 _FIRST, _SHORTEST, _LONGEST = 1024, 64, 4 * CHUNK_ROWS
 """Events of a stretch: at first, at least and at most. Where few match, long ones read fewer blocks."""
 
+_BYTES_FOR_AN_EVENT = 1024
+"""A stretch has one event for so many bytes of the memory: what is made of them takes about an eighth of it."""
+
 
 class Pattern(Operator):
     def __init__(self, name: str, node: PatternNode, resources: Resources) -> None:
@@ -91,6 +94,7 @@ class Pattern(Operator):
         self._apart = node.apart
         self._schema = node.schema.arrow
         self._columns = [Column(field.name, field.type) for field in node.schema]
+        self._longest = max(_FIRST, min(_LONGEST, self._candidates.budget // _BYTES_FOR_AN_EVENT))
         self._stride = _FIRST
         self._seen = 0
         self._left = np.zeros(len(inputs), np.int64)
@@ -151,7 +155,7 @@ class Pattern(Operator):
         if joined > _MANY:
             self._stride = max(_SHORTEST, self._stride // 2)
         elif joined < _MANY // 8:
-            self._stride = min(_LONGEST, self._stride * 2)
+            self._stride = min(self._longest, self._stride * 2)
         self._candidates.expire(limit, self._left)
         for rows, left in zip(self._rows, self._left, strict=True):
             if rows is not None:

@@ -29,9 +29,9 @@ class PatternRows:
         fields = [field for field in schema if field.name in columns]
         self._types = [field.type for field in fields]
         self._compiled = [compile_expression(Column(field.name, field.type)) for field in fields]
-        self._interners = [Interner() if kind is SqlType.STRING else None for kind in self._types]
+        account = resources.account(f"{name}: strings")
+        self._interners = [Interner(account) if kind is SqlType.STRING else None for kind in self._types]
         self._places = {field.name: place for place, field in enumerate(fields)}
-        self._account = resources.account(f"{name}: strings")
         self._store = resources.rows(
             name, [ColumnSpec(field.name, field.type.storage, field.nullable) for field in fields]
         )
@@ -46,7 +46,6 @@ class PatternRows:
             if interner is not None:
                 interner.use(column.values if column.valid is None else column.values[column.valid])
                 interner.sweep()
-        self._account.resize(sum(i.nbytes for i in self._interners if i is not None))
         first = self._store.append(columns)
         return first - 1 + np.cumsum(keep)
 

@@ -7,6 +7,7 @@ then what was there before the first change of that key whose number is N or mor
 Invariants:
 1. Entries are in the order of their numbers, which have no gaps: entry i is change `first + i`.
 2. Stamps never fall.
+3. Entries, and their order where someone has asked for it, are on the account before they are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from penstock.aggregates.state import Argument, Bools, Int64s
 from penstock.jit import kernel
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account
+from penstock.store.charged import ChargedArray
 from penstock.store.keyed import KeyedStore
+
+_ORDER_BYTES = 48
+"""What the order of the entries takes for each, besides the words of its key."""
+
+_KEPT_ROOM = 4096
+"""Entries for which there is room even when there are none."""
 
 AFTER_ALL = 1 << 62
 """A stream position after all others: of rows that come from no stream, which see all changes of their time."""
@@ -67,42 +75,86 @@ class Entries(NamedTuple):
 
 
 class History:
-    """`columns` are those of the table besides its key."""
+    """`columns` are those of the table besides its key. Entries are in arrays that grow, from `_start` on."""
 
     def __init__(self, words: int, columns: Sequence[ColumnSpec], account: Account) -> None:
         self._words = words
         self._specs = columns
         self._account = account
-        self._clear(0)
-
-    def _clear(self, first: int) -> None:
-        none: Int64s = np.empty(0, np.int64)
-        self.first = first
-        self._stamps = Stamps(none, none, none)
-        self._keys: Int64s = np.empty((0, self._words), np.int64)
-        self._existed: Bools = np.empty(0, np.bool_)
-        self._columns = [Argument(np.empty(0, spec.dtype), None) for spec in self._specs]
+        self.first = 0
+        self._start = self._stop = 0
+        self._in_order = (*(ChargedArray(account, np.int64) for _ in Stamps._fields),)
+        self._key_words = ChargedArray(account, np.int64, (words,))
+        self._had = ChargedArray(account, np.bool_)
+        self._values = [ChargedArray(account, spec.dtype) for spec in columns]
+        self._masks = [ChargedArray(account, np.bool_) for _ in columns]
+        """Which values are there; without any where all are."""
         self._order: tuple[KeyedStore, Int64s, Int64s] | None = None
+        self._order_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._existed)
+        return self._stop - self._start
 
     @property
-    def nbytes(self) -> int:
-        return len(self) * (8 * (3 + self._words) + 1 + sum(spec.dtype.itemsize + 1 for spec in self._specs))
+    def _arrays(self) -> list[ChargedArray]:
+        masks = [mask for mask in self._masks if len(mask)]
+        return [*self._in_order, self._key_words, *self._values, *masks, self._had]
+
+    @property
+    def _stamps(self) -> Stamps:
+        return Stamps(*(array.array[self._start : self._stop] for array in self._in_order))
+
+    @property
+    def _keys(self) -> Int64s:
+        return self._key_words.array[self._start : self._stop]
+
+    @property
+    def _existed(self) -> Bools:
+        return self._had.array[self._start : self._stop]
+
+    @property
+    def _columns(self) -> list[Argument]:
+        held = slice(self._start, self._stop)
+        return [
+            Argument(values.array[held], mask.array[held] if len(mask) else None)
+            for values, mask in zip(self._values, self._masks, strict=True)
+        ]
 
     def append(self, entries: Entries) -> None:
-        stamps = (np.concatenate([old, new]) for old, new in zip(self._stamps, entries.stamps, strict=True))
-        self._stamps = Stamps(*stamps)
-        self._keys = np.concatenate([self._keys, entries.keys])
-        self._existed = np.concatenate([self._existed, entries.existed])
-        before = len(self) - len(entries.existed)
-        self._columns = [
-            Argument(np.concatenate([old.values, new.values]), _joined(old.valid, before, new.valid, len(new.values)))
-            for old, new in zip(self._columns, entries.columns, strict=True)
-        ]
+        count = len(entries.existed)
+        self._make_room(count)
+        for mask, column in zip(self._masks, entries.columns, strict=True):
+            if column.valid is not None and not len(mask):
+                mask.resize(len(self._had))
+                mask.array[:] = True
+        own = slice(self._stop, self._stop + count)
+        for array, stamps in zip(self._in_order, entries.stamps, strict=True):
+            array.array[own] = stamps
+        self._key_words.array[own] = entries.keys
+        self._had.array[own] = entries.existed
+        for values, mask, column in zip(self._values, self._masks, entries.columns, strict=True):
+            values.array[own] = column.values
+            if len(mask):
+                mask.array[own] = True if column.valid is None else column.valid
+        self._stop += count
+        self._forget_order()
+
+    def _make_room(self, count: int) -> None:
+        """Room for more entries at the end; those there are move to the front if others have left it."""
+        if self._stop + count <= len(self._had):
+            return
+        held, arrays = len(self), self._arrays
+        if self._start:
+            for array in arrays:
+                array.array[:held] = array.array[self._start : self._stop]
+            self._start, self._stop = 0, held
+        for array in arrays:
+            array.fit(held + count)
+
+    def _forget_order(self) -> None:
         self._order = None
-        self._account.resize(self.nbytes)
+        self._account.release(self._order_bytes)
+        self._order_bytes = 0
 
     def numbers(self, times: Int64s, position: int, sequences: Int64s, *, before: bool = False) -> Int64s:
         """For each of the moments, in order, how many of the entries come up to it; with `before` those of the moment
@@ -124,6 +176,9 @@ class History:
     def _sorted(self) -> tuple[KeyedStore, Int64s, Int64s]:
         """A number for each key, and the entries sorted by (key, number)."""
         if self._order is None:
+            nbytes = len(self) * (8 * self._words + _ORDER_BYTES)
+            self._account.charge(nbytes)
+            self._order_bytes = nbytes
             store, ids, _ = KeyedStore.numbering(self._keys)
             order = np.argsort(ids, kind="stable")
             self._order = store, ids[order].astype(np.int64) * (len(self) + 1) + order, order
@@ -164,15 +219,17 @@ class History:
     def collect(self, before: int) -> Entries | None:
         """Forgets the entries with times below `before`, and returns them."""
         count = int(np.searchsorted(self._stamps.times, before))
-        # Copying what stays costs as much as it is, so as much as that must go.
+        # What is sorted is sorted anew, so as much must go as that costs.
         if count == 0 or count * 2 < len(self):
             return None
         gone = self._part(0, count)
-        kept = self._part(count, len(self))
-        self._stamps, self._keys, self._existed, self._columns = kept
+        self._start += count
         self.first += count
-        self._order = None
-        self._account.resize(self.nbytes)
+        self._forget_order()
+        if not len(self):
+            self._start = self._stop = 0
+            for array in (*self._arrays, *self._masks):
+                array.resize(min(len(array), _KEPT_ROOM))
         return gone
 
     def _part(self, start: int, stop: int) -> Entries:
@@ -186,23 +243,25 @@ class History:
     def snapshot(self) -> dict[str, Any]:
         return {
             "first": self.first,
-            "stamps": list(self._stamps),
-            "keys": self._keys,
-            "existed": self._existed,
-            "values": [c.values for c in self._columns],
-            "valid": [c.valid for c in self._columns],
+            "stamps": [part.copy() for part in self._stamps],
+            "keys": self._keys.copy(),
+            "existed": self._existed.copy(),
+            "values": [c.values.copy() for c in self._columns],
+            "valid": [None if c.valid is None else c.valid.copy() for c in self._columns],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._clear(snapshot["first"])
-        self._stamps = Stamps(*snapshot["stamps"])
-        self._keys, self._existed = snapshot["keys"].reshape(-1, self._words), snapshot["existed"]
-        self._columns = [Argument(*pair) for pair in zip(snapshot["values"], snapshot["valid"], strict=True)]
-        self._account.resize(self.nbytes)
-
-
-def _joined(old: Bools | None, old_rows: int, new: Bools | None, new_rows: int) -> Bools | None:
-    if old is None and new is None:
-        return None
-    first = np.ones(old_rows, np.bool_) if old is None else old
-    return np.concatenate([first, np.ones(new_rows, np.bool_) if new is None else new])
+        self._forget_order()
+        self.first = snapshot["first"]
+        self._start, self._stop = 0, len(snapshot["existed"])
+        for array, stamps in zip(self._in_order, snapshot["stamps"], strict=True):
+            array.set(stamps)
+        self._key_words.set(snapshot["keys"])
+        self._had.set(snapshot["existed"])
+        for values, mask, saved, valid in zip(
+            self._values, self._masks, snapshot["values"], snapshot["valid"], strict=True
+        ):
+            values.set(saved)
+            mask.clear()
+            if valid is not None:
+                mask.set(valid)

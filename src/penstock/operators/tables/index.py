@@ -19,6 +19,9 @@ from penstock.store.budget import Account
 from penstock.store.keyed import Found, KeyedStore
 from penstock.types import SqlType
 
+_INDEX_BYTES = 96
+"""What an index takes for each row while it is made, besides the words of its values."""
+
 
 class _Sorted(NamedTuple):
     """Places of something (rows or entries) sorted by a value's number, and where each number begins and ends."""
@@ -101,6 +104,7 @@ class ValueIndex:
         if self._made == store.changes:
             return
         rows = store.all_rows()
+        self._account.resize(len(rows) * (8 * max(1, len(self._columns)) + _INDEX_BYTES))
         everyone = Found(rows, None, len(rows))
         order = self._table.ordered(store.key_words(everyone))
         rows = rows[order]

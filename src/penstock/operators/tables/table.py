@@ -110,14 +110,14 @@ class Table:
         self._keys: tuple[Field, ...] = definition.key_fields
         self.others: tuple[Field, ...] = definition.other_fields
         self.places = {field.name: place for place, field in enumerate(self.others)}
+        name = f"table {definition.name}"
+        self._texts = resources.account(f"{name}: strings")
         self.interners: dict[str, Interner] = {
-            f.name: Interner() for f in definition.schema if f.type is SqlType.STRING
+            f.name: Interner(self._texts) for f in definition.schema if f.type is SqlType.STRING
         }
         specs = [ColumnSpec(f.name, f.type.storage, f.nullable) for f in self.others]
         narrow = not any(field.type in _WIDE for field in self._keys)
-        name = f"table {definition.name}"
         self.store = resources.keyed(name, len(self._keys), narrow, specs)
-        self._texts = resources.account(f"{name}: strings")
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
         self.heard: dict[int, int] = {}
@@ -159,7 +159,6 @@ class Table:
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
                 interner.release(codes)
-            self._account_for_texts()
 
     # Values in and out
 
@@ -276,8 +275,6 @@ class Table:
             self.interners[name].release(codes)
         self._given_up.clear()
         self.settle()
-        if self.interners:
-            self._account_for_texts()
 
     def _give_up(self, name: str, column: Argument) -> None:
         self._given_up.append((name, _present(column)))
@@ -288,9 +285,6 @@ class Table:
             if field.name in self.interners:
                 there = entries.existed if column.valid is None else entries.existed & column.valid
                 yield self.interners[field.name], column.values[there]
-
-    def _account_for_texts(self) -> None:
-        self._texts.resize(sum(interner.nbytes for interner in self.interners.values()))
 
     # As a whole
 
@@ -366,7 +360,9 @@ class Table:
 
     def clear(self) -> None:
         self.store.clear()
-        self.interners = {name: Interner() for name in self.interners}
+        for interner in self.interners.values():
+            interner.close()
+        self.interners = {name: Interner(self._texts) for name in self.interners}
 
     # Durability
 
@@ -382,7 +378,6 @@ class Table:
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
-        self._account_for_texts()
 
 
 def take(column: Argument, rows: Int64s) -> Argument:

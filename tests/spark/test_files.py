@@ -1,11 +1,14 @@
-"""CSV and JSON lines as a stream on Spark: the rows and rejects of the embedded source, through growth and restarts."""
+"""Files as a stream on Spark: the rows and rejects of the embedded source, through growth and restarts."""
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,9 +16,10 @@ from penstock.connect import open_source
 from penstock.connect.opening import reading_of
 from penstock.errors import InputError
 from penstock.lang.query import StreamDef
+from penstock.spark.arrival import PLACE
+from penstock.spark.files import file_stream
 from penstock.spark.packing import REJECT_REASON, REJECT_ROW
 from penstock.spark.running import run_to_end
-from penstock.spark.text_files import text_stream
 from penstock.types import Field, Schema, SqlType
 
 SCHEMA = Schema(
@@ -39,7 +43,7 @@ def collect(spark: SparkSession, definition: StreamDef, checkpoint: Path, follow
     def keep(frame: DataFrame, _batch: int) -> None:
         batches.append([row.asDict() for row in frame.collect()])
 
-    frame = text_stream(spark, reading_of(definition), follow=follow, tasks=2)
+    frame = file_stream(spark, reading_of(definition), follow=follow, tasks=2)
     writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
     return batches
@@ -69,16 +73,24 @@ def test_rows_and_rejects_are_those_of_the_embedded_source(spark: SparkSession, 
         "not json\n"
         '{"t": "2024-01-01T00:00:06Z", "x": "Infinity"}'
     )
+    table = pa.table({"T": [datetime(2024, 1, 1, 0, 0, s, tzinfo=UTC) for s in (9, 8)], "n": pa.array([None, 8], "i4")})
+    table = table.append_column("x", pa.array([1.0, 2.0])).append_column("name", pa.array(["p", "q"]))
+    pq.write_table(table, files / "0.parquet", row_group_size=1)
+    # Files are taken by their names, whenever they were changed.
+    os.utime(files / "0.parquet", (2_000_000_000, 2_000_000_000))
     (batch,) = collect(spark, stream(files), tmp_path / "checkpoint")
     rows, rejects = embedded(stream(files))
     read = [row for row in batch if row[REJECT_REASON] is None]
     assert all(row.pop(REJECT_REASON) is None and row.pop(REJECT_ROW) is None for row in read)
-    at = lambda row: row["n"] or 0  # noqa: E731
+    places = [row.pop(PLACE) for row in read]
+    assert len(set(places)) == len(places)
     naive = [{**row, "t": row["t"].replace(tzinfo=None)} for row in rows]
-    assert repr(sorted(read, key=at)) == repr(sorted(naive, key=at))
+    in_order = [row for _, row in sorted(zip(places, read, strict=True), key=lambda pair: pair[0])]
+    assert repr(in_order) == repr(naive)
     refused = [row for row in batch if row not in read]
     assert sorted((row[REJECT_REASON], row[REJECT_ROW]) for row in refused) == sorted(rejects)
     assert len(rejects) == 5
+    assert all(row[PLACE] is None for row in refused)
     assert all(row[name] is None for row in refused for name in SCHEMA.names)
 
 
@@ -102,7 +114,7 @@ def test_a_restart_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> 
 
 def test_bad_input_is_refused_before_the_start(spark: SparkSession, tmp_path: Path) -> None:
     def start(definition: StreamDef) -> None:
-        text_stream(spark, reading_of(definition), follow=False, tasks=2)
+        file_stream(spark, reading_of(definition), follow=False, tasks=2)
 
     with pytest.raises(InputError, match="does not exist"):
         start(stream(tmp_path / "nothing.csv"))
@@ -118,7 +130,7 @@ def test_bad_input_in_the_middle_of_a_run_is_told_as_such(spark: SparkSession, t
     (files / "1.csv").write_text("t,name,n,x\n2024-01-01T00:00:00Z,a,1,0\n")
 
     def run(checkpoint: str) -> None:
-        frame = text_stream(spark, reading_of(stream(files)), follow=True, tasks=2)
+        frame = file_stream(spark, reading_of(stream(files)), follow=True, tasks=2)
         writer = frame.writeStream.foreachBatch(lambda batch, _: batch.collect()).trigger(availableNow=True)
         run_to_end(writer, str(tmp_path / checkpoint), lambda query: None)
 

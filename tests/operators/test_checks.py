@@ -1,0 +1,40 @@
+"""Every operator class passes the check suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from penstock.operators.operator import Operator
+from penstock.operators.wall_clock import WallClock
+
+from .checks import ALL_CHECKS, at_once, play
+from .subject import Subject
+from .subjects import SUBJECTS
+
+
+@pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_operators(subject: Subject, check: Callable[[Subject, np.random.Generator], None]) -> None:
+    for seed in (1, 2):
+        check(subject, np.random.default_rng(seed))
+
+
+def classes(of: type) -> Iterator[type]:
+    for below in of.__subclasses__():
+        yield below
+        yield from classes(below)
+
+
+def test_every_operator_class_has_a_subject() -> None:
+    made = {cls for subject in SUBJECTS for cls in subject.operator_classes()}
+    # A window that follows the local clock answers by the time of its ticks: tests/engine/test_wall_clock.py.
+    assert {c for c in classes(Operator) if c.__module__.startswith("penstock.")} - made == {WallClock}
+
+
+def test_draws_give_rows() -> None:
+    """A subject whose events give nothing would pass every check."""
+    for subject in SUBJECTS:
+        assert play(subject, at_once(subject.draw(np.random.default_rng(1)))).rows, subject.name
