@@ -76,10 +76,11 @@ class App:
     The program is text, or queries built in Python (see `penstock.stream`). `memory` is the budget for all state;
     windows larger than that live on disk, in `checkpoint` if that is given and in a temporary directory otherwise, in
     blocks of `block_size`; with `compression` ("lz4" or "zstd") those that shrink by 30 % are compressed.
-    Results that nobody reads or subscribes to are kept beside the budget. `max_ahead` is how far (in seconds) an
-    event's time may be ahead of the clock before it is rejected. With `linger`, single events that are pushed wait up
-    to so many seconds for company: a batch of a few costs hardly more than one. They are worked off by the first push
-    after that time and by every other call, so someone who has nothing more to push calls `flush`. `strategy` is how
+    Results leave as they are made; those that wait for `results` are in the budget, and on disk where they are many.
+    `max_ahead` is how far (in seconds) an event's time may be ahead of the clock before it is rejected. With `linger`,
+    single events that are pushed wait up to so many seconds for company: a batch of a few costs hardly more than one.
+    They are worked off by the first push after that time and by every other call, so someone who has nothing more to
+    push calls `flush`. `strategy` is how
     windows are kept: "auto" for what costs less, "panes" wherever that can be, or "window". `dispatch` is how events
     are taken from the input buffers that `offer` puts them into: "fcfs", first come first served, or "ejf", earliest
     job first; streams in ARRIVAL ORDER are always read through these buffers.

@@ -299,7 +299,7 @@ class BucketApp:
 
 
 def _pass_over(batch: pa.RecordBatch) -> None:
-    """Rows of a derived stream go to the queries that read it, and nowhere else."""
+    """Rows of a derived stream that nothing shows go to the queries that read it, and nowhere else."""
 
 
 def _windows_of(node: Node) -> str:
