@@ -71,9 +71,9 @@ def test_what_a_key_showed_before_is_there_after_a_restart(tmp_path: Path) -> No
 def test_keys_that_showed_nothing_are_forgotten() -> None:
     """What is kept of a key is what its last session showed."""
     program = PROGRAM.format(emit="ISTREAM") + " HAVING COUNT(*) > 1"
-    with ps.App(program, memory="200KB") as app:
-        for start in range(0, 60_000, 500):
+    with ps.App(program, memory="80KB") as app:
+        for start in range(0, 12_000, 500):
             app.push("s", [{"t": k, "k": k} for k in range(start, start + 500)])
-        app.push("s", [{"t": 60_000, "k": 7}] * 2)
+        app.push("s", [{"t": 12_000, "k": 7}] * 2)
         app.finish()
         assert [(row["k"], row["n"]) for row in app.results("q").to_pylist()] == [(7, 2)]

@@ -1,7 +1,7 @@
 """The conformance cases on Spark: all over static data, and some of every kind in several micro-batches. Those that the
 order of arrival decides are read from files.
 
-Each takes most of a second, however small it is; so a third of them is run with the quick tests, the rest with the slow
+Each takes most of a second, however small it is; so a sixth of them is run with the quick tests, the rest with the slow
 ones.
 """
 
@@ -35,13 +35,13 @@ def check(case: Case, run: Run) -> None:
         assert run.rejects == case.rejects
 
 
-@pytest.mark.parametrize("case", CASES[::3], ids=str)
+@pytest.mark.parametrize("case", CASES[::6], ids=str)
 def test_static(case: Case, spark: SparkSession) -> None:
     check(case, run_spark(case, spark))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for n, case in enumerate(CASES) if n % 3], ids=str)
+@pytest.mark.parametrize("case", [case for n, case in enumerate(CASES) if n % 6], ids=str)
 def test_more_over_static_data(case: Case, spark: SparkSession) -> None:
     check(case, run_spark(case, spark))
 
@@ -57,13 +57,13 @@ def test_more_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) 
     check(case, run_spark(case, spark, tmp_path))
 
 
-@pytest.mark.parametrize("case", BY_ARRIVAL[::4], ids=str)
+@pytest.mark.parametrize("case", BY_ARRIVAL[::8], ids=str)
 def test_in_order_of_arrival(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark_in_order(case, spark, tmp_path))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for n, case in enumerate(BY_ARRIVAL) if n % 4], ids=str)
+@pytest.mark.parametrize("case", [case for n, case in enumerate(BY_ARRIVAL) if n % 8], ids=str)
 def test_more_in_order_of_arrival(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark_in_order(case, spark, tmp_path))
 
