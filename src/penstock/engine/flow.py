@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
@@ -28,6 +29,7 @@ from penstock.engine.rates import Rates
 from penstock.engine.running import Members, Running, Shared, receivers
 from penstock.engine.saved_queries import Names, SavedQueries
 from penstock.engine.sharing import Sharing
+from penstock.engine.stepping import Steps, meeting_slides
 from penstock.engine.tables.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
@@ -83,6 +85,8 @@ class Flow:
         self._rates = Rates()
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._receivers: dict[str, list[Running | Members]] = {}
+        self._steps: dict[str, Steps] = {}
+        self._stepped: dict[str, int] = {}
         self._saved = SavedQueries()
         self._names = Names()
         self.running: dict[str, Running] = {}
@@ -107,6 +111,7 @@ class Flow:
         self._names.use_only(self._saved.names | set(snapshot["changing"]))
         self._asked = dict(snapshot["strategies"])
         self.passed.update(snapshot["passed"])
+        self._stepped.update(snapshot["stepped"])
         self._rates.restore(snapshot["rates"])
 
     def declare(
@@ -260,6 +265,16 @@ class Flow:
         streams = set().union(*(running.pipeline.streams for running in everyone))
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
         self._receivers = {stream: receivers(readers) for stream, readers in self._readers.items()}
+        self._steps = self._make_steps()
+
+    def _make_steps(self) -> dict[str, Steps]:
+        meeting = [(running.pipeline, meeting_slides(running.node)) for running in self.running.values()]
+        found: dict[str, Steps] = {}
+        for stream in set().union(*(slides for _, slides in meeting)):
+            slide = min(slides[stream] for _, slides in meeting if stream in slides)
+            pipelines = [pipeline for pipeline, slides in meeting if stream in slides]
+            found[stream] = Steps(slide, partial(_rows_met, pipelines))
+        return found
 
     @property
     def _windows(self) -> dict[str, SharedWindow]:
@@ -280,7 +295,17 @@ class Flow:
         change tables, they come in parts: what the tables keep of the past for their readers is a part's worth then.
 
         Results that are many leave while their query is at work (`operators.outgoing`), also to derived streams: the
-        readers of these are called in the middle of it."""
+        readers of these are called in the middle of it. Where windows over the stream meet again in one query, time
+        passes in steps (`engine.stepping`)."""
+        steps = self._steps.get(stream)
+        if steps is None:
+            self._dispatch_parts(stream, chunks, watermark)
+        else:
+            for some, reached in steps.cut(self._stepped.get(stream), chunks, watermark):
+                self._dispatch_parts(stream, some, reached)
+            self._stepped[stream] = watermark
+
+    def _dispatch_parts(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         if self.tables.are_written_by(stream) and sum(chunk.rows for chunk in chunks) > CHUNK_ROWS:
             filled = [chunk for chunk in chunks if chunk.rows]
             for number, chunk in enumerate(filled, 1):
@@ -366,6 +391,7 @@ class Flow:
             "windows": windows,
             "tables": self.tables.snapshot(),
             "passed": self.passed,
+            "stepped": self._stepped,
             "rates": self._rates.snapshot(),
             "strategies": self._asked,
             "changing": sorted(self._names_of_changes()),
@@ -404,6 +430,10 @@ class Flow:
                 aggregation.settle()
         self.tables.restore(saved.tables)
         self._ticking.restored()
+
+
+def _rows_met(pipelines: Sequence[Pipeline]) -> int:
+    return sum(pipeline.met for pipeline in pipelines)
 
 
 def _check(strategy: str) -> None:

@@ -115,6 +115,8 @@ class Pipeline:
         self._operators: list[Operator] = []
         self._windows: list[_Shared] = []
         self._receive: Receive | None = None
+        self.met = 0
+        """How many rows have come to operators with several inputs."""
         self._root = self._build(node, resources)
 
     def send_to(self, receive: Receive) -> None:
@@ -194,6 +196,8 @@ class Pipeline:
     def _feed(self, stage: _Stage, progress: Progress, port: int) -> None:
         """Hands on what a stream or the stage below gave; the watermark moves with the rows."""
         assert stage.operator is not None
+        if len(stage.inputs) > 1:
+            self.met += sum(chunk.rows for chunk in progress.chunks)
         for chunk, watermark in moves(progress):
             own = stage.operator.process(chunk, watermark, port)
             if own.chunks:
