@@ -57,7 +57,7 @@ def outcome(scenario: Scenario, memory: int, cut: tuple[int, ...]) -> list[tuple
         return None
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=12, deadline=None, phases=[Phase.generate], derandomize=True)
 @given(crowded(), st.integers(8, 60))
 def test_a_budget_fits_all_cuts_or_none(scenario: Scenario, blocks: int) -> None:
     came = {cut: outcome(scenario, blocks * BLOCK, cut) for cut in CUTS}

@@ -16,7 +16,6 @@ from conformance.description import Query
 from conformance.oracle import Outcome, expected
 from conformance.runtimes import Drive, Run, drive_embedded
 from penstock.errors import BudgetError
-from penstock.store.budget import parse_size
 from properties.counter import COUNTER
 from properties.generate import COLUMNS, WINDOWS, Scenario, scenarios
 
@@ -56,9 +55,6 @@ LARGER = {"32KB": "200KB", "200KB": "8MB"}
 """Rows page, groups and keys of partitions do not: where ever new ones outgrow 32 KB, 200 KB do for dozens of events
 and 8 MB for hundreds."""
 
-TOLERANCE = 2 * 4096
-"""So many bytes more or less may be needed where the input is cut in another way: two small blocks."""
-
 
 def run(scenario: Scenario, drive: Drive) -> Run:
     program = f"{scenario.stream.sql()};\n{scenario.query.sql()}"
@@ -70,20 +66,7 @@ def run(scenario: Scenario, drive: Drive) -> Run:
     except BudgetError:
         if drive.memory not in LARGER or (drive.memory != "32KB" and not is_large(scenario)):
             raise
-        if len(scenario.stream.columns) == len(COLUMNS):  # one row of more columns takes more than the tolerance
-            check_refused(scenario, program, drive)
         return run(scenario, replace(drive, memory=LARGER[drive.memory]))
-
-
-def check_refused(scenario: Scenario, program: str, drive: Drive) -> None:
-    """What is refused is refused however the input is cut: all of it at once, or event by event."""
-    arrivals = [("s", event) for event in scenario.events]
-    less = replace(drive, memory=str(parse_size(drive.memory) - TOLERANCE), restart_at=None)
-    for batches in ((), (1,) * len(arrivals)):
-        with tempfile.TemporaryDirectory() as directory:
-            cut = replace(less, batches=batches, directory=Path(directory))
-            with pytest.raises(BudgetError):
-                drive_embedded(program, arrivals, ("q1",), ("s",), cut)
 
 
 def is_large(scenario: Scenario) -> bool:
