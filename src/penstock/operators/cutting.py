@@ -1,4 +1,4 @@
-"""How many rows an operator takes at once, so that its memory does not depend on how the input is cut.
+"""How many rows an operator takes at once, so that its memory depends little on how the input is cut.
 
 Rows that are taken together enter before any of them leaves. Where a part of a chunk lasts longer than a window, groups
 and strings that would never be there together are. So a part that lasts that long has few rows: what they take is a

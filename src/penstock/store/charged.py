@@ -8,7 +8,7 @@ Invariants:
 1. The account holds `array.nbytes` for each of its arrays, at any moment at which the array is not about to be made.
 2. A refusal changes neither the array nor the account.
 3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
-   or, where the budget has no room for that, the next eighth of it. So memory does not depend on how input is cut.
+   or, where the budget has no room for that, the next eighth of it. So an array is as long however input is cut.
 
 New memory is zero and not touched (`own_memory`), so that while an array moves, the old and the new one together take
 no more than what is on the account.
