@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from penstock import App
 from penstock.engine.looking import Look
 
@@ -44,6 +46,7 @@ def test_a_look_works_nothing_off() -> None:
         assert app.metrics.events == 1
 
 
+@pytest.mark.slow
 def test_looks_while_everything_changes() -> None:
     with App(PROGRAM, memory="2MB") as app:
         looks: list[Look] = []

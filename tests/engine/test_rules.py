@@ -379,10 +379,6 @@ def killed(directory: Path, total: int, kills: int, seed: int) -> None:
     assert all(body == expected[key] for key, body in seen)
 
 
-def test_killed_a_few_times(tmp_path: Path) -> None:
-    killed(tmp_path, 2_000, kills=1, seed=3)
-
-
 @pytest.mark.slow
 def test_killed_many_times(tmp_path: Path) -> None:
     killed(tmp_path, 30_000, kills=40, seed=4)

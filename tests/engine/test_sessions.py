@@ -68,6 +68,7 @@ def test_what_a_key_showed_before_is_there_after_a_restart(tmp_path: Path) -> No
     assert sorted(rows) == [(k, 1) for k in range(300)]
 
 
+@pytest.mark.slow
 def test_keys_that_showed_nothing_are_forgotten() -> None:
     """What is kept of a key is what its last session showed."""
     program = PROGRAM.format(emit="ISTREAM") + " HAVING COUNT(*) > 1"

@@ -200,7 +200,6 @@ def test_derived_streams_and_sinks_chain() -> None:
         ("mine", None),
         ("q5", None),
     ]
-    assert program.explain
     source = program.queries[1].body.source if isinstance(program.queries[1].body, Select) else None
     assert isinstance(source, StreamRef)
     assert source.schema.names == ("window_start", "window_end", "symbol", "top")

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.clock import SystemClock
+from penstock.engine.pieces import pieces
 from penstock.engine.tables.tables import TableSet
 from penstock.lang import parse
 from penstock.lang.query import StreamRef
@@ -118,12 +119,14 @@ class _PipelineStage:
     def process(self, stream: str, events: list[Event], watermark: int) -> list[str]:
         times = np.array([event["t"] for event in events], np.int64)
         chunk = Chunk(times, pa.RecordBatch.from_pylist(events, self._schemas[stream]))
-        self._tables.process(stream, [chunk], watermark)
         found: list[str] = []
-        if stream in self.pipeline.streams:
-            progress = self.pipeline.push(stream, [chunk], watermark)
-            self.watermark, found = progress.watermark, self._readable(progress.chunks)
-        self._tables.collect()
+        for piece, reached in pieces([chunk], watermark, self._stores):
+            self._tables.process(stream, piece, reached)
+            if stream in self.pipeline.streams:
+                progress = self.pipeline.push(stream, piece, reached)
+                self.watermark = progress.watermark
+                found += self._readable(progress.chunks)
+            self._tables.collect()
         return found
 
     def finish(self) -> list[str]:

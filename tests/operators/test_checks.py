@@ -14,9 +14,20 @@ from .checks import ALL_CHECKS, at_once, play
 from .subject import Subject
 from .subjects import SUBJECTS
 
+# Of each subject half of the checks are quick, of each check half of the subjects.
+CASES = [
+    pytest.param(
+        subject,
+        check,
+        id=f"{subject.name}-{check.__name__.removeprefix('check_')}",
+        marks=[pytest.mark.slow] if (number + place) % 2 else [],
+    )
+    for number, subject in enumerate(SUBJECTS)
+    for place, check in enumerate(ALL_CHECKS)
+]
 
-@pytest.mark.parametrize("check", ALL_CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+
+@pytest.mark.parametrize(("subject", "check"), CASES)
 def test_operators(subject: Subject, check: Callable[[Subject, np.random.Generator], None]) -> None:
     check(subject, np.random.default_rng(1))
 

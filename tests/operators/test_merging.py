@@ -211,7 +211,7 @@ def scenarios(draw: st.DrawFn) -> tuple[list[str], list[Event]]:
     return [query.sql() for query in draw(st.lists(queries(unit), min_size=1, max_size=3))], events
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     scenarios(),
     st.integers(1, 5),

@@ -204,7 +204,7 @@ def scenarios(draw: st.DrawFn) -> tuple[list[str], list[Event]]:
     return [query.sql() for query in draw(queries(unit))], events
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(scenarios(), stories)
 def test_panes_give_the_answers_of_stored_rows(scenario: tuple[list[str], list[Event]], story: Story) -> None:
     texts, events = scenario

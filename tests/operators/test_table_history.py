@@ -19,12 +19,12 @@ from penstock.store.budget import Budget
 COLUMNS = (ColumnSpec("x", np.dtype(np.int64), True), ColumnSpec("y", np.dtype(np.float64), True))
 
 
-def entries(rows: list[tuple[int, int, int | None]]) -> Entries:
-    """Rows are (time, key, value); a key below 0 did not exist before."""
+def entries(rows: list[tuple[int, int, int | None]], sequence: int = 0) -> Entries:
+    """Rows are (time, key, value), numbered from `sequence` on; a key below 0 did not exist before."""
     times, keys = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
     values = np.array([row[2] or 0 for row in rows], np.int64)
     valid = None if all(row[2] is not None for row in rows) else np.array([row[2] is not None for row in rows])
-    stamps = Stamps(times, np.zeros(len(rows), np.int64), np.arange(len(rows), dtype=np.int64))
+    stamps = Stamps(times, np.zeros(len(rows), np.int64), sequence + np.arange(len(rows), dtype=np.int64))
     return Entries(stamps, keys.reshape(-1, 1), keys >= 0, [Argument(values, valid), Argument(values * 0.5, None)])
 
 
@@ -42,7 +42,15 @@ changes = st.lists(st.tuples(st.integers(0, 9), st.integers(-2, 5), st.none() | 
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(changes | st.integers(0, 60) | st.sampled_from(["restart", "ask"]), max_size=12))
+@given(
+    st.lists(
+        changes
+        | st.integers(0, 60)
+        | st.tuples(st.integers(0, 60), st.integers(0, 20))
+        | st.sampled_from(["restart", "ask"]),
+        max_size=12,
+    )
+)
 def test_entries_stay_as_they_were_until_they_are_forgotten(steps: list[Any]) -> None:
     budget = Budget(1 << 24)
     history, kept, now, gone = History(1, COLUMNS, budget.account("past")), [], 0, 0
@@ -52,12 +60,21 @@ def test_entries_stay_as_they_were_until_they_are_forgotten(steps: list[Any]) ->
             for later, key, value in step:
                 now += later
                 rows.append((now, key, value))
-            history.append(entries(rows))
+            differ = len({key for _, key, _ in rows}) == len(rows)
+            history.append(entries(rows, gone + len(kept))._replace(differ=differ))
             kept += rows
         elif isinstance(step, int):
             forgotten = history.collect(step)
             count = 0 if forgotten is None else len(forgotten.existed)
             assert all(time < step for time, _, _ in kept[:count])
+            kept, gone = kept[count:], gone + count
+        elif isinstance(step, tuple):
+            time, sequence = step
+            forgotten = history.collect(time, (0, sequence))
+            count = 0 if forgotten is None else len(forgotten.existed)
+            before = [(row[0], gone + number) < step for number, row in enumerate(kept)]
+            assert all(before[:count])
+            assert count == 0 or not any(before[count:])
             kept, gone = kept[count:], gone + count
         elif step == "ask" and kept:
             for key in range(-2, 6):

@@ -76,7 +76,7 @@ drives = st.builds(
 def test_partitions_that_page_give_the_answer_of_the_contract() -> None:
     paged = []
 
-    @settings(max_examples=24, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=12, deadline=None, phases=[Phase.generate])
     @given(paged_queries(), st.integers(0, 999), st.integers(1_500, 2_500), st.sampled_from((1.0, 3.0)), drives)
     def holds(query: Query, seed: int, count: int, lean: float, drive: Drive) -> None:
         scenario = Scenario(STREAM, query, long_stream(seed, count, lean))

@@ -16,6 +16,7 @@ from conformance.description import Query
 from conformance.oracle import Outcome, expected
 from conformance.runtimes import Drive, Run, drive_embedded
 from penstock.errors import BudgetError
+from penstock.store.budget import parse_size
 from properties.counter import COUNTER
 from properties.generate import COLUMNS, WINDOWS, Scenario, scenarios
 
@@ -51,6 +52,9 @@ def with_room_for(query: Query, drive: Drive) -> Drive:
     return replace(drive, memory="200KB") if any(call.over for call in query.aggregates) else drive
 
 
+TOLERANCE = 2 * 4096
+"""So many bytes more or less may be needed where the input is cut in another way."""
+
 LARGER = {"32KB": "200KB", "200KB": "8MB"}
 """Rows page, groups and keys of partitions do not: where ever new ones outgrow 32 KB, 200 KB do for dozens of events
 and 8 MB for hundreds."""
@@ -66,7 +70,18 @@ def run(scenario: Scenario, drive: Drive) -> Run:
     except BudgetError:
         if drive.memory not in LARGER or (drive.memory != "32KB" and not is_large(scenario)):
             raise
+        if drive.restart_at is None:
+            check_refused(scenario, program, drive)
         return run(scenario, replace(drive, memory=LARGER[drive.memory]))
+
+
+def check_refused(scenario: Scenario, program: str, drive: Drive) -> None:
+    """What is refused is refused however the input is cut: all of it at once, or event by event."""
+    arrivals = [("s", event) for event in scenario.events]
+    less = replace(drive, memory=str(parse_size(drive.memory) - max(TOLERANCE, 2 * drive.block_size)))
+    for batches in ((), (1,) * len(arrivals)):
+        with pytest.raises(BudgetError):
+            drive_embedded(program, arrivals, ("q1",), ("s",), replace(less, batches=batches))
 
 
 def is_large(scenario: Scenario) -> bool:

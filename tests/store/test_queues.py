@@ -160,7 +160,7 @@ def test_short_queues_share_blocks_and_reads() -> None:
     store.ensure(400)
     ids = np.tile(np.arange(400, dtype=np.int32), 200)
     for start in range(0, len(ids), 8_000):
-        store.enter(ids[start : start + 8_000], batch(start, 8_000), limit=100)
+        store.enter(ids[start : start + 8_000], batch(start, 8_000), limits=100)
     left = len(ids) - int(store.lengths.sum())
     assert left == 40_000
     assert store.nbytes < 400 * 100 * ROW_BYTES / 2

@@ -25,6 +25,8 @@ from penstock.engine.changing import Changing, kin
 from penstock.engine.clock import Clock
 from penstock.engine.join_cores import make_cores
 from penstock.engine.outlet import Outlet
+from penstock.engine.pieces import pieces
+from penstock.engine.quiet_time import QuietTime
 from penstock.engine.rates import Rates
 from penstock.engine.running import Members, Running, Shared, receivers
 from penstock.engine.saved_queries import Names, SavedQueries
@@ -36,7 +38,7 @@ from penstock.errors import QueryError
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns_of
 from penstock.lang.table_defs import TableDef, TableWrite
-from penstock.operators.chunk import CHUNK_ROWS, Chunk
+from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
 from penstock.operators.joins.core import JoinCore
 from penstock.operators.panes.family import PaneFamily
@@ -86,6 +88,7 @@ class Flow:
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._receivers: dict[str, list[Running | Members]] = {}
         self._steps: dict[str, Steps] = {}
+        self._quiet = QuietTime()
         self._stepped: dict[str, int] = {}
         self._saved = SavedQueries()
         self._names = Names()
@@ -266,6 +269,7 @@ class Flow:
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
         self._receivers = {stream: receivers(readers) for stream, readers in self._readers.items()}
         self._steps = self._make_steps()
+        self._quiet.note(everyone, self._receivers, self._steps, self.tables)
 
     def _make_steps(self) -> dict[str, Steps]:
         meeting = [(running.pipeline, meeting_slides(running.node)) for running in self.running.values()]
@@ -291,31 +295,35 @@ class Flow:
     # Rows pass
 
     def dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        """Hands a stream's rows to the queries that read it, and their results to those that read these. Where they
-        change tables, they come in parts: what the tables keep of the past for their readers is a part's worth then.
+        """Hands a stream's rows to the queries that read it, and their results to those that read these. Rows come in
+        pieces (`engine.pieces`): what queries and tables keep for each other is a piece's worth.
 
         Results that are many leave while their query is at work (`operators.outgoing`), also to derived streams: the
         readers of these are called in the middle of it. Where windows over the stream meet again in one query, time
-        passes in steps (`engine.stepping`)."""
+        passes in steps (`engine.stepping`). Time alone goes on where something waits for it (`engine.quiet_time`)."""
+        self._pass(stream, chunks, watermark)
+        while (due := self._quiet.due()) is not None:
+            self._hand_on(*due)
+
+    def _hand_on(self, stream: str, watermark: int) -> None:
+        self._quiet.handed_on(stream)
+        self._pass(stream, [], watermark)
+
+    def _pass(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         steps = self._steps.get(stream)
         if steps is None:
-            self._dispatch_parts(stream, chunks, watermark)
+            self._dispatch_pieces(stream, chunks, watermark)
         else:
             for some, reached in steps.cut(self._stepped.get(stream), chunks, watermark):
-                self._dispatch_parts(stream, some, reached)
+                self._dispatch_pieces(stream, some, reached)
             self._stepped[stream] = watermark
 
-    def _dispatch_parts(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        if self.tables.are_written_by(stream) and sum(chunk.rows for chunk in chunks) > CHUNK_ROWS:
-            filled = [chunk for chunk in chunks if chunk.rows]
-            for number, chunk in enumerate(filled, 1):
-                last = watermark if number == len(filled) else min(watermark, int(chunk.times[-1]))
-                for part, reached in chunk.parts(last):
-                    self._dispatch(stream, [part], reached)
-        else:
-            self._dispatch(stream, chunks, watermark)
+    def _dispatch_pieces(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        for piece, reached in pieces(chunks, watermark, self._stores):
+            self._dispatch(stream, piece, reached)
 
     def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        self._quiet.stir(stream)
         self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
         self._rates.note(stream, chunks)
         if self.tables:
@@ -336,8 +344,14 @@ class Flow:
         for chunk in chunks:
             if chunk.rows:
                 running.outlet.put(chunk.arrow)
-        if running.feeds is not None:
-            self.dispatch(running.feeds, chunks, watermark)
+        feeds = running.feeds
+        if feeds is None:
+            return
+        if not any(chunk.rows for chunk in chunks) and self._quiet.is_quiet(feeds, watermark):
+            self._quiet.hold(feeds, watermark)
+        else:
+            self._quiet.handed_on(feeds)
+            self._pass(feeds, chunks, watermark)
 
     def _deliver_some(self, query: str, chunks: list[Chunk]) -> None:
         """Results of a call that is still at work: they are many, and do not wait for its end."""
@@ -359,6 +373,7 @@ class Flow:
     def finish(self, last_times: Mapping[str, int] | None = None) -> None:
         """Ends a bounded run. What derives from results ends later in the same loop (invariant 1). `last_times` says
         when the streams ended that have passed here only in part."""
+        self._hand_on_all()
         ended = last_times or {}
         for running in tuple(self.running.values()):
             self.tables.finish(tables_of(running.node))
@@ -368,9 +383,14 @@ class Flow:
                 self._deliver(running, last, int(last[-1].times[-1]))
         self.tables.finish(self.tables.names)
 
+    def _hand_on_all(self) -> None:
+        for stream, watermark in self._quiet.take().items():
+            self._pass(stream, [], watermark)
+
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
+        self._hand_on_all()
         queries = {
             name: {
                 "pipeline": running.pipeline.name,

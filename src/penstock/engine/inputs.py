@@ -9,7 +9,7 @@ Invariant: `pass_on` is told of each stream's rows in order, with a watermark th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -22,9 +22,10 @@ from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.input_buffers import Round
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
+from penstock.engine.pieces import pieces_to_sort
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import InputError, QueryError
-from penstock.expressions.batch import Batch, Rows, arrow_of
+from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.emitter import Reject
@@ -33,9 +34,6 @@ from penstock.store.manager import StoreManager
 
 BUFFERS_SHARE = 8
 """Input buffers have this part of the memory."""
-
-_SORTED_ROWS, _SORTED_BYTES = 32768, 1 << 21
-"""Rows that are put in order at a time, at most."""
 
 _NO_TIMES = np.empty(0, np.int64)
 
@@ -112,10 +110,8 @@ class Inputs:
     # Events in
 
     def take(self, source: StreamInput, batches: Iterable[Rows]) -> None:
-        latest = self._latest()
         for batch in batches:
-            for part in _parts(batch) if source.reorder.holds else (batch,):
-                self._hand_on(source, source.take(part, latest))
+            self._take(source, batch)
         if self._has_idle_streams:
             self._pass_idle_streams()
 
@@ -127,11 +123,19 @@ class Inputs:
         self._pass_arrivals({run.stream for run in taken.runs})
         for run in taken.runs:
             began, source = self._clock.elapsed(), self.streams[run.stream]
-            self._hand_on(source, source.take(run.rows, self._latest(), taken=instants[run.places]))
+            if source.definition.arrival:
+                self._hand_on(source, source.take(run.rows, self._latest(), taken=instants[run.places]))
+            else:
+                self._take(source, run.rows)
             spent[run.stream] = self._clock.elapsed() - began
         if self._has_idle_streams:
             self._pass_idle_streams()
         return spent
+
+    def _take(self, source: StreamInput, batch: Rows) -> None:
+        latest = self._latest()
+        for piece in pieces_to_sort(batch, self._stores) if source.reorder.holds else (batch,):
+            self._hand_on(source, source.take(piece, latest))
 
     def _latest(self) -> int | None:
         """The time beyond which an event is too far ahead."""
@@ -279,17 +283,6 @@ class Inputs:
             if name in snapshot["late_outlets"]:
                 outlet.restore(snapshot["late_outlets"][name])
         self.late = snapshot["late"]
-
-
-def _parts(batch: Rows) -> Iterator[Rows]:
-    """A batch that is put in order, a part at a time: sorting takes the room of a part besides."""
-    if batch.num_rows <= _SORTED_ROWS and (isinstance(batch, Batch) or batch.nbytes <= _SORTED_BYTES):
-        yield batch
-        return
-    whole = arrow_of(batch)
-    rows = max(1, min(_SORTED_ROWS, whole.num_rows * _SORTED_BYTES // max(1, whole.nbytes)))
-    for start in range(0, whole.num_rows, rows):
-        yield whole.slice(start, rows)
 
 
 def _late_store(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.expressions.tree import Call, Literal
+from penstock.expressions.tree import Call, Cast, Literal
 from penstock.expressions.vector import (
     Array,
     Mask,
@@ -107,7 +107,17 @@ def _divisor_first(args: tuple[Vector, ...]) -> tuple[Vector, ...]:
     return args[::-1]
 
 
+def _never_fails(call: Call) -> bool:
+    """Whether the divisor is a literal, perhaps a widened integer, by which every number can be divided."""
+    divisor = call.args[1]
+    if isinstance(divisor, Cast) and divisor.operand.type.is_integer:
+        divisor = divisor.operand
+    return isinstance(divisor, Literal) and divisor.value is not None and divisor.value not in (0, -1)
+
+
 def _divide(call: Call, site: Site) -> Operation:
+    if _never_fails(call):
+        return strict(np.true_divide)
     by_zero = site("DIVIDE_BY_ZERO")
 
     def run(*args: Vector) -> Vector:
@@ -118,22 +128,31 @@ def _divide(call: Call, site: Site) -> Operation:
     return run
 
 
+def _toward_zero(left: Array, divisor: Array) -> Array:
+    floor = left // divisor
+    inexact = (floor * divisor != left) & ((left < 0) != (divisor < 0))
+    toward_zero: Array = floor + inexact
+    return toward_zero
+
+
 def _div(call: Call, site: Site) -> Operation:
+    if _never_fails(call):
+        return strict(_toward_zero)
     by_zero, overflow = site("DIVIDE_BY_ZERO"), site(_OVERFLOW)
 
     def run(*args: Vector) -> Vector:
         left, right = args[0].values, args[1].values
         zero = right == 0
         divisor = np.where(zero, np.int64(1), right)
-        floor = left // divisor
-        inexact = (floor * divisor != left) & ((left < 0) != (divisor < 0))
-        quotient = Vector(floor + inexact, all_valid(args), strict_errors(_divisor_first(args)))
+        quotient = Vector(_toward_zero(left, divisor), all_valid(args), strict_errors(_divisor_first(args)))
         return fail(fail(quotient, zero, by_zero), (left == _LONG_MIN) & (right == -1), overflow)
 
     return run
 
 
 def _modulo(call: Call, site: Site) -> Operation:
+    if _never_fails(call):
+        return strict(np.fmod)
     by_zero = site("REMAINDER_BY_ZERO")
 
     def run(*args: Vector) -> Vector:

@@ -28,7 +28,7 @@ from penstock.lang.syntax import (
     WindowSyntax,
 )
 from penstock.types import Schema
-from penstock.windows.spec import TimeSlide, WindowSpec
+from penstock.windows.spec import RowsOf, TimeSlide, WindowSpec
 
 
 class QueryBinder:
@@ -172,7 +172,18 @@ class QueryBinder:
             if field.name in keys:
                 raise self._source.refusal(f"'{name.text}' is given twice in PARTITION BY", name.span)
             keys.append(field.name)
-        return replace(window.spec, partition_by=tuple(keys))
+        spec = replace(window.spec, partition_by=tuple(keys))
+        if not isinstance(spec.extent, RowsOf):
+            return spec
+        number = schema.find(spec.extent.column)
+        assert number is not None, "the grammar checked that it is a column of PARTITION BY"
+        if not number.type.is_integer:
+            raise self._source.refusal(
+                f"the number of ROWS is '{number.name}', which is {number.type.name} and no whole number",
+                window.span,
+                "write an integer column of PARTITION BY, or a number",
+            )
+        return replace(spec, extent=RowsOf(number.name))
 
     def _union(self, syntax: UnionSyntax) -> Union:
         inputs: list[Source] = []

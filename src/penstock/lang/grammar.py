@@ -70,7 +70,7 @@ class StatementParser(JoinParser, RuleParser):
             if not explain and self.take("FUNCTION"):
                 return self.create_function()
             if self.take("RULE"):
-                return self.create_rule(start, explain)
+                return self.create_rule(start)
             if not self.take("QUERY"):
                 self.unexpected(
                     "QUERY or RULE" if explain else "STREAM, TABLE, SINK, QUERY, RULE or FUNCTION after CREATE"
@@ -85,12 +85,12 @@ class StatementParser(JoinParser, RuleParser):
         elif not explain and self._match(TokenType.ON):
             return self.on_statement()
         elif self._match(TokenType.WHEN, advance=False):
-            return self.rule(None, start, explain)
+            return self.rule(None, start)
         elif not self._match_set((TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH), advance=False):
             self.unexpected("SELECT, INSERT INTO, ON, WHEN, CREATE STREAM, TABLE, SINK or QUERY, or EXPLAIN")
         body = self.query()
         end = self._prev.end + 1
-        return QueryStatement(body, name, into, explain, self.source.text[start:end], strategy, backfill)
+        return QueryStatement(body, name, into, self.source.text[start:end], strategy, backfill)
 
     def strategy(self) -> str:
         """`('strategy' = 'panes')`, the one option of a query."""

@@ -64,7 +64,6 @@ class ProgramBinder:
         self._late: list[Name] = []
 
     def bind(self, statements: Sequence[Statement]) -> Program:
-        explain = False
         for statement in statements:
             if isinstance(statement, CreateStream):
                 self._create_stream(statement)
@@ -73,7 +72,6 @@ class ProgramBinder:
             elif isinstance(statement, CreateFunction):
                 self._create_function(statement)
             elif isinstance(statement, RuleStatement):
-                explain = explain or statement.explain
                 self._rule(statement)
             elif isinstance(statement, CreateTable | LastBy):
                 self._check_free(statement.name)
@@ -81,7 +79,6 @@ class ProgramBinder:
             elif isinstance(statement, OnStatement):
                 self._tables.on(statement)
             else:
-                explain = explain or statement.explain
                 self._query(statement)
         for name in self._late:
             kind = self._catalog.kind_of(name.text)
@@ -93,7 +90,6 @@ class ProgramBinder:
             tuple(self._streams),
             tuple(self._sinks),
             tuple(self._queries),
-            explain,
             tuple(self._functions),
             tuple(self._tables.tables),
             tuple(self._tables.writes),

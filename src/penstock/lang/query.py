@@ -325,7 +325,6 @@ class Program:
     streams: tuple[StreamDef, ...]
     sinks: tuple[SinkDef, ...]
     queries: tuple[Query, ...]
-    explain: bool = False
     functions: tuple[FunctionDef, ...] = ()
     tables: tuple[TableDef, ...] = ()
     writes: tuple[TableWrite, ...] = ()

@@ -21,7 +21,17 @@ from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
 from penstock.lang.durations import UNITS
 from penstock.lang.symbols import SYMBOLS
 from penstock.types import SqlType
-from penstock.windows.spec import CountSlide, EveryEvent, Range, RateSized, Rows, Session, TimeSlide, WindowSpec
+from penstock.windows.spec import (
+    CountSlide,
+    EveryEvent,
+    Range,
+    RateSized,
+    Rows,
+    RowsOf,
+    Session,
+    TimeSlide,
+    WindowSpec,
+)
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ATOM = 99
@@ -58,6 +68,8 @@ def render_window(window: WindowSpec) -> str:
         parts.append("NOW" if now else f"RANGE {render_duration(extent.micros)}")
     elif isinstance(extent, Rows):
         parts.append(f"ROWS {extent.count}")
+    elif isinstance(extent, RowsOf):
+        parts.append(f"ROWS {render_name(extent.column)}")
     elif isinstance(extent, RateSized):
         parts.append(f"RATE SIZED {render_duration(extent.micros)} SAMPLE {render_duration(extent.sample)}")
         parts.append(f"EVERY {render_duration(extent.every)}")

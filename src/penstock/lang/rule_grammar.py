@@ -55,13 +55,13 @@ class RuleParser(PatternParser, TableParser):
         options = self.options() if self._match(TokenType.WITH) else ()
         return CreateFunction(name, (url.text, self.span_of_token(url)), options)
 
-    def create_rule(self, start: int, explain: bool) -> RuleStatement:
+    def create_rule(self, start: int) -> RuleStatement:
         name = self.name("the name of the rule")
         if not self._match(TokenType.WHEN, advance=False):
             self.unexpected("WHEN and the condition of the rule")
-        return self.rule(name, start, explain)
+        return self.rule(name, start)
 
-    def rule(self, name: Name | None, start: int, explain: bool) -> RuleStatement:
+    def rule(self, name: Name | None, start: int) -> RuleStatement:
         self.expect(TokenType.WHEN, "WHEN")
         condition = self.matches() if self.is_pattern_ahead() else self.query()
         by = self.keys() if self.take("BY") else ()
@@ -74,9 +74,7 @@ class RuleParser(PatternParser, TableParser):
         while self._match(TokenType.COMMA):
             actions.append(self.action())
         span = self.span_since(start)
-        return RuleStatement(
-            name, condition, by, every, tuple(actions), explain, self.source.text[span[0] : span[1]], span
-        )
+        return RuleStatement(name, condition, by, every, tuple(actions), self.source.text[span[0] : span[1]], span)
 
     def matches(self) -> SelectSyntax:
         """A pattern alone: all columns of its matches."""

@@ -175,7 +175,6 @@ class QueryStatement:
     body: QuerySyntax
     name: Name | None
     into: Name | None
-    explain: bool
     text: str
     strategy: str | None = None
     backfill: bool = False
@@ -263,7 +262,6 @@ class RuleStatement:
     by: tuple[exp.Expr, ...]
     every: bool
     actions: tuple[Action, ...]
-    explain: bool
     text: str
     span: Span
 

@@ -21,6 +21,7 @@ from penstock.windows.spec import (
     Range,
     RateSized,
     Rows,
+    RowsOf,
     Session,
     Since,
     Slide,
@@ -177,10 +178,16 @@ class WindowParser(ExpressionParser):
         self.check_sizes(extent, slide, span)
         slide = self.modified(slide, offset, wall_clock)
         if when_full and (
-            not isinstance(extent, Range | Rows) or (extent == Range(1) and isinstance(slide, EveryEvent))
+            not isinstance(extent, Range | Rows | RowsOf) or (extent == Range(1) and isinstance(slide, EveryEvent))
         ):
             self.refuse("WHEN FULL is for RANGE and ROWS windows", when_full)
-        if partition_by and not isinstance(extent, Rows | Session):
+        if isinstance(extent, RowsOf) and extent.column.lower() not in {name.text.lower() for name in partition_by}:
+            self.refuse(
+                f"the number of ROWS is '{extent.column}', which is no column of PARTITION BY",
+                span,
+                f"write [PARTITION BY k, {extent.column} ROWS {extent.column}], or a number",
+            )
+        if partition_by and not isinstance(extent, Rows | RowsOf | Session):
             self.refuse(
                 "PARTITION BY is for ROWS and SESSION windows",
                 span,
@@ -218,7 +225,7 @@ class WindowParser(ExpressionParser):
         if self.take("RANGE"):
             return Range(self.duration("the RANGE")), None
         if self.take("ROWS") or self.take("ROW"):
-            return Rows(self.count("the number of ROWS")), None
+            return self.rows(), None
         if self.take("NOW"):
             return Range(1), EveryEvent()
         if self.take("RATE", "SIZED"):
@@ -233,6 +240,12 @@ class WindowParser(ExpressionParser):
                 self.refuse("this is no timestamp", self.span_of_token(token), "write '2024-03-01 12:30:00'")
             return Since(time), None
         self.unexpected("RANGE, ROWS, NOW, SESSION, SINCE or RATE SIZED", f"windows look like {FORMS}")
+
+    def rows(self) -> Rows | RowsOf:
+        """After ROWS: a number, or the column of PARTITION BY that has it."""
+        if self._match_set((TokenType.NUMBER, TokenType.DASH), advance=False):
+            return Rows(self.count("the number of ROWS"))
+        return RowsOf(self.name("the number of ROWS, or the column of PARTITION BY that has it").text)
 
     def rate_sized(self, start: int) -> RateSized:
         """After RATE SIZED: the duration and the settings of sampling."""
@@ -289,6 +302,12 @@ class WindowParser(ExpressionParser):
             self.refuse("a RATE SIZED window has no SLIDE", span, "leave it out: a join has results at every event")
         if isinstance(extent, Since) and not isinstance(slide, TimeSlide):
             self.refuse("a window SINCE a time slides by time", span, "write SLIDE 1 HOUR")
+        if isinstance(extent, RowsOf) and isinstance(slide, CountSlide):
+            self.refuse(
+                "a window whose number of ROWS is a column has no SLIDE of rows",
+                span,
+                "leave the SLIDE out, or write one of time",
+            )
         sizes = None
         if isinstance(extent, Range) and isinstance(slide, TimeSlide):
             sizes = extent.micros, slide.micros

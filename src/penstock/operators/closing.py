@@ -67,6 +67,9 @@ class ClosingAggregate(Operator):
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
 
+    def waits_for(self, port: int, watermark: int) -> bool:
+        return self._windows.is_due(watermark)
+
     def _take(self) -> list[Chunk]:
         """The results of a call."""
         return self._outgoing.take()

@@ -41,6 +41,9 @@ class Windows(Protocol):
     def next_close(self, time: int) -> int:
         """Up to this time windows that have a row of the time given stay open."""
 
+    def is_due(self, watermark: int) -> bool:
+        """Whether a window closes when time comes so far."""
+
     def end(self, last_time: int | None) -> int | None:
         """The watermark that ends a bounded run."""
 
@@ -81,6 +84,9 @@ class TumblingWindows:
 
     def next_close(self, time: int) -> int:
         return first_boundary_after(time, self._slide)
+
+    def is_due(self, watermark: int) -> bool:
+        return len(self._open) > 0 and bool(self._open[0] <= watermark)
 
     def end(self, last_time: int | None) -> int | None:
         if self._first is None:
@@ -232,6 +238,9 @@ class SessionWindows:
 
     def next_close(self, time: int) -> int:
         return time + max(1, self._gap // 8)
+
+    def is_due(self, watermark: int) -> bool:
+        return self._least_end <= watermark
 
     def end(self, last_time: int | None) -> int | None:
         return int(self._lasts.array[: self._open].max()) + self._gap if self._open else None

@@ -43,8 +43,18 @@ def to_data(values: Values, valid: Bools | None, kind: SqlType, interner: Intern
     return present.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-def image(column: Evaluated, kind: SqlType, interner: Interner | None) -> tuple[Int64s, Bools | None]:
-    """Each value as one int64: equal values, equal images. NaN is one value and -0.0 is 0.0, as in Spark's grouping."""
+def image(
+    column: Evaluated, kind: SqlType, interner: Interner | None, *, only_known: bool = False
+) -> tuple[Int64s, Bools | None]:
+    """Each value as one int64: equal values, equal images. NaN is one value and -0.0 is 0.0, as in Spark's grouping.
+    With `only_known` strings that the interner does not know are as NULLs."""
+    if interner is not None and only_known:
+        codes = interner.find(column.held if isinstance(column, TextView) else column.values)
+        known = codes >= 0
+        valid = validity(column.held if isinstance(column, TextView) else column.values)
+        if valid is not None:
+            known &= valid
+        return np.where(known, codes, 0).astype(np.int64), None if known.all() else known
     values, valid = to_argument(column, kind, interner)
     if kind.is_floating:
         doubles = values.astype(np.float64) + 0.0

@@ -97,6 +97,10 @@ class EdgeOperator(Operator):
             self._reject(errors.reasons[errors.codes[row] - 1], chunk.row(int(row)))
         return left & ~errors.mask
 
+    @property
+    def heeds_time(self) -> bool:
+        return False
+
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         return []
 

@@ -36,6 +36,9 @@ _ENCODED_AT_ONCE = 1 << 22
 _TABLE_SHARE = 64
 """The last dictionary is remembered if it takes no more than this part of the memory."""
 
+_WORTH_KEEPING = 16
+"""Dictionaries of fewer strings are not remembered: they would take the place of a larger one."""
+
 _SINGLY = 64
 """Up to so many strings find their places in the order one by one."""
 
@@ -83,7 +86,8 @@ class Interner:
         self._unranked: dict[bytes, None] = {}
         """Strings that came since the others got one."""
         self._last_table: tuple[pa.Array, Slots, int] | None = None
-        self._forgotten = 0
+        self._last_found: tuple[pa.Array, Slots, tuple[int, int]] | None = None
+        self._forgotten = self._added = 0
 
     def close(self) -> None:
         """Forgets everything and gives its memory back."""
@@ -123,9 +127,39 @@ class Interner:
         for strings in _in_pieces(dictionary):
             table[at : at + len(strings)] = self._codes_of(strings)
             at += len(strings)
+        if len(dictionary) < _WORTH_KEEPING:
+            return table
         is_small = dictionary.nbytes * _TABLE_SHARE <= self._account.total
         self._last_table = (dictionary, table, self._forgotten) if is_small else None
         return table
+
+    def find(self, values: pa.Array | list[str | None]) -> Slots:
+        """The code of each value, -1 for one that is not known; nothing is added."""
+        if isinstance(values, list):
+            return np.array([-1 if s is None else self._codes.get(s.encode(), -1) for s in values], np.int32)
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        found = self._found(values.dictionary)
+        if not len(found):
+            return np.full(len(values), -1, np.int32)
+        codes: Slots = found[values.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        return codes
+
+    def _found(self, dictionary: pa.Array) -> Slots:
+        """As `_table`, of what is known."""
+        version = (self._added, self._forgotten)
+        known = self._last_found
+        if known is not None and known[2] == version and known[0].equals(dictionary):
+            return known[1]
+        found = np.empty(len(dictionary), np.int32)
+        at = 0
+        for strings in _in_pieces(dictionary):
+            found[at : at + len(strings)] = [-1 if s is None else self._codes.get(s, -1) for s in strings]
+            at += len(strings)
+        if len(dictionary) >= _WORTH_KEEPING:
+            is_small = dictionary.nbytes * _TABLE_SHARE <= self._account.total
+            self._last_found = (dictionary, found, version) if is_small else None
+        return found
 
     def _of_texts(self, texts: list[str | None]) -> list[int]:
         if len(texts) > 1 and sum([len(text) for text in texts if text is not None]) > _AT_ONCE:
@@ -142,6 +176,7 @@ class Interner:
 
     def _add(self, strings: list[bytes]) -> None:
         fresh = list(dict.fromkeys(strings))
+        self._added += len(fresh)
         nbytes = _bytes_of(fresh)
         self._uses.fit(len(self._strings) + max(0, len(fresh) - len(self._free)))
         self._account.charge(nbytes)

@@ -31,6 +31,16 @@ class Operator(ABC):
     @abstractmethod
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress: ...
 
+    @property
+    def heeds_time(self) -> bool:
+        """Whether it can ever wait for time alone."""
+        return True
+
+    def waits_for(self, port: int, watermark: int) -> bool:
+        """Whether something comes of it that this input reaches `watermark` without a row. Where not, the call may be
+        left out: the time comes with the next rows."""
+        return True
+
     @abstractmethod
     def finish(self, last_time: int | None = None) -> list[Chunk]: ...
 

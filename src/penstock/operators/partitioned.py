@@ -70,6 +70,7 @@ class PartitionedAggregate(Operator):
         self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        chunk = self._partitions.admitted(chunk)
         if not self._partitions.by_time:
             for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
@@ -84,6 +85,10 @@ class PartitionedAggregate(Operator):
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
+
+    @property
+    def heeds_time(self) -> bool:
+        return self._partitions.by_time
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         self._rejected += 1

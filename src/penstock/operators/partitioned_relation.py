@@ -71,6 +71,7 @@ class PartitionedRelation(Operator):
         self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        chunk = self._partitions.admitted(chunk)
         if not self._partitions.by_time:
             for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
@@ -87,6 +88,10 @@ class PartitionedRelation(Operator):
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
+
+    @property
+    def heeds_time(self) -> bool:
+        return self._partitions.by_time
 
     def _per_event(self, chunk: Chunk) -> None:
         partitions, due, columns = self._take(chunk)

@@ -4,7 +4,7 @@ Each partition is as if it had a stream and a window of its own: counts of rows,
 WHEN FULL, are per partition. With a time slide all partitions are looked at at the boundary.
 
 Invariants:
-1. A partition's rows are one queue of `queues`, numbered by its slot in `table`: at most `limit`, oldest first.
+1. A partition's rows are one queue of `queues`, numbered by its slot in `table`: at most `_limits[p]`, oldest first.
 2. `_seen[p]` is the number of rows that partition p ever had. Partitions are never forgotten.
 """
 
@@ -26,8 +26,11 @@ from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 from penstock.store.queues import Moved
-from penstock.windows.spec import CountSlide, Rows, TimeSlide
+from penstock.windows.spec import CountSlide, Rows, RowsOf, TimeSlide
 from penstock.windows.steps import BoundaryPolicy
+
+MOST_ROWS = 10**12
+"""As in the text of a query: more rows than any window has."""
 
 
 @kernel
@@ -46,9 +49,11 @@ class Partitions:
     def __init__(
         self, name: str, node: AggregateNode | RelationNode, columns: Sequence[ColumnSpec], resources: Resources
     ) -> None:
-        assert isinstance(node.window.extent, Rows)
-        slide = node.window.slide
-        self.limit = node.window.extent.count
+        extent, slide = node.window.extent, node.window.slide
+        assert isinstance(extent, Rows | RowsOf)
+        self._limit = extent.count if isinstance(extent, Rows) else None
+        self._own_limit = None if isinstance(extent, Rows) else node.window.partition_by.index(extent.column)
+        self._reject = resources.reject
         account = resources.account(f"{name}: keys of partitions")
         self.table = GroupTable(tuple(key.type for key in node.partition_by), account)
         self.queues = resources.queues(name, columns, node)
@@ -60,30 +65,51 @@ class Partitions:
         self._drain = node.emission.drain
         self._keys = [compile_expression(key) for key in node.partition_by]
         self._seen = ChargedArray(account, np.int64)
+        self._limits = ChargedArray(account, np.int64)
 
     @property
     def by_time(self) -> bool:
         """Whether evaluations take place at boundaries of time, not at events."""
         return self._policy is not None
 
+    def admitted(self, chunk: Chunk) -> Chunk:
+        """The rows without those that say no number of rows, where it is a column: these are rejected."""
+        if self._own_limit is None or not chunk.rows:
+            return chunk
+        values, valid = self._keys[self._own_limit](chunk.columns).columns
+        fits: Bools = (values >= 1) & (values <= MOST_ROWS)
+        if valid is not None:
+            fits &= valid
+        if fits.all():
+            return chunk
+        for row in np.flatnonzero(~fits):
+            self._reject("ROWS_OUT_OF_RANGE: the number of ROWS must be at least 1", chunk.row(int(row)))
+        return chunk.filter(fits)
+
     def assign(self, chunk: Chunk) -> tuple[Slots, Bools]:
         """The partition of each row, and whether the row makes its partition due. To be called once per row."""
-        partitions = self.table.assign([key(chunk.columns) for key in self._keys], chunk.rows, None)
-        if self.table.capacity > len(self._seen):
+        keys = [key(chunk.columns) for key in self._keys]
+        partitions = self.table.assign(keys, chunk.rows, None)
+        held = len(self._seen)
+        if self.table.capacity > held:
             self._seen.resize(self.table.capacity)
+            self._limits.resize(self.table.capacity)
+            self._limits.array[held:] = self._limit or 0
+        if self._own_limit is not None:
+            self._limits.array[partitions] = keys[self._own_limit].columns[0]
         seen = _count(partitions, self._seen.array)
         due: Bools = seen % self._every == 0
         if self._when_full:
-            due &= seen >= self.limit
+            due &= seen >= self._limits.array[partitions]
         return partitions, due
 
     def enter(self, partitions: Slots, columns: Sequence[Argument]) -> Moved:
-        return self.queues.enter(partitions, columns, self.limit)
+        return self.queues.enter(partitions, columns, self._limits.array[partitions])
 
     def due_at_boundary(self) -> Slots:
         """The partitions that are looked at at a boundary, in the order of their keys."""
         owners = self.table.order()
-        return owners[self._seen.array[owners] >= self.limit] if self._when_full else owners
+        return owners[self._seen.array[owners] >= self._limits.array[owners]] if self._when_full else owners
 
     def walk(self, chunk: Chunk, watermark: int, made: Callable[[], int]) -> Iterator[Chunk | int]:
         """For time slides: runs of rows to enter and, between them, the boundaries that are due. `made` tells how many
@@ -117,6 +143,7 @@ class Partitions:
             "table": self.table.snapshot(),
             "policy": None if self._policy is None else self._policy.snapshot(),
             "seen": self._seen.array,
+            "limits": None if self._own_limit is None else self._limits.array,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -124,3 +151,5 @@ class Partitions:
         if self._policy is not None:
             self._policy.restore(snapshot["policy"])
         self._seen.set(snapshot["seen"])
+        limits = snapshot.get("limits")
+        self._limits.set(np.full(len(self._seen), self._limit, np.int64) if limits is None else limits)

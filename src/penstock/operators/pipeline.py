@@ -12,8 +12,9 @@ are not yet with the stage above are in `_Stage.given`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,9 @@ from penstock.plan.sharing import may_share
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.windows.spec import Session, TimeSlide
 
+Waits = Callable[[int], bool]
+"""Asks whether something waits for the time that is given."""
+
 
 @dataclass
 class _Stage:
@@ -75,6 +79,10 @@ class _Stage:
     port: int = 0
     given: list[Chunk] = field(default_factory=list)
     reached: int = START
+
+    def waits_for(self, port: int, watermark: int) -> bool:
+        assert self.operator is not None
+        return self.operator.waits_for(port, watermark)
 
     def take(self) -> list[Chunk]:
         given, self.given = self.given, []
@@ -114,6 +122,7 @@ class Pipeline:
         self.streams = streams(node)
         self._operators: list[Operator] = []
         self._windows: list[_Shared] = []
+        self._leaves: list[_Stage] = []
         self._receive: Receive | None = None
         self.met = 0
         """How many rows have come to operators with several inputs."""
@@ -126,7 +135,9 @@ class Pipeline:
     def _build(self, node: Node, resources: Resources) -> _Stage:
         inputs = [self._build(child, resources) for child in children(node)]
         if isinstance(node, StreamNode):
-            return _Stage(None, node.name)
+            leaf = _Stage(None, node.name)
+            self._leaves.append(leaf)
+            return leaf
         name = f"{self.name}-{len(self._operators)}"
         shared = next(self._shared, None) if may_share(node) else None
         own = resources if shared is None else resources.apart()
@@ -176,6 +187,16 @@ class Pipeline:
     def joins(self) -> list[Join]:
         """Its joins, the innermost first."""
         return [operator for operator in self._operators if isinstance(operator, Join)]
+
+    def waits(self, stream: str) -> list[Waits]:
+        """What the time of a stream reaches here."""
+        found: list[Waits] = []
+        for stage in self._leaves:
+            while stage.stream in (None, stream) and stage.above is not None:
+                port, stage = stage.port, stage.above
+                if stage.operator is not None and stage.operator.heeds_time:
+                    found.append(partial(stage.waits_for, port))
+        return found
 
     def push(self, stream: str, chunks: list[Chunk], watermark: int) -> Progress:
         progress = self._push(self._root, stream, Progress(chunks, watermark))

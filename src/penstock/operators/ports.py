@@ -51,6 +51,7 @@ class Ports:
         self._heads: list[tuple[int, int]] = []
         self._slow = [(START, port) for port in range(count)]
         self._account = account
+        account.give_up = self._give_up
         self._held = 0
         self._loose = [0] * count
 
@@ -67,6 +68,11 @@ class Ports:
                 self._put_together(port)
         self._watermarks[port] = max(self._watermarks[port], watermark)
         return self._slowest()[0]
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows wait."""
+        return bool(self._heads)
 
     def _slowest(self) -> tuple[int, int]:
         """The least watermark, and the first input that has it."""
@@ -108,6 +114,15 @@ class Ports:
                 self._put_together(port)
             self._account.resize(self._held)
         return due
+
+    def _give_up(self) -> bool:
+        """Others need memory: small batches take less of it together. Answers whether that was anything."""
+        for port in range(len(self._waiting)):
+            self._put_together(port)
+        if self._held >= self._account.nbytes:
+            return False
+        self._account.resize(self._held)
+        return True
 
     def _put_together(self, port: int) -> None:
         """The small batches at the end become one."""

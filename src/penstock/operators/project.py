@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import columns
 from penstock.operators.chunk import Chunk
 from penstock.operators.grouping import Grouping
 from penstock.operators.operator import Operator, Progress
@@ -20,21 +21,35 @@ class Project(Operator):
         self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])
         self._outputs = [compile_expression(o.expression) for o in node.outputs]
         self._schema = node.schema.arrow
+        self._reads = sorted({name for output in node.outputs for name in columns(output.expression)})
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if chunk.rows == 0:
             return Progress([], watermark)
-        keep = self._where.passes(chunk)
-        if keep is not None and not keep.all():
-            chunk = chunk.filter(keep)
+        passed = self._where.passes(chunk)
+        rows = chunk
+        if passed is not None and not passed.all():
+            rows = self._with_what_is_read(chunk).filter(passed)
         keep = None
-        columns = []
+        values = []
         for output in self._outputs:
-            result = output(chunk.columns)
-            keep = self._where.without(chunk, keep, result.errors)
-            columns.append(result.values)
-        projected = Chunk(chunk.times, pa.RecordBatch.from_arrays(columns, names=self._schema.names))
+            result = output(rows.columns)
+            if result.errors is not None:
+                whole = chunk if rows is chunk or passed is None else chunk.filter(passed)
+                keep = self._where.without(whole, keep, result.errors)
+            values.append(result.values)
+        projected = Chunk(rows.times, pa.RecordBatch.from_arrays(values, names=self._schema.names))
         return Progress([projected if keep is None else projected.filter(keep)], watermark)
+
+    def _with_what_is_read(self, chunk: Chunk) -> Chunk:
+        """What no output reads need not be copied."""
+        if not self._reads or len(self._reads) == chunk.arrow.num_columns:
+            return chunk
+        return Chunk(chunk.times, chunk.arrow.select(self._reads))
+
+    @property
+    def heeds_time(self) -> bool:
+        return False
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         return []

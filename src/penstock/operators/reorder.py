@@ -134,6 +134,7 @@ class Reorder:
         self._largest = START + lateness
         self._tie = START
         self._runs = resources.runs(f"{name}-reorder", TIME)
+        self._runs.take_held = self._add_fresh
         self._fresh: list[pa.RecordBatch] = []
         self._loose = 0
         self._fresh_bytes = 0

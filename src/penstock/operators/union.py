@@ -27,6 +27,9 @@ class Union(Operator):
         reached = self._ports.put(port, chunk, watermark)
         return Progress([self._merged(self._ports.take_due())], reached)
 
+    def waits_for(self, port: int, watermark: int) -> bool:
+        return self._ports.has_rows
+
     def _merged(self, due: Due) -> Chunk:
         merged = concat([chunk for port in sorted(due) for chunk in due[port]], self._schema)
         if len(due) < 2:

@@ -5,6 +5,7 @@ Invariants:
 2. A refused `resize` changes nothing.
 3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
    Then those that hold what can be done without (`on_need`) give that up, one after the other.
+4. `spare` is the sum of the accounts whose holders give up everything on need.
 
 Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
 
@@ -78,12 +79,15 @@ class Lender(Protocol):
 class Account:
     """What one holder has taken from the budget."""
 
-    __slots__ = ("_budget", "name", "nbytes")
+    __slots__ = ("_budget", "_is_spare", "give_up", "name", "nbytes")
 
-    def __init__(self, budget: Budget, name: str) -> None:
+    def __init__(self, budget: Budget, name: str, *, is_spare: bool = False) -> None:
         self._budget = budget
+        self._is_spare = is_spare
         self.name = name
         self.nbytes = 0
+        self.give_up: Callable[[], bool] | None = None
+        """Called before a refusal, as those of `Budget.on_need`, as long as the account is open."""
 
     @property
     def total(self) -> int:
@@ -110,6 +114,8 @@ class Account:
         used = budget.used - self.nbytes + nbytes
         if used > budget.total and nbytes > self.nbytes:
             return False
+        if self._is_spare:
+            budget.spare += nbytes - self.nbytes
         self.nbytes = nbytes
         budget.used = used
         if used > budget.peak:
@@ -142,11 +148,13 @@ class Budget:
         self.used = 0
         self.peak = 0
         self.lender: Lender | None = None
+        self.spare = 0
         self._givers: list[Callable[[], bool]] = []
         self._accounts: list[Account] = []
 
-    def account(self, name: str) -> Account:
-        account = Account(self, name)
+    def account(self, name: str, *, is_spare: bool = False) -> Account:
+        """`is_spare` says that its holder gives up what is on it on need."""
+        account = Account(self, name, is_spare=is_spare)
         self._accounts.append(account)
         return account
 
@@ -160,7 +168,8 @@ class Budget:
 
     def give_up(self) -> bool:
         """Whether some memory was given back that can be done without."""
-        return any(give_up() for give_up in self._givers)
+        own = (account.give_up for account in self._accounts if account.give_up is not None)
+        return any(give_up() for give_up in (*self._givers, *own))
 
     @property
     def unused(self) -> int:
@@ -170,6 +179,11 @@ class Budget:
     def free(self) -> int:
         """What an account could still be granted: what nobody uses, and what the lender can do without."""
         return self.unused + (0 if self.lender is None else self.lender.lendable)
+
+    @property
+    def within_reach(self) -> int:
+        """What an account could be granted once everything is given up that can be done without."""
+        return self.free + self.spare
 
     def call_in(self, nbytes: int) -> None:
         """Has the lender make so many bytes unused, if it can; otherwise nothing changes."""

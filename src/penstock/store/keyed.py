@@ -10,7 +10,8 @@ grace hash join), which reads each part of the table once for the whole batch.
 
 Invariants:
 1. The rows of a partition are at its first `counts` places, in no particular order.
-2. A row number is the partition times the capacity plus the place. It holds until the next `put` or `remove`.
+2. A row number is the partition times the capacity plus the place. It holds as long as `layout` is the same: until a
+   `put` that needs more room, or the next `remove`.
 3. All partitions have the same capacity; it grows by an eighth, or the partitions are split. Columns grow one after the
    other, so that growing takes the room of one column more, which the account is asked for first.
 4. `dirty` marks the partitions that have changed since the marks were taken.
@@ -66,11 +67,13 @@ class KeyedStore:
         self._key_type = np.dtype(np.int32 if narrow else np.int64)
         self._words = words
         self.changes = 0
+        self.layout = 0
         self._take(0, 16)
         self._account.resize(self.nbytes)
 
     def _take(self, bits: int, capacity: int) -> None:
         """Empty arrays of such a shape."""
+        self.layout += 1
         self._bits = bits
         parts = 1 << bits
         self.counts = np.zeros(parts, np.int32)
@@ -143,8 +146,12 @@ class KeyedStore:
         """The keys of rows that were found."""
         words = np.empty((found.keys, self._words), np.int64)
         for w in range(self._words):
-            words[:, w] = self._gathered(self._keys.reshape(-1, self._words)[:, w], found)
+            words[:, w] = self.key_word(w, found)
         return words
+
+    def key_word(self, place: int, found: Found) -> Values:
+        """One word of the keys of rows that were found."""
+        return self._gathered(self._keys.reshape(-1, self._words)[:, place], found)
 
     def _gathered(self, values: Values, found: Found) -> Values:
         if found.order is None:
@@ -181,9 +188,11 @@ class KeyedStore:
         store.reserve(len(keys))
         return store, *store.put(keys)
 
-    def put(self, keys: Int64s) -> tuple[Int32s, Bools]:
+    def put(self, keys: Int64s, known: Int32s | None = None) -> tuple[Int32s, Bools]:
         """The rows of the keys, added where they are new: then all columns are NULL or 0 until `write`. A key may come
-        several times. Returns the rows and which are new."""
+        several times. Returns the rows and which are new. `known` are the rows of now, -1 where there is none."""
+        if known is not None:
+            return self._put_missing(keys, known)
         rows, fresh = np.empty(len(keys), np.int32), np.empty(len(keys), np.bool_)
         done, grown = 0, False
         while True:
@@ -195,16 +204,31 @@ class KeyedStore:
         if grown:
             # Rows that were given out before have other numbers now.
             kernels.find(self._index, self._keys, self._bits, keys, NOBODY, rows)
+        self._mark(rows)
         if fresh.any():
-            self._mark(rows)
             for place, valid in enumerate(self._valid):
                 if valid is not None:
                     valid.reshape(-1)[rows[fresh]] = False
                 self._values[place].reshape(-1)[rows[fresh]] = 0
         return rows, fresh
 
+    def _put_missing(self, keys: Int64s, known: Int32s) -> tuple[Int32s, Bools]:
+        missing, layout = np.flatnonzero(known < 0), self.layout
+        fresh = np.zeros(len(keys), np.bool_)
+        if not len(missing):
+            self._mark(known)
+            return known, fresh
+        added, fresh[missing] = self.put(keys[missing])
+        if self.layout != layout:
+            rows = self.find(keys, None, False).rows
+        else:
+            rows = known.copy()
+            rows[missing] = added
+        self._mark(rows)
+        return rows, fresh
+
     def write(self, place: int, rows: Int32s, values: Values, valid: Bools | None) -> None:
-        """Sets a column of rows. Of a row that comes several times the last counts."""
+        """Sets a column of rows that `put` has given. Of a row that comes several times the last counts."""
         self._values[place].reshape(-1)[rows] = values
         mask = self._valid[place]
         if mask is None and valid is not None and not valid.all():
@@ -212,7 +236,7 @@ class KeyedStore:
             mask = self._valid[place] = np.ones(self._values[place].shape, np.bool_)
         if mask is not None:
             mask.reshape(-1)[rows] = True if valid is None else valid
-        self._mark(rows)
+        self.changes += 1
 
     def remove(self, keys: Int64s) -> None:
         """Takes rows out, as far as they are there."""
@@ -223,6 +247,7 @@ class KeyedStore:
             kernels.copy_moves(values.reshape(-1), moved_from[:moves], moved_to[:moves])
         self.dirty |= before != self.counts
         self.changes += 1
+        self.layout += 1
 
     def clear(self) -> None:
         self._take(0, 16)
@@ -295,6 +320,7 @@ class KeyedStore:
         self._account.resize(self.nbytes)
         self.dirty = np.ones(self.partitions, np.bool_)
         self.changes += 1
+        self.layout += 1
 
     # Pages: a partition is what is saved together
 
@@ -332,6 +358,26 @@ class KeyedStore:
 
     def close(self) -> None:
         self._account.close()
+
+
+class SeenKeys:
+    """Tells whether the keys of a batch all differ; its memory is used again for the next batch.
+
+    >>> seen = SeenKeys()
+    >>> seen.all_differ(np.array([[1, 2], [2, 1]])), seen.all_differ(np.array([[1], [2], [1]]))
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._slots = np.full(1024, -1, np.int64)
+        self._first = 0
+
+    def all_differ(self, keys: Int64s) -> bool:
+        if len(self._slots) < 2 * len(keys):
+            self._slots = np.full(1 << (2 * len(keys) - 1).bit_length(), -1, np.int64)
+        first = self._first
+        self._first += len(keys)
+        return kernels.all_differ(keys, self._slots, first)
 
 
 def _slots(capacity: int) -> int:

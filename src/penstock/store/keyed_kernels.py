@@ -24,6 +24,10 @@ Keys = NDArray[Any]
 """The stored keys: [partition, place, word], int32 or int64."""
 
 
+_BLOCK = 64
+"""So many keys are looked for together."""
+
+
 @inline
 def _hash(keys: Int64s, row: int) -> np.uint64:
     h = np.uint64(0x9E3779B97F4A7C15)
@@ -98,13 +102,56 @@ def _lookup(index: Entries, stored: Keys, keys: Int64s, row: int, h: np.uint64, 
 
 @kernel
 def find(index: Entries, stored: Keys, bits: int, keys: Int64s, valid: Bools, rows: Int32s) -> None:
-    """The row of each key in the order given: the plain hash join. -1 for none, and for keys that are not valid."""
+    """The row of each key in the order given: the plain hash join. -1 for none, and for keys that are not valid.
+
+    In a large table each look misses the cache. So a block of keys goes through the index together, and then together
+    to the rows: the processor fetches several lines at a time.
+    """
     masked = len(valid) > 0
+    size, capacity = index.shape[1], stored.shape[1]
+    hashes = np.empty(_BLOCK, np.uint64)
+    entries = np.empty(_BLOCK, np.uint32)
+    for begin in range(0, len(keys), _BLOCK):
+        end = min(begin + _BLOCK, len(keys))
+        for i in range(begin, end):
+            h = _hash(keys, i)
+            hashes[i - begin] = h
+            entries[i - begin] = index[_partition(h, bits), _first(h, size)]
+        for i in range(begin, end):
+            h = hashes[i - begin]
+            p, at, tag, entry = _partition(h, bits), _first(h, size), _tag(h), entries[i - begin]
+            while entry != np.uint32(0) and (entry & np.uint32(0xFFFF0000)) != tag:
+                at += 1
+                if at == size:
+                    at = 0
+                entry = index[p, at]
+            rows[i] = p * capacity + int(np.int64(entry & np.uint32(0xFFFF))) - 1 if entry != np.uint32(0) else -1
+        for i in range(begin, end):
+            if masked and not valid[i]:
+                rows[i] = -1
+            elif rows[i] >= 0:
+                p = rows[i] // capacity
+                if not _same(stored, p, rows[i] - p * capacity, keys, i):
+                    rows[i] = _lookup(index, stored, keys, i, hashes[i - begin], bits)
+
+
+@kernel
+def all_differ(keys: Int64s, seen: Int64s, first: int) -> bool:
+    """Whether no key comes twice. `seen` is a hash table of a power of two of slots, twice as many as keys at least.
+    What it holds from calls before is below `first`; it holds `first` plus the number of a key afterwards."""
+    mask = len(seen) - 1
     for i in range(len(keys)):
-        if masked and not valid[i]:
-            rows[i] = -1
-        else:
-            rows[i] = _lookup(index, stored, keys, i, _hash(keys, i), bits)
+        at = np.int64(_hash(keys, i) & np.uint64(mask))
+        while seen[at] >= first:
+            other = seen[at] - first
+            same = True
+            for w in range(keys.shape[1]):
+                same = same and keys[i, w] == keys[other, w]
+            if same:
+                return False
+            at = (at + 1) & mask
+        seen[at] = first + i
+    return True
 
 
 @kernel

@@ -125,7 +125,7 @@ class StoreManager:
 
     def create_runs(self, name: str, time_column: str) -> RunStore:
         """A store of sorted runs for a reorder buffer."""
-        store = RunStore(self._device(name), self.budget.account(name), time_column)
+        store = RunStore(self._device(name), self.budget.account(name, is_spare=True), time_column)
         self._stores[name] = store
         self._devices[name] = store.device
         return store
@@ -145,7 +145,7 @@ class StoreManager:
     def create_waiting(self, name: str) -> WaitingRows:
         """Rows that wait to be read. There is a device only once some of them need it."""
         most = max(self.budget.total // WAITING_SHARE, 1)
-        store = WaitingRows(lambda: self._waiting_device(name), self.budget.account(name), most)
+        store = WaitingRows(lambda: self._waiting_device(name), self.budget.account(name, is_spare=True), most)
         self._waiting[name] = store
         return store
 

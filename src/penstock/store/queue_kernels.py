@@ -49,7 +49,7 @@ def enter(
     start: int,
     stop: int,
     base: int,
-    limit: int,
+    limits: Int64s,
     table: Int64s,
     buffer: Words,
     owners: Ids,
@@ -65,7 +65,7 @@ def enter(
     control: Int64s,
 ) -> int:
     """Rows `[start, stop)`, already at the places from `base + start` on, enter their queues; from a queue that grows
-    beyond the limit the oldest row leaves. Stops at a row whose queue needs its front filled, to be called again."""
+    beyond its limit the oldest row leaves. Stops at a row whose queue needs its front filled, to be called again."""
     phase = control[PHASE]
     for row in range(start, stop):
         queue = ids[row]
@@ -78,7 +78,7 @@ def enter(
                 nexts[table[queue, TAIL]] = place
             table[queue, TAIL] = place
             table[queue, LENGTH] += 1
-            if table[queue, LENGTH] > limit:
+            if table[queue, LENGTH] > limits[row]:
                 phase = LEAVES
             elif table[queue, LENGTH] == 1:
                 phase = LOOKS

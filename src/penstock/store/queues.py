@@ -62,7 +62,7 @@ class RowQueues:
     >>> from penstock.store.memory_device import MemoryDevice
     >>> columns = [ColumnSpec("time", np.dtype(np.int64), False)]
     >>> queues = RowQueues(columns, MemoryDevice(), Budget(1 << 20).account("rows"))
-    >>> moved = queues.enter(np.array([0, 1, 0, 0], np.int32), [Argument(np.array([3, 5, 7, 9]), None)], limit=2)
+    >>> moved = queues.enter(np.array([0, 1, 0, 0], np.int32), [Argument(np.array([3, 5, 7, 9]), None)], limits=2)
     >>> moved.left[0].values, moved.left_upto, moved.oldest
     (array([3]), array([0, 0, 0, 1]), array([3, 5, 3, 7]))
     """
@@ -145,12 +145,13 @@ class RowQueues:
         table[:held] = self._table
         self._table = table
 
-    def enter(self, ids: Ids, columns: Sequence[Argument], limit: int = NO_LIMIT) -> Moved:
-        """Each row enters its queue, in turn; from a queue that then has more than `limit` rows the oldest leaves."""
+    def enter(self, ids: Ids, columns: Sequence[Argument], limits: int | Int64s = NO_LIMIT) -> Moved:
+        """Each row enters its queue, in turn; from a queue that then has more rows than its limit (one for all, or one
+        for each row) the oldest leaves."""
         self.ensure(int(ids.max(initial=-1)) + 1)
-        return self._enter(ids, self._records.pack(columns), limit)
+        return self._enter(ids, self._records.pack(columns), np.broadcast_to(limits, len(ids)).astype(np.int64))
 
-    def _enter(self, ids: Ids, rows: Words, limit: int) -> Moved:
+    def _enter(self, ids: Ids, rows: Words, limits: Int64s) -> Moved:
         count = len(ids)
         gone = self._records.empty(count)
         upto, oldest = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -168,7 +169,7 @@ class RowQueues:
                     done,
                     stop,
                     base,
-                    limit,
+                    limits,
                     self._table,
                     self._buffer,
                     self._owners,
@@ -438,7 +439,7 @@ class RowQueues:
             spare = self._account.free // 8
             self._resize_buffer(max(2 * self._block.rows, spare // self._row_bytes))
             self._share_out(spare)
-        self._enter(snapshot["owners"], snapshot["rows"], NO_LIMIT)
+        self._enter(snapshot["owners"], snapshot["rows"], np.full(len(snapshot["owners"]), NO_LIMIT))
 
     def close(self) -> None:
         """Gives the memory back; what is on the device stays there."""

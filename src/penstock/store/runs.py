@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,6 +214,8 @@ class RunStore:
         self._past = StoreMetrics()
         self._held = 0
         self._fitting = False
+        self.take_held: Callable[[], None] = lambda: None
+        """Called when others need memory: the owner adds what it holds back."""
         self._runs: list[MemoryRun | SpilledRun] = []
 
     @property
@@ -261,7 +263,11 @@ class RunStore:
         more = nbytes - self._held
         if more > self._account.free:
             return False
-        self._account.resize(self._account.nbytes + more)
+        self._fitting = True
+        try:
+            self._account.resize(self._account.nbytes + more)
+        finally:
+            self._fitting = False
         self._held = nbytes
         return True
 
@@ -320,11 +326,16 @@ class RunStore:
             self._fitting = False
 
     def page_out(self) -> bool:
-        """Others need the memory: brings what is in memory to the device, and answers whether that was anything."""
-        if self._fitting or not (self._drop_fronts() or self._spill()):
+        """Others need the memory: brings what is in memory to the device, and answers whether that was anything. What
+        the owner holds back is worth a run where it is more than a block."""
+        if self._fitting:
             return False
-        self._account.resize(self._in_memory())
-        return True
+        before = self._account.nbytes
+        if self._held > self.device.capacity:
+            self.take_held()
+        if self._drop_fronts() or self._spill():
+            self._account.resize(self._in_memory())
+        return self._account.nbytes < before
 
     def _drop_fronts(self) -> bool:
         fronts = [run for run in self._runs if isinstance(run, SpilledRun) and run.front_bytes]

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.errors import StorageError
+from penstock.store.batches import copied
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import StoreMetrics
@@ -29,7 +29,7 @@ from penstock.store.fifo import StoreMetrics
 _BATCH_BYTES = 1024
 """What a batch takes besides its columns, about."""
 
-_SMALL = 65536
+_SMALL = 4096
 """Of batches up to so many bytes it is not looked at whether they are slices of others."""
 
 
@@ -79,7 +79,7 @@ class WaitingRows:
         if size > _SMALL:
             exact = batch.nbytes
             if size > 2 * exact:
-                batch = batch.take(pa.array(np.arange(batch.num_rows)))
+                batch = copied(batch)
             size = exact
         size += _BATCH_BYTES
         self._held.append(batch)

@@ -8,6 +8,7 @@
     [RANGE r SLIDE m ROWS]     Range(r),   CountSlide(m)
     [ROWS n SLIDE 10 SECONDS]  Rows(n),    TimeSlide(10 s)  at b: the last n with t < b
     [PARTITION BY k ROWS n ..] ..., partition_by=("k",)     as if each k had a stream of its own
+    [PARTITION BY k, n ROWS n] RowsOf("n"), ...             the number of rows is the partition's own
     [SINCE t SLIDE s]          Since(t),   TimeSlide(s)     at b: times in [t, b)
     [SESSION gap]              Session(gap), AtClose()      when the watermark passes the last event + gap
     [RATE SIZED d]             RateSized(d, ..), EveryEvent()   the last n, n being the events of d at the present rate
@@ -29,6 +30,13 @@ class Range:
 @dataclass(frozen=True)
 class Rows:
     count: int
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """As many rows as a column of PARTITION BY says: each partition has a number of its own."""
+
+    column: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class RateSized:
 
 _PARTS = (100, 50, 25, 20, 10, 5, 4, 2, 1)
 
-Extent = Range | Rows | Since | Session | RateSized
+Extent = Range | Rows | RowsOf | Since | Session | RateSized
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ class WindowSpec:
     @property
     def counts_before_where(self) -> bool:
         """Whether events that fail WHERE still take part in counting (contract, rule 4)."""
-        return isinstance(self.extent, Rows | RateSized) or isinstance(self.slide, CountSlide)
+        return isinstance(self.extent, Rows | RowsOf | RateSized) or isinstance(self.slide, CountSlide)
 
 
 def first_boundary_after(time: int, slide: TimeSlide) -> int:

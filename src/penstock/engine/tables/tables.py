@@ -27,6 +27,7 @@ from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.lang.table_options import is_database, is_looked_up, refresh_of
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Reject
+from penstock.operators.pipeline import Waits
 from penstock.operators.resources import Resources
 from penstock.operators.tables.table import Table
 from penstock.operators.tables.writer import TableWriter
@@ -141,6 +142,10 @@ class TableSet:
     def process(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         for writer in self._by_stream.get(stream, ()):
             writer.process(stream, chunks, watermark)
+
+    def waits(self, stream: str) -> list[Waits]:
+        """What may wait for the time of a stream that writes tables: changes of those that other streams write, too."""
+        return [writer.waits_for for writer in self._by_stream.get(stream, ()) if len(writer.streams) > 1]
 
     def are_written_by(self, stream: str) -> bool:
         return stream in self._by_stream

@@ -36,7 +36,7 @@ from penstock.types import Schema, SqlType
 from penstock.windows.spec import Range, WindowSpec
 
 _NOBODY = -1
-_FIRST_ROOM = 1024
+_FIRST_ROOM, _LITTLE_ROOM = 1024, 16
 
 ANSWERS_AT_ONCE = 1 << 18
 """So many rows that may match are looked at together, however many there are."""
@@ -264,7 +264,7 @@ class JoinRows:
         width = sum(array.array.itemsize for array in arrays)
         room = max(_FIRST_ROOM, len(self._at), 2 * (held + rows))
         if (room - len(self._at)) * width > self._account.free // 2:
-            room = max(_FIRST_ROOM, len(self._at), held + rows + (held + rows) // 8)  # moves more often
+            room = max(len(self._at), held + rows + max(_LITTLE_ROOM, (held + rows) // 8))  # moves more often
         more = (room - len(self._at)) * width
         self._account.charge(more)
         self._account.release(more)

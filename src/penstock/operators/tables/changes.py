@@ -6,6 +6,7 @@ operations on keys that all differ, so that they may be done together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,10 @@ class Operations:
 
 @dataclass
 class Outcome:
-    """What operations did: which changed something, which found a row, and what was in it (if someone may want it)."""
+    """What operations did, those at `places` (the others did nothing): which changed something, which found a row, and
+    what was in it (if someone may want it)."""
 
+    places: Int64s
     changed: Bools
     existed: Bools
     before: list[Argument]
@@ -73,9 +76,8 @@ class Statement:
         self.adds = {n: a for n, e in write.sets if (a := addition(e, f"{self._own}{n}")) is not None}
         self._late = {n: compile_expression(e) for n, e in write.sets if n not in self._early}
         needed = [e for n, e in write.sets if n in self._late] + ([] if write.match is None else [write.match])
-        self._looks_at = sorted(
-            {n.removeprefix(self._own) for e in needed for n in columns(e) if n.startswith(self._own)}
-        )
+        self._looks_at = self._read(needed)
+        self._matches_by = self._read([] if write.match is None else [write.match])
         self._required = [f.name for f in table.others if not f.nullable]
 
     @property
@@ -89,6 +91,10 @@ class Statement:
         known = all(name in self.adds for name in self._late)
         kinds = (ChangeKind.UPSERT, ChangeKind.UPDATE)
         return self.is_keyed and known and self._match is None and self.write.kind in kinds
+
+    def _read(self, expressions: Sequence[Expression]) -> list[str]:
+        """The columns of the table that expressions read."""
+        return sorted({n.removeprefix(self._own) for e in expressions for n in columns(e) if n.startswith(self._own)})
 
     def _reads_table(self, expression: Expression) -> bool:
         return any(name.startswith(self._own) for name in columns(expression))
@@ -157,10 +163,11 @@ class Statement:
     # Operations to changes
 
     def apply(self, operations: Operations, rows: Int64s) -> Outcome:
-        """Carries out some of the operations, whose keys all differ."""
-        words = operations.words[rows]
+        """Carries out some of the operations, in order, whose keys all differ."""
+        whole = len(rows) == len(operations)
+        words = operations.words if whole else operations.words[rows]
         before = self._table.look_up(words, None, None)
-        return self._apply(operations, rows, words, before)
+        return self._apply(operations, rows, words, before, whole=whole)
 
     def apply_to_all(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
         """Carries out one operation on all rows of the table that match; returns their keys in order."""
@@ -169,10 +176,20 @@ class Statement:
         words = everyone[table.ordered(everyone)]
         before = table.look_up(words, None, None)
         rows = np.full(len(words), row, np.int64)
-        return words, self._apply(operations, rows, words, before)
+        return words, self._apply(operations, rows, words, before, whole=False)
 
-    def _apply(self, operations: Operations, rows: Int64s, words: Int64s, before: Matched) -> Outcome:
+    def _apply(self, operations: Operations, rows: Int64s, words: Int64s, before: Matched, *, whole: bool) -> Outcome:
+        """With `whole`, `rows` are all operations in their order."""
         kind, there = self.write.kind, before.there
+        places = np.arange(len(rows))
+        if self._match is not None:
+            # Those that match may be few: nothing else is computed of the others.
+            batch = self._rows(operations, rows, before, self._matches_by, whole=whole)
+            places = np.flatnonzero(self._met(self._match(batch), operations, rows, there, condition=True))
+            if len(places) < len(rows):
+                rows, words, whole = rows[places], words[places], False
+                before = self._table.look_up(words, None, None)
+                there = before.there
         if kind is ChangeKind.INSERT:
             for at in np.flatnonzero(there).tolist():
                 self._refuse_at(operations, rows, at, f"DUPLICATE_KEY: {self._table.definition.name} has this key")
@@ -184,14 +201,14 @@ class Statement:
         # Read before anything is written: row numbers do not last.
         old = [before.argument(f.name) for f in self._table.others] if self._table.keeps_history else []
         if not changed.any():
-            return Outcome(changed, there, old)
-        batch = self._rows(operations, rows, before)
-        if self._match is not None:
-            changed = self._met(self._match(batch), operations, rows, changed, condition=True)
+            return Outcome(places, changed, there, old)
         if kind is ChangeKind.DELETE:
             self._table.remove(words[changed])
-            return Outcome(changed, there, old)
-        sets = {name: take(column, rows) for name, column in operations.ready.items()}
+            return Outcome(places, changed, there, old)
+        batch = Batch({}, {}, len(rows))
+        if self._late:
+            batch = self._rows(operations, rows, before, self._looks_at, whole=whole)
+        sets = {name: column if whole else take(column, rows) for name, column in operations.ready.items()}
         for name, compiled in self._late.items():
             found = compiled(batch)
             changed = self._met(found, operations, rows, changed)
@@ -200,19 +217,20 @@ class Statement:
             changed = self._not_null(name, sets.get(name), operations, rows, changed, there)
         for name, column in sets.items():
             changed = self._fit(name, column, operations, rows, changed)
-        whole = bool(changed.all())
-        those = np.flatnonzero(changed)
-        self._table.write(words[those], sets if whole else {n: take(c, those) for n, c in sets.items()})
-        return Outcome(changed, there, old)
+        if changed.all():
+            self._table.write(words, sets, before.rows)
+        else:
+            those = np.flatnonzero(changed)
+            self._table.write(words[those], {n: take(c, those) for n, c in sets.items()}, before.rows[those])
+        return Outcome(places, changed, there, old)
 
-    def _rows(self, operations: Operations, rows: Int64s, before: Matched) -> Batch:
-        """The events beside the rows of the table that they concern."""
-        if self._match is None and not self._late:
-            return Batch({}, {}, len(rows))
-        whole = len(rows) == len(operations) and bool((rows == np.arange(len(rows))).all())
+    def _rows(
+        self, operations: Operations, rows: Int64s, before: Matched, looks_at: Sequence[str], *, whole: bool
+    ) -> Batch:
+        """The events beside the rows of the table that they concern, with the columns that are looked at."""
         events = operations.events if whole else operations.events.take(pa.array(rows))
         data: dict[str, Data] = dict(zip(events.schema.names, events.columns, strict=True))
-        data |= {f"{self._own}{name}": before.column(name) for name in self._looks_at}
+        data |= {f"{self._own}{name}": before.column(name) for name in looks_at}
         kinds = {f"{self._own}{f.name}": f.type for f in self._table.definition.schema}
         return Batch(kinds | dict.fromkeys(events.schema.names, SqlType.NULL), data, len(rows))
 

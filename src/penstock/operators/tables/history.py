@@ -8,6 +8,7 @@ Invariants:
 1. Entries are in the order of their numbers, which have no gaps: entry i is change `first + i`.
 2. Stamps never fall.
 3. Entries, and their order where someone has asked for it, are on the account before they are kept.
+4. Where `_differ` holds, no two entries concern the same key.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _KEPT_ROOM = 4096
 AFTER_ALL = 1 << 62
 """A stream position after all others: of rows that come from no stream, which see all changes of their time."""
 
+BEFORE_ALL = (-1, -1)
+"""A stream position and a sequence before all others."""
+
 
 @kernel
 def _count(
@@ -57,6 +61,34 @@ def _count(
         numbers[i] = n
 
 
+_UNKNOWN = -2
+"""Instead of an entry: keys must be compared to find it."""
+
+
+@kernel
+def _near(keys: Int64s, differ: bool, asked: Int64s, numbers: Int64s, found: Int64s) -> bool:
+    """The entries that `History.as_of` finds without a search: events mostly ask for what they change themselves.
+    Returns whether others remain."""
+    remain = False
+    for i in range(len(numbers)):
+        n = numbers[i]
+        if n >= len(keys):
+            found[i] = -1
+            continue
+        same_next, same_last = True, n > 0 and differ
+        for w in range(keys.shape[1]):
+            same_next = same_next and keys[n, w] == asked[i, w]
+            same_last = same_last and keys[n - 1, w] == asked[i, w]
+        if same_next:
+            found[i] = n
+        elif same_last:
+            found[i] = -1
+        else:
+            found[i] = _UNKNOWN
+            remain = True
+    return remain
+
+
 class Stamps(NamedTuple):
     """When changes were made, or events read."""
 
@@ -66,12 +98,14 @@ class Stamps(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Changes in order: what they concerned and what was there before; `existed` is False where nothing was."""
+    """Changes in order: what they concerned and what was there before; `existed` is False where nothing was. `differ`
+    says that all keys do."""
 
     stamps: Stamps
     keys: Int64s
     existed: Bools
     columns: list[Argument]
+    differ: bool = False
 
 
 class History:
@@ -91,6 +125,7 @@ class History:
         """Which values are there; without any where all are."""
         self._order: tuple[KeyedStore, Int64s, Int64s] | None = None
         self._order_bytes = 0
+        self._differ = False
 
     def __len__(self) -> int:
         return self._stop - self._start
@@ -136,6 +171,7 @@ class History:
             values.array[own] = column.values
             if len(mask):
                 mask.array[own] = True if column.valid is None else column.valid
+        self._differ = entries.differ and not len(self)
         self._stop += count
         self._forget_order()
 
@@ -165,6 +201,13 @@ class History:
 
     def as_of(self, keys: Int64s, numbers: Int64s) -> Int64s:
         """For each key, the entry that has its row as of so many entries; -1 where that is the row of now."""
+        found = np.empty(len(numbers), np.int64)
+        if _near(self._keys, self._differ, keys, numbers, found):
+            rest = np.flatnonzero(found == _UNKNOWN)
+            found[rest] = self._searched(keys[rest], numbers[rest])
+        return found
+
+    def _searched(self, keys: Int64s, numbers: Int64s) -> Int64s:
         store, ordered, order = self._sorted()
         found = store.find(keys, None, False).rows.astype(np.int64)
         size = len(self) + 1
@@ -216,9 +259,9 @@ class History:
     def keys_of(self, entries: Int64s) -> Int64s:
         return self._keys[entries]
 
-    def collect(self, before: int) -> Entries | None:
-        """Forgets the entries with times below `before`, and returns them."""
-        count = int(np.searchsorted(self._stamps.times, before))
+    def collect(self, before: int, place: tuple[int, int] = BEFORE_ALL) -> Entries | None:
+        """Forgets the entries with times below `before`, and those of that time before a place, and returns them."""
+        count = self._count_before(before, place)
         # What is sorted is sorted anew, so as much must go as that costs.
         if count == 0 or count * 2 < len(self):
             return None
@@ -231,6 +274,13 @@ class History:
             for array in (*self._arrays, *self._masks):
                 array.resize(min(len(array), _KEPT_ROOM))
         return gone
+
+    def _count_before(self, time: int, place: tuple[int, int]) -> int:
+        low, high = 0, len(self)
+        for stamps, least in zip(self._stamps, (time, *place), strict=True):
+            equal = stamps[low:high]
+            low, high = low + int(np.searchsorted(equal, least)), low + int(np.searchsorted(equal, least, "right"))
+        return low
 
     def _part(self, start: int, stop: int) -> Entries:
         columns = [
@@ -253,6 +303,7 @@ class History:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._forget_order()
         self.first = snapshot["first"]
+        self._differ = False
         self._start, self._stop = 0, len(snapshot["existed"])
         for array, stamps in zip(self._in_order, snapshot["stamps"], strict=True):
             array.set(stamps)

@@ -43,6 +43,9 @@ BATCH_ROWS = 1 << 20
 
 _SEQUENCE = "#sequence"
 
+_LITTLE = 1024
+"""Changes of a table that may be kept for a reader to which no time is handed on."""
+
 
 class LookUp(Operator):
     def __init__(self, name: str, node: LookupNode, resources: Resources) -> None:
@@ -76,6 +79,9 @@ class LookUp(Operator):
                 sequences = np.arange(self._next, self._next + chunk.rows)
                 self._next += chunk.rows
                 self._look_up(chunk, sequences)
+                if self._position != AFTER_ALL:
+                    for reading in self._tables:
+                        reading.reader.place = (self._position, self._next)
                 return Progress(self._outgoing.take(), self._passed(watermark))
             self._put(chunk)
         complete = min(reading.table.complete_before(self._position) for reading in self._tables) - self._behind
@@ -83,6 +89,13 @@ class LookUp(Operator):
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
+
+    def waits_for(self, port: int, watermark: int) -> bool:
+        """Rows wait for the streams that write the tables. What a table keeps of the past waits for this operator's own
+        stream; a little may wait longer."""
+        if port:
+            return self._ports.has_rows
+        return any(len(reading.table.history) > _LITTLE for reading in self._tables)
 
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:

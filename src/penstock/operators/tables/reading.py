@@ -77,7 +77,7 @@ class TableReading:
             found = key(rows.columns)
             keep = self._failed.without(rows, keep, found.errors)
             columns.append(found)
-        words, valid = self.table.words(columns, self._kinds)
+        words, valid = self.table.words(columns, self._kinds, only_known=not self.table.reads_by_key_only)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
         earlier = None
         if self._looks_back and not self.table.reads_by_key_only:

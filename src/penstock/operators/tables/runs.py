@@ -66,7 +66,8 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
     numbers = np.empty(scratch.partitions * scratch.capacity, np.int64)
     numbers[places[firsts]] = np.arange(len(firsts))
     ids = numbers[places]
-    before = table.look_up(words[firsts], None, None)
+    different = words if len(firsts) == len(words) else words[firsts]
+    before = table.look_up(different, None, None)
     there = before.there
     if statement.write.kind is ChangeKind.UPDATE and not there.all():
         rows = rows[there[ids]]
@@ -119,8 +120,9 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
         columns = []
         for field in table.others:
             columns.append(olds[field.name] if field.name in olds else take(before.argument(field.name), ids))
-        entries = Entries(Stamps(*(part[rows] for part in operations.stamps)), words, existed, columns)
-    table.write(words[firsts], finals)
+        stamps = Stamps(*(part[rows] for part in operations.stamps))
+        entries = Entries(stamps, words, existed, columns, differ=bool(fresh.all()))
+    table.write(different, finals, before.rows)
     return entries
 
 

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.operators.tables.history import Entries, History
+from penstock.operators.tables.history import BEFORE_ALL, Entries, History
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found, KeyedStore
 from penstock.store.keyed_kernels import Int32s
@@ -42,12 +42,14 @@ _NOT_EVERYWHERE = (SqlType.STRING, SqlType.DATE, SqlType.TIMESTAMP)
 
 
 class Reader:
-    """Who reads a table: never again as of times below `passed`."""
+    """Who reads a table: never again as of times below `passed`, nor as of that time before `place`, a stream position
+    and a sequence."""
 
-    __slots__ = ("passed",)
+    __slots__ = ("passed", "place")
 
     def __init__(self) -> None:
         self.passed = START
+        self.place = BEFORE_ALL
 
 
 class Matched:
@@ -59,6 +61,7 @@ class Matched:
         self._found = found
         self._old = np.flatnonzero(entries >= 0) if entries is not None else np.empty(0, np.int64)
         self._entries = entries[self._old] if entries is not None else self._old
+        self._arguments: dict[str, Argument] = {}
         self.there: Bools = found.in_order() >= 0
         if len(self._old):
             self.there[self._old] = table.history.existed(self._entries)
@@ -67,7 +70,7 @@ class Matched:
         """A column of the table, NULL where there is no row."""
         table = self._table
         if name in table.definition.key:
-            return table.key_data(name, self.keys(), None if self.there.all() else self.there)
+            return table.key_values(name, self._key_word(name), None if self.there.all() else self.there)
         return table.data(name, self.argument(name))
 
     def arrays(self) -> list[pa.Array]:
@@ -78,6 +81,13 @@ class Matched:
             found.append(to_arrow(data, field.type, self._found.keys) if isinstance(data, Vector) else data)
         return found
 
+    def _key_word(self, name: str) -> Int64s:
+        place = self._table.definition.key.index(name)
+        word = self._table.store.key_word(place, self._found).astype(np.int64)
+        if len(self._old):
+            word[self._old] = self._table.history.place(place, self._entries).values
+        return word
+
     def keys(self) -> Int64s:
         """The keys of the rows; where there is none, 0."""
         words = self._table.store.key_words(self._found)
@@ -85,10 +95,31 @@ class Matched:
             words[self._old] = self._table.history.keys_of(self._entries)
         return words
 
+    @property
+    def rows(self) -> Int32s:
+        """Where the rows of now are, -1 where there is none."""
+        return self._found.in_order()
+
     def argument(self, name: str) -> Argument:
         """A column besides the key, as it is stored."""
+        if name not in self._arguments:
+            self._arguments[name] = self._read(name)
+        return self._arguments[name]
+
+    def _read(self, name: str) -> Argument:
         table = self._table
         place = table.places[name]
+        if len(self._old) == self._found.keys:
+            values, valid = table.history.column(place, self._entries)
+        else:
+            values, valid = self._mixed(place)
+        if not self.there.all():
+            valid = self.there if valid is None else valid & self.there
+        return Argument(values, valid)
+
+    def _mixed(self, place: int) -> Argument:
+        """Rows of now, and of the past."""
+        table = self._table
         values, valid = table.store.column(place, self._found)
         if len(self._old):
             old = table.history.column(place, self._entries)
@@ -97,9 +128,15 @@ class Matched:
                 valid = np.ones(len(values), np.bool_)
             if valid is not None:
                 valid[self._old] = True if old.valid is None else old.valid
-        if not self.there.all():
-            valid = self.there if valid is None else valid & self.there
         return Argument(values, valid)
+
+
+class _Known(NamedTuple):
+    """Keys that were written last, and their rows in such a layout of the store."""
+
+    words: Int64s
+    rows: Int32s
+    layout: int
 
 
 class Table:
@@ -123,6 +160,7 @@ class Table:
         self.heard: dict[int, int] = {}
         self._readers: list[Reader] = []
         self._given_up: list[tuple[str, Int32s]] = []
+        self._known = _Known(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
         self.on_change: Callable[[Int64s], None] | None = None
         self.unfit_for_copy: Callable[[pa.Array, SqlType], Bools | None] | None = None
 
@@ -155,19 +193,22 @@ class Table:
         """Forgets the past that all readers have passed."""
         if not len(self.history):
             return
-        gone = self.history.collect(min((reader.passed for reader in self._readers), default=END))
+        least = min(((reader.passed, reader.place) for reader in self._readers), default=(END, BEFORE_ALL))
+        gone = self.history.collect(*least)
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
                 interner.release(codes)
 
     # Values in and out
 
-    def words(self, columns: list[Evaluated], kinds: list[SqlType]) -> tuple[Int64s, Bools | None]:
+    def words(
+        self, columns: list[Evaluated], kinds: list[SqlType], *, only_known: bool = False
+    ) -> tuple[Int64s, Bools | None]:
         """Key values as words, and which have no NULL in them (None: all). Strings that the table does not know have
-        codes of their own until `settle`."""
+        codes of their own until `settle`, or with `only_known` count as NULL: no row has them."""
         words, valid = np.empty((0, len(columns)), np.int64), None
         for w, (column, kind, field) in enumerate(zip(columns, kinds, self._keys, strict=True)):
-            images, known = image(column, kind, self.interners.get(field.name))
+            images, known = image(column, kind, self.interners.get(field.name), only_known=only_known)
             if w == 0:
                 words = np.empty((len(images), len(columns)), np.int64)
             words[:, w] = images
@@ -182,9 +223,11 @@ class Table:
             interner.sweep()
 
     def key_data(self, name: str, words: Int64s, valid: Bools | None) -> Data:
-        place = self.definition.key.index(name)
-        field = self._keys[place]
-        return from_images(words[:, place], valid, field.type, self.interners.get(name))
+        return self.key_values(name, words[:, self.definition.key.index(name)], valid)
+
+    def key_values(self, name: str, word: Int64s, valid: Bools | None) -> Data:
+        field = self._keys[self.definition.key.index(name)]
+        return from_images(word, valid, field.type, self.interners.get(name))
 
     def data(self, name: str, column: Argument) -> Data:
         field = self.others[self.places[name]]
@@ -218,7 +261,7 @@ class Table:
 
     def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> Matched:
         """The rows of keys as of so many entries of the history each; None is now."""
-        found = self.store.find(words, valid)
+        found = self._find(words, valid)
         if numbers is None or not len(self.history):
             return Matched(self, found, None)
         entries = self.history.as_of(words, numbers)
@@ -226,15 +269,24 @@ class Table:
             entries[~valid] = -1
         return Matched(self, found, entries)
 
+    def _find(self, words: Int64s, valid: Bools | None) -> Found:
+        """Where the keys are. Events mostly ask for the rows that they have just changed."""
+        known = self._known
+        if valid is None and known.layout == self.store.layout and np.array_equal(words, known.words):
+            return _these(known.rows)
+        return self.store.find(words, valid)
+
     def nothing(self, rows: int) -> Matched:
         """No row, so many times."""
         return Matched(self, _these(np.full(rows, -1, np.int32)), None)
 
     # Changing
 
-    def write(self, words: Int64s, columns: Mapping[str, Argument]) -> None:
-        """Sets columns of rows, which are added where there are none; all keys differ. `changed` ends it."""
-        rows, fresh = self.store.put(words)
+    def write(self, words: Int64s, columns: Mapping[str, Argument], known: Int32s | None = None) -> None:
+        """Sets columns of rows, which are added where there are none; all keys differ. `known` are the rows of now, -1
+        where there is none. `changed` ends it."""
+        rows, fresh = self.store.put(words, known)
+        self._known = _Known(words, rows, self.store.layout)
         if self.on_change is not None:
             self.on_change(words)
         if fresh.any():

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.aggregates.state import Argument, Int64s
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
 from penstock.operators.chunk import NO_ROWS, Chunk
@@ -28,8 +28,8 @@ from penstock.operators.resources import Resources
 from penstock.operators.tables.changes import Operations, Outcome, Statement
 from penstock.operators.tables.history import Entries, Stamps
 from penstock.operators.tables.runs import run_together
-from penstock.operators.tables.table import END, Table
-from penstock.store.keyed import KeyedStore
+from penstock.operators.tables.table import END, Table, take
+from penstock.store.keyed import KeyedStore, SeenKeys
 
 
 @kernel
@@ -66,6 +66,7 @@ class TableWriter:
         self._passed = {stream: passed.get(stream, 0) for stream in self.streams}
         account = resources.account(f"table {table.definition.name}: events that wait for other streams")
         self._ports = Ports(len(self.streams), account)
+        self._seen = SeenKeys()
         table.heard = {positions[stream]: START for stream in self.streams}
 
     def process(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
@@ -80,6 +81,10 @@ class TableWriter:
         for chunk in chunks or [Chunk(np.empty(0, np.int64), NO_ROWS)]:
             self._ports.put(port, chunk, watermark)
         self._make_due(self._ports.take_due())
+
+    def waits_for(self, watermark: int) -> bool:
+        """Whether changes wait for the time of a stream."""
+        return self._ports.has_rows
 
     def _make_due(self, due: Due) -> None:
         self._make([(self.streams[port], chunk) for port in sorted(due) for chunk in due[port]])
@@ -107,12 +112,12 @@ class TableWriter:
 
     def _carry_out(self, asked: list[Operations]) -> list[Entries]:
         """All operations in their order; returns what was there before."""
+        if len(asked) == 1 and asked[0].statement.is_keyed and self._seen.all_differ(asked[0].words):
+            return self._at_once(asked[0])
         which = np.concatenate([np.full(len(ops), i, np.int64) for i, ops in enumerate(asked)])
         rows = np.concatenate([np.arange(len(ops), dtype=np.int64) for ops in asked])
         if len(asked) > 1:
-            stamps = [np.concatenate([ops.stamps[i] for ops in asked]) for i in range(3)]
-            numbers = np.array([ops.statement.number for ops in asked])[which]
-            order = np.lexsort((numbers, stamps[2], stamps[1], stamps[0]))
+            order = _order(asked, which)
             which, rows = which[order], rows[order]
         lonely = np.array([not ops.statement.is_keyed for ops in asked])[which]
         done: list[Entries] = []
@@ -124,7 +129,7 @@ class TableWriter:
                 operations, row = asked[which[at]], int(rows[at])
                 words, outcome = operations.statement.apply_to_all(operations, row)
                 stamps = [np.full(len(words), part[row]) for part in operations.stamps]
-                done += self._entries(Stamps(*stamps), words, [(np.arange(len(words)), outcome)])
+                done += self._entries(Stamps(*stamps), words, [(outcome.places, outcome)])
             start = at + 1
         return done
 
@@ -155,30 +160,40 @@ class TableWriter:
             for i in used if len(used) > 1 else (used[0],):
                 own = turn[which[turn] == i] if len(used) > 1 else turn
                 if len(own):
-                    outcomes.append((own, asked[i].statement.apply(asked[i], rows[own])))
+                    outcome = asked[i].statement.apply(asked[i], rows[own])
+                    outcomes.append((own[outcome.places], outcome))
             start = end
         return self._entries(stamps, words, outcomes)
+
+    def _at_once(self, operations: Operations) -> list[Entries]:
+        """The operations of one statement on keys that all differ."""
+        outcome = operations.statement.apply(operations, np.arange(len(operations)))
+        if not self._table.keeps_history:
+            return []
+        before, changed = outcome.before, outcome.changed
+        if changed.all():
+            return [Entries(operations.stamps, operations.words, outcome.existed, before, differ=True)]
+        at = np.flatnonzero(changed)
+        stamps = Stamps(*(part[at] for part in operations.stamps))
+        kept = [take(column, at) for column in before]
+        return [Entries(stamps, operations.words[at], outcome.existed[at], kept, differ=True)]
 
     def _entries(self, stamps: Stamps, words: Int64s, outcomes: list[tuple[Int64s, Outcome]]) -> list[Entries]:
         """What was there before, in the order of the operations, if someone may want it."""
         if not self._table.keeps_history:
             return []
-        count = len(words)
-        changed: Bools = np.zeros(count, np.bool_)
-        existed: Bools = np.zeros(count, np.bool_)
+        parts = [_changed(own, outcome) for own, outcome in outcomes if outcome.changed.any()]
+        if not parts:
+            return []
+        at = np.concatenate([own for own, _ in parts])
+        existed = np.concatenate([outcome.existed for _, outcome in parts])
         columns = [
-            Argument(np.zeros(count, field.type.storage), np.ones(count, np.bool_)) for field in self._table.others
+            _one_after_the_other([outcome.before[i] for _, outcome in parts]) for i in range(len(self._table.others))
         ]
-        for own, outcome in outcomes:
-            changed[own] = outcome.changed
-            existed[own] = outcome.existed
-            for (values, valid), old in zip(columns, outcome.before, strict=True):
-                values[own] = old.values
-                if valid is not None and old.valid is not None:
-                    valid[own] = old.valid
-        at = np.flatnonzero(changed)
-        kept = [Argument(v[at], None if m is None or m.all() else m[at]) for v, m in columns]
-        return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed[at], kept)]
+        if len(parts) > 1:
+            order = np.argsort(at, kind="stable")
+            at, existed, columns = at[order], existed[order], [take(column, order) for column in columns]
+        return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed, columns)]
 
     def snapshot(self) -> dict[str, Any]:
         heard = {stream: self._table.heard[self._positions[stream]] for stream in self.streams}
@@ -190,16 +205,42 @@ class TableWriter:
         self._table.heard = {self._positions[stream]: reached for stream, reached in snapshot["heard"].items()}
 
 
+def _order(asked: list[Operations], which: Int64s) -> Int64s:
+    """Where operations, of one statement after the other, stand in the total order."""
+    first = asked[0].stamps
+    if all(np.array_equal(ops.stamps.sequences, first.sequences) and ops.stamps.times is first.times for ops in asked):
+        # The same events, for each statement: they take turns.
+        return np.arange(len(which)).reshape(len(asked), -1).T.ravel()
+    stamps = [np.concatenate([ops.stamps[i] for ops in asked]) for i in range(3)]
+    numbers = np.array([ops.statement.number for ops in asked])[which]
+    return np.lexsort((numbers, stamps[2], stamps[1], stamps[0]))
+
+
+def _changed(own: Int64s, outcome: Outcome) -> tuple[Int64s, Outcome]:
+    """Those operations that changed something."""
+    if outcome.changed.all():
+        return own, outcome
+    at = np.flatnonzero(outcome.changed)
+    before = [take(column, at) for column in outcome.before]
+    return own[at], Outcome(outcome.places[at], outcome.changed[at], outcome.existed[at], before)
+
+
+def _one_after_the_other(parts: list[Argument]) -> Argument:
+    if len(parts) == 1:
+        return parts[0]
+    values = np.concatenate([part.values for part in parts])
+    if all(part.valid is None for part in parts):
+        return Argument(values, None)
+    masks = [np.ones(len(part.values), np.bool_) if part.valid is None else part.valid for part in parts]
+    return Argument(values, np.concatenate(masks))
+
+
 def _together(entries: list[Entries]) -> Entries | None:
     entries = [e for e in entries if len(e.existed)]
     if len(entries) < 2:
         return entries[0] if entries else None
     stamps = Stamps(*(np.concatenate([e.stamps[i] for e in entries]) for i in range(3)))
-    columns = []
-    for i in range(len(entries[0].columns)):
-        parts = [e.columns[i] for e in entries]
-        masks = [np.ones(len(p.values), np.bool_) if p.valid is None else p.valid for p in parts]
-        columns.append(Argument(np.concatenate([p.values for p in parts]), np.concatenate(masks)))
+    columns = [_one_after_the_other([e.columns[i] for e in entries]) for i in range(len(entries[0].columns))]
     return Entries(
         stamps,
         np.concatenate([e.keys for e in entries]),

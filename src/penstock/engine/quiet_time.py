@@ -1,0 +1,90 @@
+"""Time that passes on derived streams without rows is handed on only where something waits for it.
+
+A query of which no row comes still says how far its stream has come. Most readers have no use for that: a projection,
+a window at every event, a look-up that holds no row back. So such a time is *held*, and the readers of that stream, and
+those of the streams that derive from it, are not called. It is handed on with the next rows, or as soon as an operator
+waits for it (`Operator.waits_for`).
+
+Invariants:
+1. No result depends on it: a time is held only while every operator that it would reach says that nothing comes of it.
+2. When a call of the flow returns, no time that is held is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from penstock.engine.running import Members, Running
+from penstock.engine.tables.tables import TableSet
+from penstock.operators.pipeline import Waits
+
+
+class QuietTime:
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+        self._reached: dict[str, list[Waits] | None] = {}
+        """For each derived stream what may wait for its time; None where each time is handed on."""
+        self._stirring: frozenset[str] = frozenset()
+        self._is_stirred = False
+
+    def note(
+        self,
+        running: Sequence[Running],
+        receivers: Mapping[str, Sequence[Running | Members]],
+        stepped: Iterable[str],
+        tables: TableSet,
+    ) -> None:
+        """These queries are at work. Queries read only streams that were there before them, so the last ones come
+        first here. The time of `stepped` streams is always handed on."""
+        self._reached = dict.fromkeys(stepped)
+        for one in reversed(running):
+            if one.feeds is not None and one.feeds not in self._reached:
+                found = self._waiting(one.feeds, receivers.get(one.feeds, ()))
+                self._reached[one.feeds] = None if found is None else found + tables.waits(one.feeds)
+        derived = set(self._reached)
+        together = [one.pipeline.streams for one in running if one.pipeline.streams & derived]
+        self._stirring = frozenset[str]().union(*together)
+        self._held = {stream: time for stream, time in self._held.items() if stream in self._reached}
+
+    def _waiting(self, stream: str, receivers: Sequence[Running | Members]) -> list[Waits] | None:
+        found: list[Waits] = []
+        for receiver in receivers:
+            if isinstance(receiver, Members):
+                return None
+            found += receiver.pipeline.waits(stream)
+            if receiver.feeds is not None:
+                beyond = self._reached.get(receiver.feeds)
+                if beyond is None:
+                    return None
+                found += beyond
+        return found
+
+    def stir(self, stream: str) -> None:
+        """Rows of a stream pass. Where they reach operators that read derived streams, these may wait from now on."""
+        self._is_stirred = self._is_stirred or stream in self._stirring
+
+    def is_quiet(self, stream: str, watermark: int) -> bool:
+        """Whether nothing waits for the stream's time to come so far."""
+        reached = self._reached.get(stream)
+        return reached is not None and not any(waits(watermark) for waits in reached)
+
+    def hold(self, stream: str, watermark: int) -> None:
+        self._held[stream] = watermark
+
+    def handed_on(self, stream: str) -> None:
+        self._held.pop(stream, None)
+
+    def due(self) -> tuple[str, int] | None:
+        """A stream whose time is waited for by now, and that time."""
+        if not self._is_stirred:
+            return None
+        for stream, watermark in self._held.items():
+            if not self.is_quiet(stream, watermark):
+                return stream, watermark
+        self._is_stirred = False
+        return None
+
+    def take(self) -> dict[str, int]:
+        """All times that are held; they are handed on now."""
+        held, self._held = self._held, {}
+        return held
