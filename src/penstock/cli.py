@@ -19,6 +19,8 @@ import typer
 from rich.console import Console
 
 from penstock.cli_bench import bench
+from penstock.cli_linear_road import linear_road
+from penstock.cli_pairs import pairs
 from penstock.cli_ui import Pages, ui_command
 from penstock.errors import InputError, PenstockError
 
@@ -297,6 +299,8 @@ def state(
 
 
 app.add_typer(bench, name="bench")
+app.add_typer(linear_road, name="linear-road")
+app.add_typer(pairs, name="pairs")
 app.command("ui")(ui_command)
 
 

@@ -151,7 +151,9 @@ def sustainable(
 
 def _own(name: str) -> Callable[..., Any]:
     def measure(
-        quick: Annotated[bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds.")] = False,
+        quick: Annotated[
+            bool, typer.Option("--quick", help="A smaller run that ends within 40 seconds, some within two minutes.")
+        ] = False,
         output: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the figures as DIR/NAME.json.")] = None,
     ) -> None:
         benches.run(name, quick, output)
@@ -159,8 +161,36 @@ def _own(name: str) -> Callable[..., Any]:
     return measure
 
 
+def _linear_road(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A stretch at the peak of the three hours; ends within 120 seconds.")
+    ] = False,
+    reports: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="An input to check, too: CSV, 15 integers to a row."),
+    ] = None,
+    tolls: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What its cars paid before: CSV of vid, day, expressway, toll.")
+    ] = None,
+    expected: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The right answers to it: CSV, the type of an answer first.")
+    ] = None,
+    roads: Annotated[
+        int | None,
+        typer.Option(metavar="L", min=1, help="Expressways of the three hours; by default the rating of the stretch."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the figures as DIR/NAME.json.")] = None,
+) -> None:
+    from penstock.bench.linear_road_exact import given_files
+
+    benches.run("linear-road", quick, output, given=given_files(reports, tolls, expected), roads=roads)
+
+
+_WITH_OPTIONS = {"linear-road": _linear_road}
+"""Benches that take more options than all do."""
+
 for _name, _measures in benches.NAMES.items():
-    bench.command(_name, help=_measures, rich_help_panel=_OWN)(_own(_name))
+    bench.command(_name, help=_measures, rich_help_panel=_OWN)(_WITH_OPTIONS.get(_name) or _own(_name))
 
 
 @bench.command("report", rich_help_panel=_ANY)

@@ -51,7 +51,7 @@ def ui_command(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
 ) -> None:
     """Run and watch benchmarks on pages in the browser, until Ctrl-C."""
-    _check_installed("penstock ui")
+    check_installed("penstock ui")
     from penstock.web.bench import Bench
 
     bench = Bench(setups or [Path()], runs, adapter or ())
@@ -95,13 +95,13 @@ class Pages:
     port: int
 
     def show_app(self, app: App) -> None:
-        _check_installed("--ui")
+        check_installed("--ui")
         from penstock.web.embedded import look_at
 
         self._serve(look_at(weakref.ref(app)))
 
     def show_spark(self, figures: Figures, program: Program, buckets: int | None) -> None:
-        _check_installed("--ui")
+        check_installed("--ui")
         from penstock.web.on_spark import look_at_figures
 
         self._serve(look_at_figures(figures, program, buckets))
@@ -116,7 +116,7 @@ class Pages:
         _say(f"Watch it at {address.url_of('app')}")
 
 
-def _check_installed(what: str) -> None:
+def check_installed(what: str) -> None:
     if find_spec("nicegui") is None:
         raise InputError(f"{what} needs the pages: pip install 'penstock[ui]'")
 

@@ -9,6 +9,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ FIGURES = {
     "slides": ("graph_to_plain", "graph_to_plain_800", "graph_to_plain_200", "optimised_to_graph", "calendar_to_graph"),
     "remote-time": ("timer_to_algorithm2",),
     "stores": ("speedup", "wrong_pattern_slower", "shared_to_unshared", "clustered_slower", "random_slower"),
+    "pairs": ("sf", "p_score", "wrong", "p50_ms", "p99_ms", "max_ms", "orders", "strategies", "ticks_per_second"),
     "queries": ("cost_20_to_1", "cost_20_to_1_with_result_rows"),
     "rate-sizing": ("saving_async", "saving_variable", "overhead", "overhead_of_work", "lost"),
     "dispatch": ("ejf_saving", "fcfs_seconds", "ejf_seconds", "real_ejf_saving"),
@@ -50,18 +52,25 @@ FIGURES = {
 }
 
 
+@cache
 def tiny(name: str) -> dict[str, Any]:
+    """Measured once, for all tests that look at it."""
     return measure(name, Size.TINY, Report(name, quiet=True))
 
 
-ON_SPARK = {"blowup", "spark-throughput", "spark-flat", "spark-latency", "recovery"}
+ON_SPARK = {"linear-road", "blowup", "spark-throughput", "spark-flat", "spark-latency", "recovery"}
 
 
 def test_every_bench_is_checked() -> None:
     assert set(FIGURES) | ON_SPARK == set(NAMES)
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+SLOW = {"driver", "rate-sizing", "callcentre", "budget"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in FIGURES]
+)
 def test_bench_gives_its_figures(name: str) -> None:
     figures = tiny(name)
     assert json.loads(json.dumps(figures)) == figures
@@ -70,6 +79,14 @@ def test_bench_gives_its_figures(name: str) -> None:
         assert math.isfinite(figures[field]), field
         assert figures[field] >= 0, field
     assert figures["machine"]["cores"] >= 1
+
+
+def test_pairs_answers_what_the_validator_expects() -> None:
+    figures = tiny("pairs")
+    assert figures["wrong"] == 0
+    assert figures["strategies"] == 50
+    (trial,) = figures[SERIES]["by_sf"]["penstock"]
+    assert trial["orders"] == sum(figures[SERIES]["histogram"]["penstock"]["orders"]) > 0
 
 
 def test_vwap_pages_one_window_and_keeps_the_other() -> None:
@@ -184,6 +201,7 @@ def test_a_bench_keeps_its_figures_with_their_curves(
         run("vwap", quick=True, output=tmp_path / "new" / "results" / "vwap.json" / "results")
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_from_the_right_stretch() -> None:
     """The paper's figures show the middle third of a run; the tiny run is 24 s long."""
     waits = tiny("rate-sizing")[SERIES]["q3-async"]["waits"]

@@ -29,6 +29,7 @@ FIGURES = {
     "spark-flat": ("slowest_to_fastest",),
     "spark-latency": ("p50_ms", "p99_ms", "to_empty"),
     "recovery": ("seconds", "bytes_read", "window_bytes"),
+    "linear-road": ("wrong_rows", "l_rating", "l_rating_spark", "response_max_ms", "rows_checked"),
 }
 
 

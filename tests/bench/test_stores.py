@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
-from penstock.bench.linear_road_network import BASELINE, WITH_READ, WITH_UPDATE, Knowledge, pass_through
+from penstock.bench import engine_stores
+from penstock.bench.linear_road_network import BASELINE, WITH_READ, WITH_UPDATE, Knowledge, pass_through, positions
 from penstock.bench.stores import queue_response
-from penstock.workloads.linear_road import REPORT, REPORT_EVERY, Traffic
+from penstock.workloads.linear_road.traffic import Traffic
 
-TRAFFIC = Traffic(300, 5, accident_chance=0.01)
+TRAFFIC = Traffic(begin=10_000, seconds=10_150, stretch=(49, 51))
 
 
 def balances_by_hand() -> dict[int, int]:
     """What each driver pays, recomputed without stores: the toll of the segment a minute ago, none at an accident."""
-    reports = list(TRAFFIC.reports())
+    reports = positions(TRAFFIC)
     minutes: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
     for time, car, speed, _, _, direction, segment, _ in reports:
         minutes.setdefault((time // 60, direction, segment), []).append((car, speed))
@@ -45,22 +44,17 @@ def balances_by_hand() -> dict[int, int]:
 
 @pytest.mark.parametrize("knowledge", [BASELINE, WITH_UPDATE, WITH_READ], ids=lambda k: k.name)
 def test_every_network_gives_the_right_answers(knowledge: Knowledge) -> None:
-    passage = pass_through(knowledge, list(TRAFFIC.reports()))
+    passage = pass_through(knowledge, positions(TRAFFIC))
     assert passage.balance == balances_by_hand()
     assert sum(passage.alerts) > 100
 
 
-def test_cars_report_every_half_minute_and_some_collide() -> None:
-    reports = list(TRAFFIC.reports())
-    assert len(reports) == 300 * 2 * 5
-    assert all(len(report) == len(REPORT) for report in reports)
-    assert reports == list(TRAFFIC.reports())
-    times: dict[int, list[int]] = {}
-    for report in reports:
-        times.setdefault(report[1], []).append(report[0])
-    assert all(set(np.diff(seen)) <= {REPORT_EVERY} for seen in times.values())
-    standing = [r for r in reports if r[2] == 0]
-    assert any(a[7] == b[7] and a[1] != b[1] for a, b in pairwise(standing))
+def test_the_stores_of_the_engine_hold_the_same_rows_whatever_they_are_told() -> None:
+    rows = np.random.default_rng(5).integers(0, 100, (3, 7000))
+    reports = engine_stores.Reports(np.sort(rows[0]), rows[1], rows[2])
+    figures = engine_stores.measure(reports, rounds=1)
+    assert figures["engine_answers_equal"]
+    assert [step["stores"] for step in figures["engine_steps"]] == [k.name for k in (BASELINE, WITH_UPDATE, WITH_READ)]
 
 
 def test_a_queue_against_its_definition() -> None:

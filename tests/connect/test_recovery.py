@@ -93,6 +93,7 @@ def check(tmp_path: Path, rows: int, most_kills: int, rounds: int) -> None:
             assert found[name] == value, f"{name} after {kills} kills in round {number}"
 
 
+@pytest.mark.slow
 def test_kill_and_resume(tmp_path: Path) -> None:
     check(tmp_path, rows=40_000, most_kills=2, rounds=1)
 

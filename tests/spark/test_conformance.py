@@ -20,7 +20,7 @@ ANSWERED = [case for case in load() if case.expect]
 BY_ARRIVAL = [case for case in ANSWERED if case.by_arrival]
 CASES = [case for case in ANSWERED if not case.embedded_only and not case.by_arrival]
 DIFFERENT = [case for case in ANSWERED if case.embedded_only]
-STREAMED = CASES[::24]
+STREAMED = CASES[::48]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* runs in one bucket")
 
@@ -52,18 +52,18 @@ def test_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES[12::24], ids=str)
+@pytest.mark.parametrize("case", CASES[24::48] + CASES[12::24], ids=str)
 def test_more_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark(case, spark, tmp_path))
 
 
-@pytest.mark.parametrize("case", BY_ARRIVAL[::8], ids=str)
+@pytest.mark.parametrize("case", BY_ARRIVAL[::16], ids=str)
 def test_in_order_of_arrival(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark_in_order(case, spark, tmp_path))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for n, case in enumerate(BY_ARRIVAL) if n % 8], ids=str)
+@pytest.mark.parametrize("case", [case for n, case in enumerate(BY_ARRIVAL) if n % 16], ids=str)
 def test_more_in_order_of_arrival(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark_in_order(case, spark, tmp_path))
 

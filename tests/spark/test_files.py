@@ -123,6 +123,7 @@ def test_bad_input_is_refused_before_the_start(spark: SparkSession, tmp_path: Pa
         start(stream(tmp_path / "a.csv"))
 
 
+@pytest.mark.slow
 def test_bad_input_in_the_middle_of_a_run_is_told_as_such(spark: SparkSession, tmp_path: Path) -> None:
     """By a worker, for a file that lacks a column, and by the planner, for a file that has become shorter."""
     files = tmp_path / "in"

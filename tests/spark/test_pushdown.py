@@ -198,6 +198,7 @@ EVENTS = [{"t": i * SECOND, "k": "abc"[i % 3], "v": i / 7, "n": i if i < 60 else
 """The last 40 seconds have no event that n > 5 keeps."""
 
 
+@pytest.mark.slow
 def test_a_stream_of_files(spark: SparkSession, tmp_path: Path) -> None:
     """Time goes on with events that fail WHERE: the windows close that they close embedded, up to the last boundary."""
     program = f"{STREAM} {COUNTS.format('n > 5 AND length(k) = 1')}"

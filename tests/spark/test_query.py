@@ -179,6 +179,7 @@ def test_random_streams_and_windows(
     assert backfilled(spark, program, events, buckets=buckets) == embedded(program, events)
 
 
+@pytest.mark.slow
 def test_late_and_rejected_events_are_counted_and_leave_no_trace(spark: SparkSession, tmp_path: Path) -> None:
     events = random_events(6, 100)
     late = {"t": 100 * SECOND, "k": "a", "v": 1.0, "n": 1}
@@ -288,6 +289,7 @@ def test_a_changed_query_set_resumes_what_is_as_it_was(spark: SparkSession, tmp_
         assert in_order(sink.tables()[name]) == sorted(expected[name], key=repr), name
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_directory_the_query_set_must_stay(spark: SparkSession, tmp_path: Path) -> None:
     write_batches(tmp_path / "in", SUMS, [random_events(10, 20)])
     frames = {"s": read_batches(spark, tmp_path / "in", SUMS)}

@@ -40,7 +40,7 @@ def test_a_failed_attempt_is_repeated_by_another_worker(tmp_path: Path) -> None:
             store.restore(decode(state))
             assert isinstance(store.device, SegmentDevice)
             store.device.begin(batch)
-            moved = store.enter(ids, [Argument(times, None)], limit=500)
+            moved = store.enter(ids, [Argument(times, None)], limits=500)
             assert moved.left[0].values.tolist() == expected, f"attempt {attempt} of batch {batch}"
             saved = store.snapshot()
             store.device.close()

@@ -102,6 +102,7 @@ def test_buckets_fire_what_one_app_fires(tmp_path: Path) -> None:
 CALLING = STREAM + "CREATE RULE high WHEN SELECT k, v FROM s WHERE v > 5 BY k THEN CALL note(k, v)"
 
 
+@pytest.mark.slow
 def test_the_driver_calls_at_least_once_with_the_same_keys(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(6)
     write_batches(tmp_path / "in", STREAM, [events(chance, n, n + 10) for n in (0, 10)])

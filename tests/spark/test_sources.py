@@ -36,6 +36,7 @@ def collect(frame: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_only_the_columns_that_are_needed_are_read(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(TABLE, tmp_path / "in" / "a.parquet")

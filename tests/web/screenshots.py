@@ -1,4 +1,4 @@
-"""Takes the pictures of `docs/ui.md` again: `python tests/web/screenshots.py`, from the project's directory."""
+"""Takes the pictures of the pages in docs/ again: `python tests/web/screenshots.py`, from the project's directory."""
 
 from __future__ import annotations
 
@@ -109,7 +109,21 @@ def main() -> None:
             page.goto(url)
             page.wait_for_timeout(25_000)
             take(page, "ui-app.png", 860, "dark")
+        roads(page)
         browser.close()
+
+
+def roads(page: Page) -> None:
+    """Two expressways in the last third of the three hours."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "penstock", "linear-road"]
+        part = ("--roads", "2", "--begin", "6000", "--seconds", "1500", "--output", folder)
+        subprocess.run([*command, "generate", *part], check=True)
+        files = (f"{folder}/input.csv", "--tolls", f"{folder}/tolls.csv")
+        with served("-m", "penstock", "linear-road", "watch", *files, "--port", "0") as url:
+            page.goto(url)
+            page.locator("[data-accident]").nth(1).wait_for(timeout=60_000)
+            take(page, "ui-roads.png", 620)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ NAMES = {
     "pattern": "Q7 of the thesis, two events of one id within 10 to 600 seconds, for several ids and selectivities",
     "join-db": "events looked up in a table in PostgreSQL: a batch in one question against a question for each event",
     "stores": "Linear Road's traffic through stores that know nothing of their use, and through stores that are told",
+    "pairs": "the thesis' Pairs: the highest scale factor that is sustained, its p_score, and Esper on the same load",
     "queries": "one to a thousand overlapping windows over one stream: what does the next query cost",
     "rate-sizing": "windows of a join that follow the rate of their stream: rows held, matches lost, overhead",
     "dispatch": "how soon matches are recognised under load: first come first served and earliest job first",
@@ -42,6 +43,7 @@ NAMES = {
     "spark-throughput": "call-centre KPIs per service on Spark, from Parquet, beside the embedded engine",
     "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",
     "spark-latency": "few events on Spark: how late is a result, and what does a micro-batch cost",
+    "linear-road": "Linear Road: are all answers right, and how many expressways are answered within 5 seconds",
     "recovery": "a query on Spark killed with a large window, and started again",
 }
 """The benches, with what each measures."""
@@ -50,19 +52,19 @@ SERIES = "series"
 """Where a bench has the points of curves: kept with its figures, but for no one to read."""
 
 
-def measure(name: str, size: Size, report: Report) -> dict[str, Any]:
-    """The figures of one bench, with the machine's description."""
+def measure(name: str, size: Size, report: Report, **options: Any) -> dict[str, Any]:
+    """The figures of one bench, with the machine's description. What options there are is the bench's to say."""
     module = import_module(f"penstock.bench.{name.replace('-', '_')}")
-    figures: dict[str, Any] = module.measure(size, report)
+    figures: dict[str, Any] = module.measure(size, report, **options)
     return {"bench": name, "size": size.value, **figures, "machine": describe()}
 
 
-def run(name: str, quick: bool, output: Path | None = None) -> dict[str, Any]:
+def run(name: str, quick: bool, output: Path | None = None, **options: Any) -> dict[str, Any]:
     """Measures, and prints the figures as one line of JSON; keeps them, with their curves, as `output`/NAME.json."""
     if output is not None:
         _usable(output)
     report = Report(f"penstock bench {name}")
-    figures = measure(name, Size.QUICK if quick else Size.FULL, report)
+    figures = measure(name, Size.QUICK if quick else Size.FULL, report, **options)
     if output is not None:
         keep(output / f"{name}.json", json.dumps(figures) + "\n")
     print(json.dumps({key: value for key, value in figures.items() if key != SERIES}), flush=True)

@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 from penstock.store.sms.instance import StoreInstance
@@ -30,9 +33,19 @@ from penstock.store.sms.properties import (
 )
 from penstock.store.sms.readers import Reader, SequentialReader
 from penstock.types import Field, Schema, SqlType
-from penstock.workloads.linear_road import REPORT, Report
+from penstock.workloads.linear_road.reports import POSITION
+from penstock.workloads.linear_road.traffic import Traffic
 
 FIFO, RANDOM = UpdatePattern.FIFO, UpdatePattern.RANDOM
+REPORT = Schema(
+    tuple(
+        Field(name, SqlType.INT, nullable=False)
+        for name in ("time", "car", "speed", "expressway", "lane", "direction", "segment", "position")
+    )
+)
+"""What the network keeps of a position report."""
+
+Report = tuple[int, int, int, int, int, int, int, int]
 TOLL = Schema(
     tuple(Field(name, SqlType.INT, nullable=False) for name in ("minute", "direction", "segment", "speed", "toll"))
 )
@@ -42,6 +55,32 @@ BY_PLACE = IndexSchema.equal("direction", "segment")
 _BUDGET = 256_000_000
 _TOLLS_KEPT = 5
 """Minutes."""
+
+
+def positions(traffic: Traffic) -> list[Report]:
+    """The position reports of a traffic, as the network keeps them, with times from 0 on."""
+    table = pa.concat_tables(traffic.tables())
+    time, *others = table.filter(pc.equal(table["type"], POSITION)).select(range(1, 1 + len(REPORT))).columns
+    columns = (pc.subtract(time, traffic.begin), *others)
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def as_line(report: Report) -> bytes:
+    """A report as the benchmark's input has it: 15 numbers, the kind of message first; the last six are for questions.
+
+    >>> as_line((30, 7, 55, 0, 2, 1, 3, 15900))
+    b'0,30,7,55,0,2,1,3,15900,-1,-1,-1,-1,-1,-1'
+    """
+    return b",".join(b"%d" % value for value in (POSITION, *report, *(-1,) * 6))
+
+
+def from_line(line: bytes) -> tuple[int, ...]:
+    """The report of such a line.
+
+    >>> from_line(b"0,30,7,55,0,2,1,3,15900,-1,-1,-1,-1,-1,-1")
+    (30, 7, 55, 0, 2, 1, 3, 15900)
+    """
+    return tuple(map(int, line.split(b",")))[1 : 1 + len(REPORT)]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ gain in them is the queue's: a server that is less busy keeps a report waiting l
 the queue. The answers of all networks are compared.
 
 Then the two finer experiments: one query over a window with the right read pattern and with wrong ones, and two queries
-over one shared store against two stores, each with its own copy of the input.
+over one shared store against two stores, each with its own copy of the input. `engine_stores` asks the same of the
+columnar stores that the engine itself has.
 """
 
 from __future__ import annotations
@@ -26,7 +27,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.bench.linear_road_network import BASELINE, WITH_READ, WITH_UPDATE, InOrder, Knowledge, pass_through
+from penstock.bench import engine_stores
+from penstock.bench.linear_road_network import (
+    BASELINE,
+    REPORT,
+    WITH_READ,
+    WITH_UPDATE,
+    InOrder,
+    Knowledge,
+    as_line,
+    from_line,
+    pass_through,
+    positions,
+)
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, cpu_rate, cpu_ratio, in_turns, timed
@@ -35,31 +48,43 @@ from penstock.store.manager import StoreManager
 from penstock.store.sms.instance import StoreInstance
 from penstock.store.sms.lifecycle import StorageManager
 from penstock.store.sms.properties import Properties, ReadPattern, Sharing, UpdatePattern
-from penstock.workloads.linear_road import REPORT, Traffic, as_line, from_line
+from penstock.workloads.linear_road.reports import SEGMENTS
+from penstock.workloads.linear_road.traffic import Traffic
 
 _LOAD = 0.9
+_BEGIN = 9900
+"""The second from which on reports are taken."""
+
 _BUDGET = 256_000_000
 Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Plan:
-    cars: int
+    """Minutes towards the end of the three hours, on a few segments in the middle of the road."""
+
+    segments: int
     minutes: int
     rounds: int
 
+    @property
+    def traffic(self) -> Traffic:
+        first = (SEGMENTS - self.segments) // 2
+        stretch = first, first + self.segments - 1
+        return Traffic(begin=_BEGIN, seconds=_BEGIN + self.minutes * 60, stretch=stretch)
+
 
 _PLANS = {
-    Size.TINY: _Plan(90, 3, 1),
-    Size.QUICK: _Plan(3000, 5, 4),
-    Size.FULL: _Plan(6000, 12, 7),
+    Size.TINY: _Plan(2, 2, 1),
+    Size.QUICK: _Plan(6, 5, 4),
+    Size.FULL: _Plan(12, 12, 7),
 }
 
 
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
-    reports = list(Traffic(plan.cars, plan.minutes).reports())
-    report.step(f"{len(reports):,} position reports of {plan.cars:,} cars through three networks, in turns")
+    reports = positions(plan.traffic)
+    report.step(f"{len(reports):,} position reports from {plan.segments} segments through three networks, in turns")
     steps, answers_equal = _response_times(reports, plan.rounds)
     report.table(tuple(steps[0]), [tuple(step.values()) for step in steps])
     report.step("one query, with the right read pattern and with wrong ones")
@@ -71,6 +96,10 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     sharing = in_turns(ways, plan.rounds)
     rates = [{"variant": name, "reports_per_second": cpu_rate(r)} for name, r in {**patterns, **sharing}.items()]
     report.table(("variant", "reports/s"), [tuple(row.values()) for row in rates])
+    report.step("the stores of the engine itself, told the same")
+    engine = engine_stores.measure(_columns(reports), plan.rounds)
+    report.table(("stores", "ns for a report"), [tuple(step.values()) for step in engine["engine_steps"]])
+    report.table(("two queries", "reports/s"), list(engine["engine_rates"].items()))
     sequential = patterns[ReadPattern.SEQUENTIAL.value]
     slower = {name: cpu_ratio(sequential, rounds) for name, rounds in patterns.items() if rounds is not sequential}
     return {
@@ -87,7 +116,13 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "steps": steps,
         "rates": rates,
         "memory_mb": peaks,
+        **engine,
     }
+
+
+def _columns(reports: Sequence[Any]) -> engine_stores.Reports:
+    time, _, speed, _, _, direction, segment, _ = np.array(reports, np.int64).T
+    return engine_stores.Reports(time, engine_stores.cell(direction, segment), np.ascontiguousarray(speed))
 
 
 def _response_times(reports: Sequence[Any], rounds: int) -> tuple[list[dict[str, Any]], bool]:

@@ -91,9 +91,6 @@ class Serving:
         if not self._wait(thread):
             raise PenstockError("the pages could not be served; see the messages above")
 
-    def stop(self) -> None:
-        self._server.should_exit = True
-
     def _tell(self, ready: Callable[[], None]) -> None:
         if self._wait(None):
             ready()

@@ -11,10 +11,15 @@ from nicegui import context, ui
 from penstock.web.parts import Text, button
 from penstock.web.site import STATIC, Site
 
-_PAGES = (("/controller", "Controller", "1"), ("/monitor", "Performance monitor", "2"), ("/app", "App", "3"))
+_PAGES = (
+    ("/controller", "Controller", "1"),
+    ("/monitor", "Performance monitor", "2"),
+    ("/app", "App", "3"),
+    ("/roads", "Roads", "4"),
+)
 
 KEYS = {
-    "1 2 3": "controller, performance monitor, app",
+    "1 2 3 4": "controller, performance monitor, app, roads",
     "s": "start a run",
     "p": "pause it, or go on",
     "x": "stop it",
@@ -41,7 +46,7 @@ def page(site: Site, path: str, title: str) -> Iterator[None]:
             Text("span", "Penstock")
         with ui.element("nav").props('aria-label="Pages"'):
             for target, name, key in _PAGES:
-                if site.bench is not None or target == "/app":
+                if target in site.pages:
                     link = Text("a", name).props(f'href="{target}" data-key="{key}"')
                     if target == path:
                         link.props('aria-current="page"')

@@ -14,6 +14,7 @@ from nicegui import app as nicegui_app
 from nicegui import ui
 
 from penstock.web.seen import Watched
+from penstock.workloads.linear_road.roads import RoadsNow
 
 if TYPE_CHECKING:
     from penstock.web.bench import Bench
@@ -21,12 +22,28 @@ if TYPE_CHECKING:
 STATIC = "/penstock"
 
 
+@dataclass(frozen=True)
+class WatchedRoads:
+    """The roads of a run of Linear Road, which goes on changing them."""
+
+    name: str
+    now: RoadsNow
+
+
 @dataclass
 class Site:
-    """`bench` is there where benchmarks can be run; `watched` are the apps that can be seen, by name."""
+    """`bench` is there where benchmarks can be run; `watched` are the apps that can be seen, by name; `roads` are there
+    where Linear Road is watched."""
 
     bench: Bench | None = None
     watched: dict[str, Watched] = field(default_factory=dict)
+    roads: WatchedRoads | None = None
+
+    @property
+    def pages(self) -> set[str]:
+        """The addresses that have something to show."""
+        benches = {"/controller", "/monitor"} if self.bench is not None else set()
+        return {"/app"} | benches | ({"/roads"} if self.roads is not None else set())
 
 
 _made: list[FastAPI] = []

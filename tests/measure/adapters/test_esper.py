@@ -52,7 +52,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("arrays", [True, False])
+@pytest.mark.parametrize("arrays", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_same_question_has_the_same_answer(name: str, arrays: bool) -> None:
     penstock, text = QUESTIONS[name]
@@ -176,7 +176,9 @@ except PenstockError as error:
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("", "Esper is out of memory: the heap has 64m; system.options.heap gives more"),
+        pytest.param(
+            "", "Esper is out of memory: the heap has 64m; system.options.heap gives more", marks=pytest.mark.slow
+        ),
         ("sys.modules['jpype'] = None", "adapter 'esper' needs JPype: pip install 'penstock[esper]'"),
     ],
 )

@@ -56,6 +56,7 @@ def _totals(controller: Controller, events: pa.Table) -> list[Any]:
     return embedded_answers(controller.setup, sent)["totals"]
 
 
+@pytest.mark.slow
 def test_through_a_broker(broker: KafkaBroker, tmp_path: Path) -> None:
     topics = {"stream_topics": "run.in.{name}", "query_topics": "run.out.{name}"}
     controller = _controller(tmp_path, "kafka", bootstrap=broker.bootstrap, engine="penstock", **topics)

@@ -153,6 +153,7 @@ def test_a_driver_whose_controller_is_gone_ends(runs: Run) -> None:
     driver.end()
 
 
+@pytest.mark.slow
 def test_a_replay_and_its_mistakes(runs: Run, tmp_path: Path) -> None:
     (tmp_path / "good.csv").write_text("n\n" + "\n".join(map(str, range(5000))))
     (tmp_path / "bad.csv").write_text("n\n1\nmany\n")

@@ -20,12 +20,12 @@ from ..results.handmade import Handmade, setup
 WANTED = {
     "slidem": ["Figure 10", "Table 1", "Figure 11"],
     "rs-algo": [*(f"Figure {n}" for n in (4, 5, 6, 7, 8, 9, 11)), "Table 1", "Table 2"],
-    "sms": ["Figure 10", "Table 6", "Table 7"],
+    "sms": ["Figure 10", "Load level", "Table 6", "Table 7"],
     "sliding-graphs": [*(f"Figure {n}" for n in range(5, 10)), "Table I", "Table II"],
     "thesis": [
         *(f"Figure 4.{n}" for n in range(3, 19)),
         *(f"Figure 5.{n}" for n in range(8, 13)),
-        *(f"Table {n}" for n in ("4.3", "4.4", "4.5", "5.1", "5.2", "5.3")),
+        *(f"Table {n}" for n in ("4.3", "4.4", "4.5", "5.1", "5.2", "5.3", "7.1")),
     ],
 }
 MACHINE = {"cpu": "a processor", "cores": 2, "load": 0.3, "libraries": {"numpy": "2.0", "polars": None}}
@@ -64,6 +64,9 @@ def results(tmp_path: Path) -> Path:
         runs={"q3-async": dict.fromkeys(OWN_PARTS, 1.0)},
         series={"q3-async": {"waits": [[40, 1.5], [41, 2.5]], "sizes": {"q3.r": [[40, 10]]}}},
     )
+    point = {"sf": 100, "p_score": 240_000.0, "sustained": True, "p99_ms": 5.0}
+    counted = {"edges_ms": [1.0, 2.0, 5.0], "orders": [3.0, 4.0]}
+    bench(directory, "pairs", series={"by_sf": {"penstock": [point]}, "histogram": {"penstock": counted}})
     micro_run(directory, "embedded", 500, 7_654_321)
     micro_run(directory, "flink", 500, 1234)
     micro_run(directory, "flink", 5000, None)
@@ -91,7 +94,9 @@ def section(page: str, paper: str, name: str) -> str:
 def test_every_table_and_figure_is_there_once(paper: Any, results: Path, tmp_path: Path) -> None:
     page = made(results, tmp_path / "docs")
     of_paper = page.partition(f"## {paper.title}\n")[2].partition("\n## ")[0]
-    assert sorted(re.findall(r"^### ((?:Figure|Table) [\w.]+):", of_paper, re.MULTILINE)) == sorted(WANTED[paper.key])
+    assert sorted(re.findall(r"^### ((?:Figure|Table|Load) [\w.]+):", of_paper, re.MULTILINE)) == sorted(
+        WANTED[paper.key]
+    )
     assert of_paper.count("**Differences**: ") == len(WANTED[paper.key])
 
 
@@ -112,6 +117,9 @@ def test_numbers_of_both_come_through(results: Path, tmp_path: Path) -> None:
     assert "| events/s | Penstock | Esper |" in filters
     assert "| selection, 1 % | 22 | 11 |" in filters
     assert "| projection, 5 attributes | – | 33 |" in filters
+    pairs = section(page, "thesis", "Table 7.1")
+    assert "| 2 | 50 | 175 | 24 | 34.29 | 250.0 | – | – | – |" in pairs
+    assert "| 100 | 2,500 | – | – | – | – | 5 | 240,000 | yes |" in pairs
     assert "| thesis, X | Q3 | 187 | 1,553 | out of memory |" in section(page, "thesis", "Table 4.3")
 
 

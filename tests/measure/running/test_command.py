@@ -96,6 +96,7 @@ def test_mistakes_are_told_in_a_few_lines(  # type: ignore[no-untyped-def]
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(setup_file: Path, tmp_path: Path, found_systems: None) -> None:
     process = begun(setup_file, tmp_path / "run")
     process.send_signal(signal.SIGINT)

@@ -146,6 +146,7 @@ def test_pausing_shifts_the_rest(made: Made) -> None:
     assert gaps.max() >= 400_000
 
 
+@pytest.mark.slow
 def test_a_stop_keeps_what_was_measured(made: Made) -> None:
     controller = made(seconds=600)
     until(controller, lambda: results(controller) > 100)
@@ -200,6 +201,7 @@ def test_a_sink_that_is_behind_is_waited_for(made: Made, monkeypatch: pytest.Mon
     assert logged.num_rows == 1000
 
 
+@pytest.mark.slow
 def test_a_sink_that_is_ended_by_force_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.measure.running.controller.END_WITHIN", 1.0)
     controller = made(seconds=60)
@@ -212,6 +214,7 @@ def test_a_sink_that_is_ended_by_force_is_told(made: Made, monkeypatch: pytest.M
     assert any("sink sink-0 did not end" in note for note in controller.summary["notes"])
 
 
+@pytest.mark.slow
 def test_what_was_taken_is_logged_when_the_rest_is_given_up(made: Made) -> None:
     """Results come a minute after their events: at the end the system has taken everything, and nothing has come."""
     controller = made(seconds=60, options={"delay_ms": 60_000})
@@ -267,7 +270,9 @@ def test_a_run_ends_though_its_system_does_not(
     [
         ("SELECT vv FROM s", "unknown column 'vv'"),
         ("SELECT v FROM s", "no column of its results (v) says which event caused one"),
-        ("CREATE QUERY other AS SELECT ts FROM s", "makes no query of the name 'q'"),
+        pytest.param(
+            "CREATE QUERY other AS SELECT ts FROM s", "makes no query of the name 'q'", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_query_that_cannot_be_measured_is_told_in_its_own_words(made: Made, text: str, said: str) -> None:
@@ -296,6 +301,7 @@ def test_what_can_be_known_at_once_is_refused_at_once(made: Made) -> None:
         controller.result()
 
 
+@pytest.mark.slow
 def test_without_a_log_the_summary_has_histograms(made: Made) -> None:
     measuring = {"log": False, "sample": 0.5, "resolution": "ms"}
     controller = made(rate=1000, options={"delay_ms": 100}, measuring=measuring)
@@ -313,6 +319,7 @@ def unwritable(controller: Controller) -> None:
     controller._run.happenings.mkdir()
 
 
+@pytest.mark.slow
 def test_a_run_whose_last_write_fails_ends(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = made(rate=200, seconds=0.2)
     stop = ResourceSampler.stop
@@ -329,6 +336,7 @@ def test_a_run_whose_last_write_fails_ends(made: Made, monkeypatch: pytest.Monke
         controller.result()
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_written_any_more_ends_with_all_its_processes(made: Made) -> None:
     controller = made(rate=200, seconds=LONG)
     until(controller, lambda: results(controller) > 0)

@@ -7,6 +7,7 @@ from nicegui import ui
 from penstock.web.pages.app_view import app_view
 from penstock.web.pages.controller import controller
 from penstock.web.pages.monitor import monitor
+from penstock.web.pages.roads import roads_view
 from penstock.web.site import Site
 
 
@@ -26,6 +27,10 @@ def register(site: Site) -> None:
         @ui.page("/monitor")
         def performance(run: str | None = None) -> None:
             monitor(site, run)
+
+    @ui.page("/roads")
+    def roads() -> None:
+        roads_view(site)
 
     @ui.page("/app")
     def app(name: str | None = None) -> None:
