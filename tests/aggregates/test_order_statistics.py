@@ -230,7 +230,8 @@ def test_no_order_of_inserts_outgrows_the_room_made_for_it(batch: int) -> None:
     history = History(np.zeros(count, np.int32), (Argument(values, None),), np.arange(count), ())
     player = Player(state(SqlType.BIGINT), history)
     while player.entered < count:
-        leaves, nodes = tree.needed(player.state._control, batch)
+        control, sizes = player.state._control, player.state._sizes
+        leaves, nodes = tree.needed(control, batch, tree.most_filled(sizes, control, batch))
         player.play([Step(min(batch, count - player.entered), 0, ())])
         assert player.state._control[tree.LEAVES_USED] <= leaves
         assert player.state._control[tree.NODES_USED] <= nodes

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import penstock as ps
@@ -53,6 +56,36 @@ def test_memory_does_not_depend_on_the_cut(query: str) -> None:
         answers.append(came)
     assert all(answer == answers[0] for answer in answers)
     assert max(peaks) <= min(peaks) + 128 * 1024
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, SUM(x) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k",
+        "SELECT k, MEDIAN(x) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k",
+        "SELECT z, COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 500 MILLISECONDS] GROUP BY z",
+        "SELECT z, LAST(x) AS n FROM s [ROWS 2000 SLIDE 500] GROUP BY z",
+        "SELECT k, SUM(x) AS n FROM s [PARTITION BY k SESSION 200 MILLISECONDS] GROUP BY k",
+    ],
+)
+def test_the_least_budget_does_not_depend_on_the_cut(query: str) -> None:
+    """With blocks as large as they are by default, and windows of which many lie within a push."""
+    block = 65_536
+    whole = pa.RecordBatch.from_pylist(events(8_000, apart=400, size=40, keys=6_000))
+
+    def fits(rows: int, half_blocks: int) -> bool:
+        with ps.App(STREAM + query, memory=half_blocks * block // 2, block_size=block) as app:
+            app.subscribe("q1", lambda batch: None)
+            try:
+                for start in range(0, whole.num_rows, rows):
+                    app.push("s", whole.slice(start, rows))
+                app.finish()
+            except ps.BudgetError:
+                return False
+        return True
+
+    least = [bisect.bisect_left(range(90), True, lo=1, key=partial(fits, rows)) for rows in (20, 997, whole.num_rows)]
+    assert max(least) <= min(least) + 5, "two blocks, and the half that they are counted in"
 
 
 @pytest.mark.parametrize("at_once", [True, False])

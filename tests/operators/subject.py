@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.clock import SystemClock
-from penstock.engine.pieces import pieces
+from penstock.engine.pieces import Pieces
 from penstock.engine.tables.tables import TableSet
 from penstock.lang import parse
 from penstock.lang.query import StreamRef
@@ -90,6 +90,7 @@ class _PipelineStage:
         self.rejects: list[str] = []
         self.watermark = -(1 << 62)
         self._stores = StoreManager(Budget(memory), None, block_size)
+        self._pieces = Pieces(self._stores)
         self._schemas = {stream.name: stream.schema.arrow for stream in program.streams}
         self._tables = TableSet(self._stores, self._reject, SystemClock())
         self._tables.note_streams(self._schemas, ())
@@ -120,7 +121,7 @@ class _PipelineStage:
         times = np.array([event["t"] for event in events], np.int64)
         chunk = Chunk(times, pa.RecordBatch.from_pylist(events, self._schemas[stream]))
         found: list[str] = []
-        for piece, reached in pieces([chunk], watermark, self._stores):
+        for piece, reached in self._pieces.in_order([chunk], watermark):
             self._tables.process(stream, piece, reached)
             if stream in self.pipeline.streams:
                 progress = self.pipeline.push(stream, piece, reached)

@@ -44,6 +44,7 @@ from penstock.aggregates.state import (
 from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account
+from penstock.store.charged import SHARE_OF_FREE
 from penstock.types import SqlType
 
 Doubles = NDArray[np.float64]
@@ -123,18 +124,30 @@ class OrderState(AggregateState):
 
     def _reserve(self, inserts: int) -> None:
         """Room for so many values, wherever they belong."""
-        leaves, nodes = tree.needed(self._control, inserts)
-        if leaves <= len(self._sizes) and nodes <= len(self._nodes):
+        leaves, nodes = tree.needed(self._control, inserts, int(self._control[tree.LEAVES_USED]))
+        if self._has(leaves, nodes):
+            return
+        filled = int(tree.most_filled(self._sizes, self._control, inserts))
+        leaves, nodes = tree.needed(self._control, inserts, filled)
+        if self._has(leaves, nodes):
             return
         more_leaves = max(leaves, math.ceil(1.25 * len(self._sizes)))
         more_nodes = max(nodes, math.ceil(1.25 * len(self._nodes)))
-        self._charge(self._counts.nbytes + more_leaves * (12 * tree.LEAF + 4) + more_nodes * 8 * tree.NODE_WORDS)
+        if self._bytes_with(more_leaves, more_nodes) - self.nbytes > self._account.free // SHARE_OF_FREE:
+            more_leaves, more_nodes = max(leaves, len(self._sizes)), max(nodes, len(self._nodes))
+        self._charge(self._bytes_with(more_leaves, more_nodes))
         self._keys = _grown(self._keys, more_leaves)
         self._slots = _grown(self._slots, more_leaves)
         self._sizes = _grown(self._sizes, more_leaves)
         self._nodes = _grown(self._nodes, more_nodes)
         if self._control[tree.LEAVES_USED] == 0:
             tree.plant(self._sizes, self._control)
+
+    def _has(self, leaves: int, nodes: int) -> bool:
+        return leaves <= len(self._sizes) and nodes <= len(self._nodes)
+
+    def _bytes_with(self, leaves: int, nodes: int) -> int:
+        return self._counts.nbytes + leaves * (12 * tree.LEAF + 4) + nodes * 8 * tree.NODE_WORDS
 
     def _charge(self, nbytes: int) -> None:
         try:

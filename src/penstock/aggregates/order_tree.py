@@ -19,7 +19,7 @@ import numpy as np
 
 from penstock.aggregates.images import Word
 from penstock.aggregates.state import Int64s, Slots
-from penstock.jit import inline, tight
+from penstock.jit import inline, kernel, tight
 
 LEAF = 128
 FAN = 64
@@ -42,17 +42,40 @@ def empty_control() -> Int64s:
     return control
 
 
-def needed(control: Int64s, inserts: int) -> tuple[int, int]:
+def needed(control: Int64s, inserts: int, filled: int) -> tuple[int, int]:
     """Leaves and inner nodes that a tree may have after so many inserts, whatever they are: kernels check no bounds.
 
-    Every full leaf may split at once, after that one in LEAF / 2 inserts (a rising split leaves a nearly full leaf
-    behind, but only the last leaf splits so: see `insert`). The same holds for nodes and the splits below them; on
-    its way down one insert splits at most one node per level. The divisors are half of what that needs.
+    At most `filled` leaves of those there are split, after that one in LEAF / 2 inserts (a rising split leaves a nearly
+    full leaf behind, but only the last leaf splits so: see `insert`). Every full node may split at once, after that the
+    same holds for nodes and the splits below them; on its way down one insert splits at most one node per level. The
+    divisors are half of what that needs.
     """
     leaves, nodes, height = int(control[LEAVES_USED]), int(control[NODES_USED]), int(control[HEIGHT])
-    splits = min(inserts, leaves + inserts // (LEAF // 4) + 4)
+    splits = min(inserts, filled + inserts // (LEAF // 4) + 4)
     inner_splits = min(inserts * (height + 1), nodes + nodes // 16 + splits // (FAN // 4))
     return leaves + splits + 1, nodes + inner_splits + height + 4
+
+
+@kernel
+def most_filled(sizes: Slots, control: Int64s, inserts: Word) -> Word:
+    """How many of the leaves so many inserts can make overflow, at most: those with the least room come first."""
+    with_room = np.zeros(LEAF + 1, np.int64)
+    for leaf in range(control[UNTOUCHED_LEAF]):
+        if 0 < sizes[leaf] <= LEAF:
+            with_room[LEAF - sizes[leaf]] += 1
+    free: Word = control[FREE_LEAF]
+    while free != NONE:  # its size is the number of the next free one
+        if 0 < sizes[free] <= LEAF:
+            with_room[LEAF - sizes[free]] -= 1
+        free = sizes[free]
+    filled = 0
+    for room in range(LEAF + 1):
+        more = min(with_room[room], inserts // (room + 1))
+        filled += more
+        inserts -= more * (room + 1)
+        if more < with_room[room]:
+            break
+    return filled
 
 
 @inline

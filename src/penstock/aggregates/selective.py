@@ -31,6 +31,7 @@ from penstock.aggregates.state import Emitted, Int64s, Rows, Schedule, Slots, Sn
 from penstock.aggregates.wide import Words
 from penstock.errors import BudgetError, PenstockError
 from penstock.store.budget import Account
+from penstock.store.charged import SHARE_OF_FREE
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType
 
@@ -136,7 +137,7 @@ class SelectiveState(PanedState):
             return
         held = len(self._pool) // deques.CHUNK_WORDS
         least = held + chunks
-        for wanted in (max(_FIRST_CHUNKS, 2 * held, least), max(held + held // 4, least)):
+        for wanted in (max(_FIRST_CHUNKS, 2 * held, least), max(held + held // 32, least)):
             if self._is_granted(wanted):
                 self._grow(wanted)
                 return
@@ -148,9 +149,8 @@ class SelectiveState(PanedState):
         return deques.Chains(self._pool, self._directory, self._control)
 
     def _is_granted(self, chunks: int) -> bool:
-        """Whether the pool may have so many chunks. What can spill leaves half of the free budget to others."""
-        more = 8 * (chunks * deques.CHUNK_WORDS - len(self._pool))
-        return more <= (self._account.free if self._pager is None else self._account.free // 2)
+        """Whether the pool may have so many chunks: most of the free budget is left to others."""
+        return 8 * (chunks * deques.CHUNK_WORDS - len(self._pool)) <= self._account.free // SHARE_OF_FREE
 
     def _grow(self, chunks: int) -> None:
         words = chunks * deques.CHUNK_WORDS

@@ -25,7 +25,7 @@ from penstock.engine.changing import Changing, kin
 from penstock.engine.clock import Clock
 from penstock.engine.join_cores import make_cores
 from penstock.engine.outlet import Outlet
-from penstock.engine.pieces import pieces
+from penstock.engine.pieces import Pieces
 from penstock.engine.quiet_time import QuietTime
 from penstock.engine.rates import Rates
 from penstock.engine.running import Members, Running, Shared, receivers
@@ -89,6 +89,7 @@ class Flow:
         self._receivers: dict[str, list[Running | Members]] = {}
         self._steps: dict[str, Steps] = {}
         self._quiet = QuietTime()
+        self._pieces = Pieces(stores)
         self._stepped: dict[str, int] = {}
         self._saved = SavedQueries()
         self._names = Names()
@@ -319,7 +320,7 @@ class Flow:
             self._stepped[stream] = watermark
 
     def _dispatch_pieces(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        for piece, reached in pieces(chunks, watermark, self._stores):
+        for piece, reached in self._pieces.in_order(chunks, watermark):
             self._dispatch(stream, piece, reached)
 
     def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:

@@ -22,7 +22,7 @@ from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.input_buffers import Round
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
-from penstock.engine.pieces import pieces_to_sort
+from penstock.engine.pieces import Pieces
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import InputError, QueryError
 from penstock.expressions.batch import Rows
@@ -53,6 +53,7 @@ class Inputs:
         self.dispatcher: Dispatcher | None = None
         self.late = 0
         self._stores = stores
+        self._pieces = Pieces(stores)
         self._reject = reject
         self._clock = clock
         self._pass_on = pass_on
@@ -134,7 +135,7 @@ class Inputs:
 
     def _take(self, source: StreamInput, batch: Rows) -> None:
         latest = self._latest()
-        for piece in pieces_to_sort(batch, self._stores) if source.reorder.holds else (batch,):
+        for piece in self._pieces.to_sort(batch) if source.reorder.holds else (batch,):
             self._hand_on(source, source.take(piece, latest))
 
     def _latest(self) -> int | None:

@@ -1,9 +1,12 @@
 """What is pushed is taken a piece at a time: memory does not depend on how the user cuts the events.
 
 A push may be cut anywhere without another answer. Rows that are taken together enter before any of them leaves, and
-what they take is asked for before any of it is given back. So as many are taken as can do no harm: what they take is a
-small share of the memory that is within reach, the smaller the less there is. Where memory is nearly full it is a
-fraction of a block: a push of many events fits where as many pushes of one do, give or take two blocks.
+what they take is asked for before any of it is given back. So a piece has as many rows as can do no harm:
+
+1. With much memory within reach: as many as take a small share of it, whatever they are.
+2. With little memory within reach: as many as take a quarter of a block, by what the pieces before took. A push of many
+   events then fits where as many pushes of one do, give or take two blocks. Rows whose groups are all there take
+   nothing, so their pieces grow long: a window that pages through two blocks stays fast.
 
 Rows are cut twice: before they are put in order, and before they are handed to the queries, since one event may release
 many.
@@ -11,7 +14,6 @@ many.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator
 
@@ -24,70 +26,84 @@ from penstock.store.manager import StoreManager
 _BYTES_FOR_ONE = 32768
 """So many bytes within reach are for one row; twice as many bytes are for nearly three."""
 
-_SMALL_BLOCK = 4096
-"""With blocks of this size rows are taken one by one near the limit. With blocks twice as large eleven are taken: the
-tolerance of two blocks grows, and where memory is always nearly full, as for a window that pages through two blocks,
-large pieces are what makes it fast."""
-
 _NARROW = 256
 """A row of so many bytes counts as two."""
+
+_BLOCK_OF_ONE = 2048
+"""With blocks of this size rows are taken one by one where memory is short. A piece may be eight times as long where
+blocks are twice as large: that bounds what rows take that differ from all before."""
+
+_BYTES_AT_FIRST = 1024
+"""What a row takes until it is seen what rows take: much."""
+
+_GROWTH = 1.125
+"""How much longer a piece may be than one before it that took little."""
 
 _SORTED_BYTES = 1 << 21
 """So many bytes are put in order at a time, at most: sorting takes as much besides."""
 
 
-def rows_together(reach: int, block_size: int, row_bytes: int = 0) -> int:
-    """How many rows of about so many bytes are taken at once where `reach` bytes of memory are left.
+class Pieces:
+    """How long pieces are, for rows that are cut at one place."""
 
-    >>> [rows_together(reach, 4096) for reach in (0, 1 << 15, 1 << 17, 1 << 20, 1 << 24, 1 << 26)]
-    [1, 1, 8, 181, 11585, 32768]
-    >>> rows_together(1 << 20, 4096, row_bytes=768)
-    22
-    >>> rows_together(0, 65536), rows_together(0, 1024)
-    (16384, 1)
-    """
-    width = 1 + row_bytes / _NARROW
-    share = max(0, reach) / (_BYTES_FOR_ONE * width)
-    rows = max(share * math.sqrt(share), (block_size / _SMALL_BLOCK) ** 3.5 / width, 1)
-    return min(CHUNK_ROWS, int(rows))
+    def __init__(self, stores: StoreManager) -> None:
+        self._budget = stores.budget
+        self._allowed = stores.block_size // 4
+        self._longest = max(1.0, (stores.block_size / _BLOCK_OF_ONE) ** 3)
+        self._short = min(self._longest, stores.block_size / _BYTES_AT_FIRST)
+        """The narrow rows of a piece where memory is short."""
 
-
-def pieces_to_sort(batch: Rows, stores: StoreManager) -> Iterator[Rows]:
-    """The rows of a batch that are put in order. How many the next piece has is seen when it is asked for."""
-    if batch.num_rows <= 1:
-        yield batch
-        return
-    row_bytes = _row_bytes(batch)
-    most = max(1, _SORTED_BYTES // max(1, row_bytes))
-    start = 0
-    while start < batch.num_rows:
-        rows = min(most, rows_together(stores.budget.within_reach, stores.block_size, row_bytes))
-        if rows >= batch.num_rows:
+    def to_sort(self, batch: Rows) -> Iterator[Rows]:
+        """The rows of a batch that are put in order. How many the next piece has is seen when it is asked for."""
+        if batch.num_rows <= 1:
             yield batch
             return
-        yield arrow_of(batch).slice(start, rows)
-        start += rows
+        row_bytes = _row_bytes(batch)
+        width = 1 + row_bytes / _NARROW
+        most = max(1, _SORTED_BYTES // max(1, row_bytes))
+        start = 0
+        while start < batch.num_rows:
+            reach = self._budget.within_reach
+            rows = min(most, self._rows(reach, width), batch.num_rows - start)
+            yield batch if rows == batch.num_rows else arrow_of(batch).slice(start, rows)
+            self._learn(rows * width, reach - self._budget.within_reach)
+            start += rows
 
+    def in_order(self, chunks: list[Chunk], watermark: int) -> Iterator[tuple[list[Chunk], int]]:
+        """Rows in order, each piece with the watermark that holds once it is in. How many the next one has is seen when
+        it is asked for. Without rows there is one piece."""
+        if sum(chunk.rows for chunk in chunks) <= 1:
+            yield chunks, watermark
+            return
+        left = deque(chunk for chunk in chunks if chunk.rows)
+        width = 1 + max(_row_bytes(chunk.columns) for chunk in left) / _NARROW
+        while left:
+            reach = self._budget.within_reach
+            rows = self._rows(reach, width)
+            piece: list[Chunk] = []
+            taken = 0
+            while left and taken < rows:
+                chunk = left.popleft()
+                if chunk.rows > rows - taken:
+                    left.appendleft(chunk.slice(rows - taken, chunk.rows))
+                    chunk = chunk.slice(0, rows - taken)
+                piece.append(chunk)
+                taken += chunk.rows
+            yield piece, min(watermark, int(left[0].times[0])) if left else watermark
+            self._learn(taken * width, reach - self._budget.within_reach)
 
-def pieces(chunks: list[Chunk], watermark: int, stores: StoreManager) -> Iterator[tuple[list[Chunk], int]]:
-    """Rows in order, each piece with the watermark that holds once it is in. How many the next one has is seen when it
-    is asked for. Without rows there is one piece."""
-    if sum(chunk.rows for chunk in chunks) <= 1:
-        yield chunks, watermark
-        return
-    left = deque(chunk for chunk in chunks if chunk.rows)
-    row_bytes = max(_row_bytes(chunk.columns) for chunk in left)
-    while left:
-        rows = rows_together(stores.budget.within_reach, stores.block_size, row_bytes)
-        piece: list[Chunk] = []
-        while left and rows:
-            chunk = left.popleft()
-            if chunk.rows > rows:
-                left.appendleft(chunk.slice(rows, chunk.rows))
-                chunk = chunk.slice(0, rows)
-            piece.append(chunk)
-            rows -= chunk.rows
-        yield piece, min(watermark, int(piece[-1].times[-1])) if left else watermark
+    def _rows(self, reach: int, width: float) -> int:
+        """How many rows, each as wide as so many narrow ones, are taken at once where so much memory is left."""
+        share = max(0, reach) / (_BYTES_FOR_ONE * width)
+        return min(CHUNK_ROWS, max(1, int(share * share**0.5), int(self._short / width)))
+
+    def _learn(self, narrow_rows: float, nbytes: int) -> None:
+        """A piece of so many narrow rows took so much of the memory within reach. What rows took is forgotten slowly:
+        they may do so again."""
+        if nbytes > self._allowed:
+            self._short = max(1.0, min(self._short, narrow_rows * self._allowed / nbytes))
+        elif 2 * narrow_rows >= self._short:
+            self._short = min(self._longest, _GROWTH * self._short)
 
 
 def _row_bytes(rows: Rows) -> int:

@@ -34,9 +34,9 @@ class Chunk(NamedTuple):
         return readable(self.arrow.slice(index, 1))[0]
 
     def parts(self, watermark: int, count: Callable[[Int64s, int], int] | None = None) -> Iterator[tuple[Chunk, int]]:
-        """The chunk cut in parts, each with the watermark that holds once it is in: rows of later parts may still enter
-        windows that the final watermark closes. `count` says, before each part, how many rows of these times it has
-        that begins at a place. A chunk without rows is one part."""
+        """The chunk cut in parts, each with the watermark that holds once it is in: the time of the next row, so that a
+        window that is over closes before the rows of the next one enter. `count` says, before each part, how many rows
+        of these times it has that begins at a place. A chunk without rows is one part."""
         if self.rows <= 1 or (count is None and self.rows <= CHUNK_ROWS):
             yield self, watermark
             return
@@ -47,7 +47,7 @@ class Chunk(NamedTuple):
                 yield self, watermark
                 return
             part = self.slice(start, stop)
-            yield part, watermark if stop == self.rows else min(watermark, int(part.times[-1]))
+            yield part, watermark if stop == self.rows else min(watermark, int(self.times[stop]))
             start = stop
 
     def slice(self, start: int, stop: int) -> Chunk:

@@ -62,7 +62,8 @@ class Released(NamedTuple):
         chunk = self.chunk
         for following in self.more:
             if chunk.rows:
-                yield chunk, min(self.watermark, int(chunk.times[-1]))
+                reached = following.times[0] if following.rows else chunk.times[-1]
+                yield chunk, min(self.watermark, int(reached))
             chunk = following
         yield chunk, self.watermark
 

@@ -8,7 +8,8 @@ Invariants:
 1. The account holds `array.nbytes` for each of its arrays, at any moment at which the array is not about to be made.
 2. A refusal changes neither the array nor the account.
 3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
-   or, where the budget has no room for that, the next eighth of it. So an array is as long however input is cut.
+   or, where that would take more than a quarter of what is free, the next 32nd of it. So an array is about as long
+   however input is cut, and no array takes what the others need.
 
 New memory is zero and not touched (`own_memory`), so that while an array moves, the old and the new one together take
 no more than what is on the account.
@@ -18,8 +19,8 @@ no more than what is on the account.
 >>> counts = ChargedArray(budget.account("counts"), np.int64)
 >>> len(counts.fit(5)), len(counts.fit(17)), budget.used
 (16, 32, 256)
->>> len(counts.fit(65)), budget.used  # 128 would take more than there is
-(80, 640)
+>>> len(counts.fit(65)), budget.used  # 128 would take most of what there is
+(68, 544)
 >>> counts.clear()
 >>> budget.used
 0
@@ -36,6 +37,9 @@ from penstock.store.budget import Account, Budget
 from penstock.store.own_memory import zeros
 
 _LEAST = 16
+_STEPS = 32
+SHARE_OF_FREE = 4
+"""What grows takes more than it needs if that is at most this part of the memory that is free."""
 
 
 class _Unlimited(Account):
@@ -88,8 +92,8 @@ class ChargedArray:
 
     def _length_for(self, length: int) -> int:
         wanted = power_of_two(length)
-        if (wanted - len(self.array)) * self._row_bytes > self._account.free:
-            step = max(1, wanted // 8)
+        if (wanted - len(self.array)) * self._row_bytes > self._account.free // SHARE_OF_FREE:
+            step = max(1, wanted // _STEPS)
             wanted = -(-length // step) * step
         return wanted
 
