@@ -93,9 +93,11 @@ class Pieces:
             self._learn(taken * width, reach - self._budget.within_reach)
 
     def _rows(self, reach: int, width: float) -> int:
-        """How many rows, each as wide as so many narrow ones, are taken at once where so much memory is left."""
+        """How many rows, each as wide as so many narrow ones, are taken at once where so much memory is left: a power of
+        two, since an allocator keeps memory for each size that it was asked for."""
         share = max(0, reach) / (_BYTES_FOR_ONE * width)
-        return min(CHUNK_ROWS, max(1, int(share * share**0.5), int(self._short / width)))
+        rows = min(CHUNK_ROWS, max(1, int(share * share**0.5), int(self._short / width)))
+        return 1 << (rows.bit_length() - 1)
 
     def _learn(self, narrow_rows: float, nbytes: int) -> None:
         """A piece of so many narrow rows took so much of the memory within reach. What rows took is forgotten slowly:

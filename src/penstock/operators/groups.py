@@ -108,6 +108,9 @@ def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
 _FLAGS = 64
 """NULL bits in a word."""
 
+_SORTED_BYTES = 32
+"""What a slot takes while slots are put in order, for each key."""
+
 _KNOWN_KEYS = 4096
 """How many keys of single events are remembered beside the hash table."""
 
@@ -268,7 +271,7 @@ class GroupTable:
         self._order = None
         for w, interner in enumerate(self.interners):
             if interner is not None:
-                named = made[self._nulls(made, w) == 0]
+                named = made[~self._nulls(made, w)]
                 interner.use(self._stored[named, w].astype(np.int32))
 
     def _fit(self, wanted: int) -> None:
@@ -324,7 +327,7 @@ class GroupTable:
         self._free_count += len(dead)
         for w, interner in enumerate(self.interners):
             if interner is not None:
-                named = dead[self._nulls(dead, w) == 0]
+                named = dead[~self._nulls(dead, w)]
                 interner.release(self._stored[named, w].astype(np.int32))
         self._known.clear()
         self._alive.array[dead] = False
@@ -342,30 +345,41 @@ class GroupTable:
         return self._order
 
     def sorted(self, slots: Slots) -> Slots:
-        """Slots in the order of their keys."""
+        """Slots in the order of their keys. Sorting takes memory besides."""
+        with self._account.borrowed(_SORTED_BYTES * len(slots) * len(self.types)):
+            return self._sorted(slots)
+
+    def _sorted(self, slots: Slots) -> Slots:
         sort_keys: list[Any] = []
         for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
-            values = self._stored[slots, w]
             null = self._nulls(slots, w)
+            if null.any():
+                sort_keys.append(~null)
+            values = self._stored[slots, w]
             if interner is not None:
-                values = np.where(null == 0, interner.ranks()[np.where(null == 0, values, 0)], 0)
+                values[null] = 0
+                values = np.where(null, 0, interner.ranks()[values])
             elif kind.is_floating:
                 values = np.where(values < 0, np.int64(-(2**63)) - values, values)
-            sort_keys += [1 - null, values]
+            sort_keys.append(values)
+        if len(sort_keys) == 1:
+            return slots[np.argsort(sort_keys[0], kind="stable")]
         return slots[np.lexsort(sort_keys[::-1])] if sort_keys else slots
 
     def keys(self, slots: Slots) -> list[Data]:
         """The key columns of slots."""
         columns: list[Data] = []
         for w, (kind, interner) in enumerate(zip(self.types, self.interners, strict=True)):
-            null = self._nulls(slots, w).astype(np.bool_)
+            null = self._nulls(slots, w)
             valid = ~null if null.any() else None
             columns.append(from_images(self._stored[slots, w], valid, kind, interner))
         return columns
 
-    def _nulls(self, slots: Slots, column: int) -> Int64s:
-        """1 for slots whose key is NULL in the column, 0 for the others."""
-        nulls: Int64s = (self._stored[slots, len(self.types) + column // _FLAGS] >> column % _FLAGS) & 1
+    def _nulls(self, slots: Slots, column: int) -> Bools:
+        """Whether the slots' keys are NULL in the column."""
+        flags = self._stored[slots, len(self.types) + column // _FLAGS]
+        flags &= np.int64(1) << column % _FLAGS
+        nulls: Bools = flags != 0
         return nulls
 
     def words(self, slots: Slots, key: int = 0) -> Int64s:

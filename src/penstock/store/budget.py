@@ -25,7 +25,8 @@ penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from penstock.errors import BudgetError
@@ -129,6 +130,15 @@ class Account:
     def release(self, nbytes: int) -> None:
         """So many bytes less: what they were for is gone."""
         self.resize(self.nbytes - nbytes)
+
+    @contextmanager
+    def borrowed(self, nbytes: int) -> Iterator[None]:
+        """So many bytes more for the work of a block of code; `BudgetError` without them."""
+        self.charge(nbytes)
+        try:
+            yield
+        finally:
+            self.release(nbytes)
 
     def close(self) -> None:
         """Gives everything back and leaves the budget's list. What still holds the account counts for nothing."""

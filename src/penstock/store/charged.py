@@ -11,8 +11,9 @@ Invariants:
    or, where that would take more than a quarter of what is free, the next 32nd of it. So an array is about as long
    however input is cut, and no array takes what the others need.
 
-New memory is zero and not touched (`own_memory`), so that while an array moves, the old and the new one together take
-no more than what is on the account.
+New memory is zero and not touched, and a large array moves piece by piece, each given back once it is copied
+(`own_memory`): the old and the new one together take no more than what is on the account. So an array that was replaced
+must not be read.
 
 >>> from penstock.store.budget import Budget
 >>> budget = Budget(1000)
@@ -34,10 +35,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from penstock.store.budget import Account, Budget
-from penstock.store.own_memory import zeros
+from penstock.store.own_memory import give_back, zeros
 
 _LEAST = 16
 _STEPS = 32
+_MOVED_BYTES = 1 << 20
 SHARE_OF_FREE = 4
 """What grows takes more than it needs if that is at most this part of the memory that is free."""
 
@@ -106,7 +108,11 @@ class ChargedArray:
             self._account.charge((length - len(before)) * self._row_bytes)
         kept = min(length, len(before))
         array = zeros((length, *before.shape[1:]), before.dtype)
-        array[:kept] = before[:kept]
+        rows = max(1, _MOVED_BYTES // max(1, self._row_bytes))
+        for start in range(0, kept, rows):
+            moved = before[start : min(start + rows, kept)]
+            array[start : start + len(moved)] = moved
+            give_back(moved)
         if self._fill:
             array[kept:] = self._fill
         self.array = array
