@@ -65,7 +65,7 @@ def test_every_bench_is_checked() -> None:
     assert set(FIGURES) | ON_SPARK == set(NAMES)
 
 
-SLOW = {"driver", "rate-sizing", "callcentre", "budget"}
+SLOW = {"driver", "rate-sizing", "callcentre", "budget", "ssm"}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,7 @@ def test_flat_slide_makes_more_result_rows_as_the_slide_shrinks() -> None:
     assert rows[-1] > 1
 
 
+@pytest.mark.slow
 def test_windows_that_share_a_store_need_what_belady_needs_and_the_space_of_the_largest() -> None:
     figures = tiny("ssm")
     assert figures["requests_to_formula_4_1"] <= 1

@@ -117,6 +117,7 @@ def test_an_input_comes_with_its_tolls_and_its_answers(tmp_path: Path) -> None:
         given_files(file, file, tmp_path / "missing.csv")
 
 
+@pytest.mark.slow
 def test_what_is_missing_and_what_is_undue_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The right answers are those of an empty road; a car reports on the one that is given, and asks for nothing."""
     inputs, tolls, expected = (tmp_path / name for name in ("in.csv", "tolls.csv", "expected.csv"))

@@ -20,15 +20,16 @@ import penstock as ps
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING NOT NULL, v BIGINT NOT NULL, EVENT TIME t);"
 MEANS = "CREATE QUERY mean{0} AS SELECT k, AVG(v) AS mean FROM s [RANGE {0} SECONDS SLIDE 1 SECOND] GROUP BY k;"
-ROWS = 20_000
+ROWS = 4_000
+MANY_ROWS = 20_000
 
 
 def batch(first: int, rows: int = ROWS) -> pa.RecordBatch:
-    """A thousand events a second, each key every tenth."""
+    """Twenty seconds of events, each key every tenth. Little memory cuts a push into many pieces: rows are few."""
     number = np.arange(first, first + rows)
     return pa.record_batch(
         {
-            "t": pa.array(number * 1_000).cast(pa.timestamp("us")),
+            "t": pa.array(number * (20 * SECOND // rows)).cast(pa.timestamp("us")),
             "k": pa.array([f"k{n % 10}" for n in number.tolist()]),
             "v": pa.array(number % 101),
         }
@@ -39,40 +40,44 @@ def program(*seconds: int) -> str:
     return STREAM + "".join(MEANS.format(s) for s in seconds)
 
 
-def filled(*seconds: int, memory: int = 100_000, came: list[Any] | None = None) -> ps.App:
+def filled(*seconds: int, memory: int = 100_000, rows: int = ROWS, came: list[Any] | None = None) -> ps.App:
     """An app whose windows are full and on disk, but for a pool of a few blocks. With `came` no results wait: those of
     the longest window are put there."""
-    app = ps.App(program(*seconds), memory=memory, block_size="4KiB")
+    app = ps.App(program(*seconds), memory=memory, block_size="1KiB" if rows == ROWS else "4KiB")
     for own in () if came is None else seconds:
         app.subscribe(f"mean{own}", came.append if came is not None and own == max(seconds) else lambda batch: None)
-    for first in range(0, 5 * ROWS, ROWS):
-        app.push("s", batch(first))
+    for first in range(0, 5 * rows, rows):
+        app.push("s", batch(first, rows))
     return app
 
 
-def test_many_windows_take_the_space_of_the_largest() -> None:
+@pytest.mark.parametrize(("rows", "most"), [(ROWS, 1.3), pytest.param(MANY_ROWS, 1.1, marks=pytest.mark.slow)])
+def test_many_windows_take_the_space_of_the_largest(rows: int, most: float) -> None:
+    """The states of six queries leave fewer blocks in memory, which shows where there are few rows. Windows apart would
+    write four times as many blocks as the largest."""
     mean: list[Any] = []
     same: list[Any] = []
-    with filled(50, came=mean) as largest, filled(10, 20, 30, 40, 45, 50, came=same) as shared:
+    six = (10, 20, 30, 40, 45, 50)
+    with filled(50, rows=rows, came=mean) as largest, filled(*six, rows=rows, came=same) as shared:
         alone, together = largest.metrics, shared.metrics
-        assert together.blocks_written <= 1.1 * alone.blocks_written
+        assert together.blocks_written <= most * alone.blocks_written
         assert together.stored_bytes <= 1.1 * alone.stored_bytes
         assert [row for batch in same for row in batch.to_pylist()] == [r for batch in mean for r in batch.to_pylist()]
-    with filled(10, came=[]) as smallest:
+    with filled(10, rows=rows, came=[]) as smallest:
         assert 4 * smallest.metrics.stored_bytes < together.stored_bytes
 
 
 def test_no_block_is_read_oftener_than_by_windows_apart() -> None:
     """Formula 4.1: a shared window reads and writes at most what its members would, each with its own store."""
-    seconds = (10, 12, 14, 40)
+    seconds = (10, 14, 40)
     apart_read = apart_written = 0
     for own in seconds:
-        with filled(own, memory=100_000 // len(seconds)) as app:
+        with filled(own, memory=100_000 // len(seconds), came=[]) as app:
             apart_read += app.metrics.blocks_read
             apart_written += app.metrics.blocks_written
-    with filled(*seconds) as shared:
+    with filled(*seconds, came=[]) as shared:
         assert 0 < shared.metrics.blocks_read <= apart_read
-        assert 0 < shared.metrics.blocks_written < apart_written / 3
+        assert 0 < shared.metrics.blocks_written < apart_written / 2
 
 
 def test_the_largest_window_leaves_and_its_rows_with_it() -> None:
@@ -191,8 +196,10 @@ def test_a_query_that_comes_later_costs_no_space() -> None:
 TWO_STREAMS = STREAM + STREAM.replace("STREAM s", "STREAM slow")
 
 
-@pytest.mark.parametrize("memory", [45_000, 70_000, 150_000, 400_000])
-def test_windows_of_two_streams_answer_alike_in_any_memory(memory: int) -> None:
+@pytest.mark.parametrize(
+    ("memory", "rows"), [(45_000, ROWS), (70_000, ROWS), (150_000, MANY_ROWS), (400_000, MANY_ROWS)]
+)
+def test_windows_of_two_streams_answer_alike_in_any_memory(memory: int, rows: int) -> None:
     """Memory that moves between streams and groups changes no answer, and is never more than there is."""
     seconds = (5, 8, 13, 30)
     queries = "".join(MEANS.format(s) for s in seconds)
@@ -201,9 +208,9 @@ def test_windows_of_two_streams_answer_alike_in_any_memory(memory: int) -> None:
     answers = []
     for budget in (memory, 64_000_000):
         with ps.App(TWO_STREAMS + queries + on_slow, memory=budget, block_size="1KiB") as app:
-            for first in range(0, 3 * ROWS, ROWS):
-                app.push("s", batch(first))
-                app.push("slow", batch(first).take(pa.array(np.arange(0, ROWS, 7))))
+            for first in range(0, 3 * rows, rows):
+                app.push("s", batch(first, rows))
+                app.push("slow", batch(first, rows).take(pa.array(np.arange(0, rows, 7))))
                 assert app.metrics.memory_peak <= budget
             answers.append({name: app.results(name).to_pydict() for name in names})
             assert (app.metrics.blocks_read > 0) == (budget == memory)

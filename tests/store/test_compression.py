@@ -74,8 +74,15 @@ def events(count: int) -> pa.Table:
     return pa.table({"t": times, "k": np.arange(count) % 7, "v": np.arange(count) % 1_000})
 
 
-@pytest.mark.parametrize("before", CODECS)
-@pytest.mark.parametrize("after", CODECS)
+# With the quick tests every setting is once the one before and once the one after.
+RESTARTS = [
+    pytest.param(before, after, marks=[] if (i + 1 - j) % len(CODECS) == 0 else [pytest.mark.slow])
+    for i, before in enumerate(CODECS)
+    for j, after in enumerate(CODECS)
+]
+
+
+@pytest.mark.parametrize(("before", "after"), RESTARTS)
 def test_a_restart_under_another_setting(before: str | None, after: str | None, tmp_path: Path) -> None:
     """Windows on disk under one setting are read back under another, with the answers of an app in memory."""
     all_events = events(60_000)

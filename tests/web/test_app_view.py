@@ -37,7 +37,7 @@ print(watch(App("CREATE STREAM s (t BIGINT, EVENT TIME t UNIT SECONDS); SELECT C
 until = time.monotonic() + 300
 while time.monotonic() < until:
     push(1)
-    time.sleep(0.01)
+    time.sleep(0.05)
     if "added" not in app.queries and Path("add").exists():
         app.add_query("CREATE QUERY added AS SELECT COUNT(*) AS n FROM trades [RANGE 1 MINUTE]")
 """

@@ -48,11 +48,11 @@ def run_of(directory: Path, name: str, adapter: str, parameters: dict[str, Any],
     (run / "summary.json").write_text(json.dumps({**summary, "throughput": {"events_per_second": rate}}))
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Some results: of a bench in full, of others quick, and a microbenchmark on two systems with a run that failed."""
-    directory = tmp_path / "results"
-    directory.mkdir()
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some results: of a bench in full, of others quick, and a microbenchmark on two systems with a run that failed. No
+    test changes them."""
+    directory = tmp_path_factory.mktemp("results")
     row = {"rate": 50_000, "space_gb": 4.3215, "average_ms": 0.5, "max_ms": 6.25, "cpu_percent": 44.9}
     bench(directory, "vwap", "full", table_1=[row, {"rate": 300_000, "skipped": "the disk is too small"}])
     bench(directory, "remote-time", tables_1_and_2=[{"minutes": 3, "way": "algorithm_2", "slide_1": "03:48"}])
@@ -84,6 +84,20 @@ def made(results: Path, docs: Path) -> str:
     return write(results, docs).read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the page of the results goes. A figure lies there already, of an item that is gone."""
+    directory = tmp_path_factory.mktemp("docs")
+    (directory / IMAGES).mkdir(parents=True)
+    (directory / IMAGES / "of-an-item-that-is-gone.svg").write_text("<svg/>")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def page(results: Path, docs: Path) -> str:
+    return made(results, docs)
+
+
 def section(page: str, paper: str, name: str) -> str:
     title = next(known.title for known in PAPERS if known.key == paper)
     of_paper = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
@@ -91,8 +105,7 @@ def section(page: str, paper: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.key)
-def test_every_table_and_figure_is_there_once(paper: Any, results: Path, tmp_path: Path) -> None:
-    page = made(results, tmp_path / "docs")
+def test_every_table_and_figure_is_there_once(paper: Any, page: str) -> None:
     of_paper = page.partition(f"## {paper.title}\n")[2].partition("\n## ")[0]
     assert sorted(re.findall(r"^### ((?:Figure|Table|Load) [\w.]+):", of_paper, re.MULTILINE)) == sorted(
         WANTED[paper.key]
@@ -100,8 +113,7 @@ def test_every_table_and_figure_is_there_once(paper: Any, results: Path, tmp_pat
     assert of_paper.count("**Differences**: ") == len(WANTED[paper.key])
 
 
-def test_numbers_of_both_come_through(results: Path, tmp_path: Path) -> None:
-    page = made(results, tmp_path / "docs")
+def test_numbers_of_both_come_through(page: str) -> None:
     table = section(page, "slidem", "Table 1")
     assert "| 50,000 | 4.7 | 4.32 | 0.009 | 0.5 | 2.9 | 6.25 |" in table
     assert "| 300,000 | 28.2 | the disk is too small | 0.008 | – | 18.9 | – |" in table
@@ -123,8 +135,7 @@ def test_numbers_of_both_come_through(results: Path, tmp_path: Path) -> None:
     assert "| thesis, X | Q3 | 187 | 1,553 | out of memory |" in section(page, "thesis", "Table 4.3")
 
 
-def test_what_was_cut_down_is_said_by_the_size_of_the_run(results: Path, tmp_path: Path) -> None:
-    page = made(results, tmp_path / "docs")
+def test_what_was_cut_down_is_said_by_the_size_of_the_run(page: str) -> None:
     assert "a minute instead of an hour" not in section(page, "slidem", "Table 1")
     assert "Two minutes of event time instead of three" in section(page, "rs-algo", "Figure 7")
     assert "Three seconds" in section(page, "thesis", "Figure 4.5")
@@ -133,16 +144,17 @@ def test_what_was_cut_down_is_said_by_the_size_of_the_run(results: Path, tmp_pat
 
 
 def test_a_busy_machine_is_said(results: Path, tmp_path: Path) -> None:
-    file = results / "join-db.json"
-    figures = json.loads(file.read_text())
-    file.write_text(json.dumps({**figures, "machine": {**MACHINE, "load": 9.5}}))
-    page = made(results, tmp_path / "docs")
+    busy = tmp_path / "busy"
+    busy.mkdir()
+    for name, load in (("join-db", 9.5), ("vwap", 0.3)):
+        figures = json.loads((results / f"{name}.json").read_text())
+        (busy / f"{name}.json").write_text(json.dumps({**figures, "machine": {**MACHINE, "load": load}}))
+    page = made(busy, tmp_path / "docs")
     assert "**On a busy machine**" in section(page, "thesis", "Figure 4.13")
     assert page.count("**On a busy machine**") == 1
 
 
-def test_what_is_missing_is_said(results: Path, tmp_path: Path) -> None:
-    page = made(results, tmp_path / "docs")
+def test_what_is_missing_is_said(page: str) -> None:
     for paper, name, source in (("slidem", "Figure 11", "ssm"), ("sms", "Table 6", "stores")):
         assert f"**Not measured yet**: `penstock bench {source}`" in section(page, paper, name)
         assert "![" not in section(page, paper, name)
@@ -160,23 +172,20 @@ def test_nothing_measured_is_a_page_as_well(tmp_path: Path) -> None:
     assert [image.name for image in (tmp_path / "docs" / IMAGES).iterdir()] == ["thesis-figure-4-16.svg"]
 
 
-def test_page_and_figures_are_the_same_to_the_byte_and_name_no_machine_but_once(results: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    page = made(results, first)
+def test_page_and_figures_are_the_same_to_the_byte_and_name_no_machine_but_once(
+    results: Path, docs: Path, page: str, tmp_path: Path
+) -> None:
+    first, second = docs, tmp_path / "second"
     made(results, second)
     files = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(second) for path in second.rglob("*") if path.is_file())
     assert all((first / file).read_bytes() == (second / file).read_bytes() for file in files)
     assert page.count("a processor") == 1
     assert "Machine: cpu a processor; cores 2; libraries numpy 2.0.\n" in page
-    assert str(tmp_path) not in page
+    assert not any(str(path) in page for path in (results, first, second))
 
 
-def test_figures_are_svg_that_the_page_shows(results: Path, tmp_path: Path) -> None:
-    docs = tmp_path / "docs"
-    (docs / IMAGES).mkdir(parents=True)
-    (docs / IMAGES / "of-an-item-that-is-gone.svg").write_text("<svg/>")
-    page = made(results, docs)
+def test_figures_are_svg_that_the_page_shows(docs: Path, page: str) -> None:
     shown = sorted(re.findall(rf"\]\({IMAGES}/([\w-]+\.svg)\)", page))
     assert shown == sorted(path.name for path in (docs / IMAGES).iterdir())
     assert "rs-algo-figure-4.svg" in shown
