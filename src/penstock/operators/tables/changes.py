@@ -188,7 +188,7 @@ class Statement:
             places = np.flatnonzero(self._met(self._match(batch), operations, rows, there, condition=True))
             if len(places) < len(rows):
                 rows, words, whole = rows[places], words[places], False
-                before = self._table.look_up(words, None, None)
+                before = self._table.rows_at(before.rows[places])
                 there = before.there
         if kind is ChangeKind.INSERT:
             for at in np.flatnonzero(there).tolist():
