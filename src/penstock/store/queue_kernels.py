@@ -41,7 +41,8 @@ more. Places of the buffer from which a row has left are linked from FREE on (-1
 used."""
 
 ENTERS, LEAVES, LOOKS = 0, 1, 2
-"""The phases: the row is not in its queue yet; the queue's oldest must leave; the oldest is to be looked at."""
+"""The phases: the row is not in its queue yet; the queue's oldest, on the device, must leave; the oldest is to be
+looked at."""
 
 
 @tight
@@ -63,15 +64,24 @@ def enter(
     died: Int64s,
     control: Int64s,
 ) -> int:
-    """Rows from `start` on enter their queues; from a queue that grows beyond its limit the oldest row leaves. Stops at
-    a row for which the buffer has no room (its phase is ENTERS), or whose queue needs its front filled, to be called
-    again."""
+    """Rows from `start` on enter their queues; from a queue that grows beyond its limit, which is at least 1, the
+    oldest row leaves. Stops at a row for which the buffer has no room (its phase is ENTERS), or whose queue needs its
+    front filled, to be called again."""
     phase = control[PHASE]
     for row in range(start, len(ids)):
         queue = ids[row]
         if phase == ENTERS:
-            place = control[FREE]
-            if place >= 0:
+            if table[queue, DEVICE] == 0 and table[queue, LENGTH] >= limits[row]:
+                # The oldest leaves first, and its place is taken.
+                place = table[queue, HEAD]
+                for word in range(buffer.shape[1]):
+                    gone[control[LEFT], word] = buffer[place, word]
+                control[LEFT] += 1
+                table[queue, HEAD] = nexts[place]
+                table[queue, LENGTH] -= 1
+                phase = LOOKS
+            elif control[FREE] >= 0:
+                place = control[FREE]
                 control[FREE] = nexts[place]
             elif control[USED] < len(buffer):
                 place = control[USED]
@@ -87,32 +97,24 @@ def enter(
                 nexts[table[queue, TAIL]] = place
             table[queue, TAIL] = place
             table[queue, LENGTH] += 1
-            if table[queue, LENGTH] > limits[row]:
+            if table[queue, LENGTH] > limits[row] and phase == ENTERS:
                 phase = LEAVES
             elif table[queue, LENGTH] == 1:
                 phase = LOOKS
         if phase == LEAVES:
-            if table[queue, DEVICE] == 0:
-                place = table[queue, HEAD]
-                for word in range(buffer.shape[1]):
-                    gone[control[LEFT], word] = buffer[place, word]
-                table[queue, HEAD] = nexts[place]
-                nexts[place] = control[FREE]
-                control[FREE] = place
-            else:
-                if table[queue, AT] == table[queue, END]:
-                    control[PHASE] = phase
-                    return row
-                place = queue * share + table[queue, AT]
-                for word in range(buffer.shape[1]):
-                    gone[control[LEFT], word] = fronts[place, word]
-                table[queue, AT] += 1
-                table[queue, DEVICE] -= 1
-                block = origins[place] >> ORIGIN_BITS
-                blocks[block, LIVE] -= 1
-                if blocks[block, LIVE] == 0:
-                    died[control[DEATHS]] = block
-                    control[DEATHS] += 1
+            if table[queue, AT] == table[queue, END]:
+                control[PHASE] = phase
+                return row
+            place = queue * share + table[queue, AT]
+            for word in range(buffer.shape[1]):
+                gone[control[LEFT], word] = fronts[place, word]
+            table[queue, AT] += 1
+            table[queue, DEVICE] -= 1
+            block = origins[place] >> ORIGIN_BITS
+            blocks[block, LIVE] -= 1
+            if blocks[block, LIVE] == 0:
+                died[control[DEATHS]] = block
+                control[DEATHS] += 1
             table[queue, LENGTH] -= 1
             control[LEFT] += 1
             phase = LOOKS

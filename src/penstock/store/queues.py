@@ -147,7 +147,7 @@ class RowQueues:
 
     def enter(self, ids: Ids, columns: Sequence[Argument], limits: int | Int64s = NO_LIMIT) -> Moved:
         """Each row enters its queue, in turn; from a queue that then has more rows than its limit (one for all, or one
-        for each row) the oldest leaves."""
+        for each row, at least 1) the oldest leaves."""
         self.ensure(int(ids.max(initial=-1)) + 1)
         return self._enter(ids, self._records.pack(columns), np.broadcast_to(limits, len(ids)).astype(np.int64))
 
