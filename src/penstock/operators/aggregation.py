@@ -174,6 +174,10 @@ class Played:
         self._interners = interners
         self._columns: dict[Answer, Data] = {}
 
+    def give(self, answer: Answer, column: Data) -> None:
+        """An answer that no state has."""
+        self._columns[answer] = column
+
     def column(self, answer: Answer) -> Data:
         column = self._columns.get(answer)
         if column is None:
