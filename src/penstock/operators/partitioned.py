@@ -57,7 +57,8 @@ class Entered(NamedTuple):
 
 class PartitionedAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
-        keys = node.partition_by + node.group_by
+        keys = tuple(dict.fromkeys(node.partition_by + node.group_by))
+        self._shown_keys = [keys.index(key) for key in node.group_by]
         account = resources.account(f"{name}: groups and strings")
         states, answers, arriving = _arriving(node)
         self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
@@ -69,7 +70,6 @@ class PartitionedAggregate(Operator):
         self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node, answers)
-        self._partition_keys = len(node.partition_by)
         columns = [_TIME, _POSITION, _SLOT, *self._intake.column_specs]
         self._partitions = Partitions(name, node, columns, resources)
         self._owner = ChargedArray(account, np.int32)
@@ -169,7 +169,7 @@ class PartitionedAggregate(Operator):
         own: list[Data] | None,
     ) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
-        rows = self._shown.rows(keys[self._partition_keys :], played)
+        rows = self._shown.rows([keys[place] for place in self._shown_keys], played)
         failed = played.failed(self._shown.answers)
         self._outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
 
