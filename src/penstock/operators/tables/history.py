@@ -121,7 +121,12 @@ class History:
         self._account = account
         self.first = 0
         self._start = self._stop = 0
-        self._in_order = (*(ChargedArray(account, np.int64) for _ in Stamps._fields),)
+        self._in_order = (
+            ChargedArray(account, np.int64),
+            ChargedArray(account, np.int64),
+            ChargedArray(account, np.int64),
+        )
+        """The stamps."""
         self._key_words = ChargedArray(account, np.int64, (words,))
         self._had = ChargedArray(account, np.bool_)
         self._values = [ChargedArray(account, spec.dtype) for spec in columns]
@@ -284,10 +289,19 @@ class History:
 
     def _count_before(self, time: int, place: tuple[int, int]) -> int:
         low, high = 0, len(self)
+        # Mostly all entries are behind the moment, or all before it.
+        if not high or self._stamp(self._start) >= (time, *place):
+            return 0
+        if self._stamp(self._stop - 1) < (time, *place):
+            return high
         for stamps, least in zip(self._stamps, (time, *place), strict=True):
             equal = stamps[low:high]
             low, high = low + int(np.searchsorted(equal, least)), low + int(np.searchsorted(equal, least, "right"))
         return low
+
+    def _stamp(self, at: int) -> tuple[int, int, int]:
+        times, positions, sequences = self._in_order
+        return int(times.array[at]), int(positions.array[at]), int(sequences.array[at])
 
     def _part(self, start: int, stop: int) -> Entries:
         columns = [

@@ -65,12 +65,13 @@ class Matched:
         self.there: Bools = found.in_order() >= 0
         if len(self._old):
             self.there[self._old] = table.history.existed(self._entries)
+        self._everywhere = bool(self.there.all())
 
     def column(self, name: str) -> Data:
         """A column of the table, NULL where there is no row."""
         table = self._table
         if name in table.definition.key:
-            return table.key_values(name, self._key_word(name), None if self.there.all() else self.there)
+            return table.key_values(name, self._key_word(name), None if self._everywhere else self.there)
         return table.data(name, self.argument(name))
 
     def arrays(self) -> list[pa.Array]:
@@ -113,8 +114,10 @@ class Matched:
             values, valid = table.history.column(place, self._entries)
         else:
             values, valid = self._mixed(place)
-        if not self.there.all():
+        if not self._everywhere:
             valid = self.there if valid is None else valid & self.there
+        elif valid is not None and valid.all():
+            valid = None
         return Argument(values, valid)
 
     def _mixed(self, place: int) -> Argument:
