@@ -70,5 +70,31 @@ def test_a_window_many_times_its_memory_and_a_restart(skew: bool, tmp_path: Path
 def test_more_partitions_than_the_budget_has_room_for_are_refused() -> None:
     text = STREAM + "SELECT COUNT(*) AS n FROM s [PARTITION BY k ROWS 3] GROUP BY k"
     times = pa.array(range(50_000), pa.timestamp("us", tz="UTC"))
-    with ps.App(text, memory="1MB") as app, pytest.raises(ps.BudgetError, match="partitions needs"):
+    with ps.App(text, memory="1MB") as app, pytest.raises(ps.BudgetError, match="keys of partitions"):
         app.push("s", pa.table({"t": times, "k": range(50_000), "v": range(50_000)}))
+
+
+def test_the_last_value_is_the_events_own() -> None:
+    """Beside aggregates of the window, by a key and by a finer one, NULL included; FILTER leaves the events before."""
+    text = """
+        CREATE STREAM s (t TIMESTAMP, k BIGINT, j STRING, v BIGINT, EVENT TIME t);
+        SELECT LAST(v) AS v, MAX(v) AS most, LAST(j) AS j, LAST(v) FILTER (WHERE v > 1) AS above, j AS key,
+               LAST(v + 1) AS next
+        FROM s [PARTITION BY k ROWS 2] WHERE j IS NULL OR j <> 'c' GROUP BY k, j
+    """
+    rows = [(1, "a", 3), (1, "b", 1), (1, "a", None), (2, None, 9), (1, "c", 7), (1, "a", 2), (2, None, 1)]
+    events = [{"t": i, "k": k, "j": j, "v": v} for i, (k, j, v) in enumerate(rows)]
+    expected = [
+        (3, 3, "a", 3, "a", 4),
+        (1, 1, "b", None, "b", 2),
+        (None, None, "a", None, "a", None),
+        (9, 9, None, 9, None, 10),
+        (2, 2, "a", 2, "a", 3),
+        (1, 9, None, 9, None, 2),
+    ]
+    for size in (1, 3, len(events)):
+        with ps.App(text) as app:
+            for start in range(0, len(events), size):
+                app.push("s", events[start : start + size])
+            found = app.results("q1").to_pylist()
+        assert [tuple(row.values())[2:] for row in found] == expected

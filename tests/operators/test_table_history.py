@@ -106,12 +106,17 @@ def test_entries_are_on_the_account_before_they_are_kept() -> None:
         history.as_of(np.array([[1]]), np.array([0]))
 
 
-def test_what_is_forgotten_goes_back_to_the_budget() -> None:
-    budget = Budget(1 << 30)
+@pytest.mark.parametrize(("memory", "at_once"), [(1 << 28, True), (1 << 30, False)])
+def test_what_is_forgotten_goes_back_to_the_budget(memory: int, at_once: bool) -> None:
+    """What takes a small part of the memory goes back when there was less than that."""
+    budget = Budget(memory)
     history = History(1, COLUMNS, budget.account("past"))
     history.append(entries([(i, i, None) for i in range(100_000)]))
     assert history.as_of(np.array([[5]]), np.array([0])).tolist() == [5]
     assert budget.used > 100_000 * 100
     gone = history.collect(1 << 40)
     assert gone is not None
+    assert (budget.used < 4096 * 64) == at_once
+    history.append(entries([(1 << 41, 1, None)]))
+    history.collect(1 << 42)
     assert budget.used < 4096 * 64

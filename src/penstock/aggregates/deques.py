@@ -137,10 +137,8 @@ def play(
                     key = np.int64(0)
                 else:
                     key = -positions[row]
-                need = drive_out(pool, directory, control, ranks, ranked, flip, slot, key)
-                if need == DONE:
-                    valid = not (payloads_nullable and not payloads_valid[row])
-                    need = push(pool, directory, control, slot, positions[row] * 2 + valid, key, payloads[row])
+                mark = positions[row] * 2 + (not (payloads_nullable and not payloads_valid[row]))
+                need = enter(pool, directory, control, ranks, ranked, flip, slot, mark, key, payloads[row])
                 if need != DONE:
                     break
             row += 1
@@ -168,6 +166,34 @@ def play(
     if need == DONE:
         step, row, left, emitted = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     control[STEP], control[ADDED], control[REMOVED], control[EMITTED] = step, row, left, emitted
+    return need
+
+
+@inline
+def enter(
+    pool: Int64s,
+    directory: Int64s,
+    control: Int64s,
+    ranks: Int64s,
+    ranked: bool,
+    flip: int,
+    slot: Word,
+    mark: Word,
+    key: Word,
+    payload: Word,
+) -> int:
+    """Puts an entry at the back, without those that it beats."""
+    need = DONE
+    only = directory[slot, BACK]
+    if only != NONE and only == directory[slot, FRONT] and beats(key, pool[only + 1], ranked, flip, ranks):
+        # It takes the place of the only one: LAST never has another.
+        pool[only] = mark
+        pool[only + 1] = key
+        pool[only + 2] = payload
+    else:
+        need = drive_out(pool, directory, control, ranks, ranked, flip, slot, key)
+        if need == DONE:
+            need = push(pool, directory, control, slot, mark, key, payload)
     return need
 
 

@@ -53,10 +53,8 @@ def enter_fronts(
         if words[row, at] != 0:
             slot = np.int64(groups[row]) * windows + done % windows
             key: Word = -positions[row] if rule == deques.KEEP_NEWEST else words[row, at + 1]
-            need = deques.drive_out(pool, directory, control, positions, False, 0, slot, key)
-            if need == deques.DONE:
-                mark = positions[row] * 2 + words[row, at] // 2
-                need = deques.push(pool, directory, control, slot, mark, key, words[row, at + 2])
+            mark = positions[row] * 2 + words[row, at] // 2
+            need = deques.enter(pool, directory, control, positions, False, 0, slot, mark, key, words[row, at + 2])
             if need != deques.DONE:
                 break
         done += 1

@@ -79,6 +79,10 @@ class Evaluated:
         self._reasons = reasons
 
     @property
+    def type(self) -> SqlType:
+        return self._type
+
+    @property
     def values(self) -> pa.Array:
         """The values as Arrow, NULL where the row failed."""
         return to_arrow(self._vector, self._type, self._length)

@@ -174,6 +174,10 @@ class Played:
         self._interners = interners
         self._columns: dict[Answer, Data] = {}
 
+    def give(self, answer: Answer, column: Data) -> None:
+        """An answer that no state has."""
+        self._columns[answer] = column
+
     def column(self, answer: Answer) -> Data:
         column = self._columns.get(answer)
         if column is None:
@@ -185,7 +189,11 @@ class Played:
             return Vector(self._counts, None)
         result = self._emitted[answer.state][answer.want]
         interner = self._interners[answer.state] if answer.type is SqlType.STRING else None
-        return to_data(result.values, result.valid, answer.type, interner)
+        valid = result.valid
+        if valid is not None and len(valid) > 1 and valid.all():
+            # Without NULLs whoever computes with it has less to do.
+            valid = None
+        return to_data(result.values, valid, answer.type, interner)
 
     def failed(self, answers: tuple[Answer, ...]) -> Bools | None:
         """The rows on which one of these overflowed; None for none."""

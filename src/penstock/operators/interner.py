@@ -39,6 +39,9 @@ _TABLE_SHARE = 64
 _WORTH_KEEPING = 16
 """Dictionaries of fewer strings are not remembered: they would take the place of a larger one."""
 
+_TEXTS_SHARE = 2
+"""All strings are made Arrow's, and remembered so, when as many codes as this part of them are asked for at once."""
+
 _SINGLY = 64
 """Up to so many strings find their places in the order one by one."""
 
@@ -87,6 +90,7 @@ class Interner:
         """Strings that came since the others got one."""
         self._last_table: tuple[pa.Array, Slots, int] | None = None
         self._last_found: tuple[pa.Array, Slots, tuple[int, int]] | None = None
+        self._last_texts: tuple[pa.Array, tuple[int, int]] | None = None
         self._forgotten = self._added = 0
 
     def close(self) -> None:
@@ -228,9 +232,27 @@ class Interner:
 
     def decode(self, codes: Slots) -> pa.Array:
         """The strings of codes, as an Arrow array without NULLs."""
+        texts = self._texts(len(codes))
+        if texts is not None:
+            return texts.take(pa.array(codes))
         distinct, where = np.unique(codes, return_inverse=True)
         strings = pa.array([self._strings[code] for code in distinct], pa.string())
         return strings.take(pa.array(where))
+
+    def _texts(self, codes: int) -> pa.Array | None:
+        """All strings by their codes, remembered as long as no code gets another string. None where so many codes are
+        not worth it."""
+        version = (self._added, self._forgotten)
+        known = self._last_texts
+        if known is not None and known[1] == version:
+            return known[0]
+        if codes * _TEXTS_SHARE < len(self._strings) or len(self._strings) < _WORTH_KEEPING:
+            return None
+        if self._bytes * _TABLE_SHARE > self._account.total:
+            return None
+        texts = pa.array(self._strings, pa.string())
+        self._last_texts = texts, version
+        return texts
 
     # Order
 

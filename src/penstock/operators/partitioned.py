@@ -3,19 +3,25 @@
 Rows leave in the order of their partition, not of the stream, so a FIFO store does not fit: each partition's rows are
 a queue (`partitions`, `store.queues`), and queues page to disk together.
 
+LAST of a row per event is the event's own value (`_arriving`): it needs no state, and its argument is not kept.
+
 Invariant: a group's key begins with its partition's key, so the groups of one partition are neighbours in
 `groups.order()`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument, Bools, Int64s, Slots
-from penstock.expressions.vector import Evaluated
+from penstock.expressions.batch import Data
+from penstock.expressions.evaluate import compile_expression, is_total
+from penstock.expressions.tree import Expression
+from penstock.expressions.vector import Evaluated, Vector
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played, Run
 from penstock.operators.chunk import NO_ROWS, Chunk
@@ -27,9 +33,10 @@ from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
-from penstock.plan.nodes import AggregateNode
+from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
+from penstock.types import SqlType
 
 _TIME, _POSITION = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("position", np.dtype(np.int64), False)
 _SLOT = ColumnSpec("slot", np.dtype(np.int32), False)
@@ -50,17 +57,19 @@ class Entered(NamedTuple):
 
 class PartitionedAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
-        keys = node.partition_by + node.group_by
+        keys = tuple(dict.fromkeys(node.partition_by + node.group_by))
+        self._shown_keys = [keys.index(key) for key in node.group_by]
         account = resources.account(f"{name}: groups and strings")
-        self._intake = Intake(node.where, keys, node.states, node.input.schema, resources.reject, account)
-        self._aggregation = Aggregation(name, self._intake, node.states, resources)
+        states, answers, arriving = _arriving(node)
+        self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
+        self._intake = Intake(node.where, keys, states, node.input.schema, resources.reject, account)
+        self._aggregation = Aggregation(name, self._intake, states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")
         self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
         self._reject_to = resources.reject
         self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
-        self._shown = Shown(node)
-        self._partition_keys = len(node.partition_by)
+        self._shown = Shown(node, answers)
         columns = [_TIME, _POSITION, _SLOT, *self._intake.column_specs]
         self._partitions = Partitions(name, node, columns, resources)
         self._owner = ChargedArray(account, np.int32)
@@ -111,11 +120,12 @@ class PartitionedAggregate(Operator):
                 added, removed, add_upto[part] - entered, gone_upto[part] - left, due[part], events, ranges
             )
             shown = at + np.flatnonzero(due[at : at + done])
-            own = (
-                None
-                if events is None
-                else [key.values.take(pa.array(at + np.flatnonzero(events >= 0))) for key in keys]
-            )
+            own: list[Data] | None = None
+            if events is not None:
+                rows = at + np.flatnonzero(events >= 0)
+                own = [_some(key, rows) for key in keys]
+                for answer, value in self._arriving:
+                    played.give(answer, _some(value(chunk.columns), rows))
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
@@ -156,10 +166,10 @@ class PartitionedAggregate(Operator):
         starts: Int64s,
         ends: Int64s,
         partitions: Int64s,
-        own: list[Any] | None,
+        own: list[Data] | None,
     ) -> None:
         keys = self._intake.groups.keys(played.slots) if own is None else own
-        rows = self._shown.rows(keys[self._partition_keys :], played)
+        rows = self._shown.rows([keys[place] for place in self._shown_keys], played)
         failed = played.failed(self._shown.answers)
         self._outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
 
@@ -213,3 +223,31 @@ class PartitionedAggregate(Operator):
         self._partitions.restore(snapshot["partitions"])
         self._owner.set(snapshot["owner"])
         self._rows = snapshot["rows"]
+
+
+def _arriving(
+    node: AggregateNode,
+) -> tuple[tuple[StateSpec, ...], tuple[Answer, ...], list[tuple[Answer, Expression]]]:
+    """The states that a node needs, where its answers then are, and those answers that are values of the event that a
+    row is for: LAST, where nothing can fail."""
+    if node.emission.emit is not Emit.EVENT_GROUP:
+        return node.states, node.answers, []
+    own = [s.kind == "LAST" and s.filter is None and is_total(s.args[0]) for s in node.states]
+    places = np.cumsum(~np.array(own, np.bool_)) - 1
+    answers, found = [], []
+    for answer in node.answers:
+        if answer.state < 0 or not own[answer.state]:
+            answers.append(answer if answer.state < 0 else replace(answer, state=int(places[answer.state])))
+        else:
+            given = replace(answer, state=-2 - answer.state)
+            answers.append(given)
+            found.append((given, node.states[answer.state].args[0]))
+    return tuple(s for s, is_own in zip(node.states, own, strict=True) if not is_own), tuple(answers), found
+
+
+def _some(column: Evaluated, rows: Int64s) -> Data:
+    """Some rows of a column."""
+    if column.type is SqlType.STRING:
+        return column.values.take(pa.array(rows))
+    values, valid = column.columns
+    return Vector(values[rows], None if valid is None else valid[rows])

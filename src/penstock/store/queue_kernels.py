@@ -34,25 +34,25 @@ ORIGIN_BITS = 24
 ADDRESS, LIVE, FIRST, LAST, ROUND, CAPACITY = range(6)
 BLOCK_WORDS = 6
 
-PHASE, LEFT, GONE, DEATHS = range(4)
-CONTROL_WORDS = 4
-"""What is still to be done for the row at which `enter` stopped; rows that have left; those of them that were in the
-buffer; blocks that nobody needs any more."""
+PHASE, LEFT, DEATHS, FREE, USED = range(5)
+CONTROL_WORDS = 5
+"""What is still to be done for the row at which `enter` stopped; rows that have left; blocks that nobody needs any
+more. Places of the buffer from which a row has left are linked from FREE on (-1 is none); those from USED on were never
+used."""
 
 ENTERS, LEAVES, LOOKS = 0, 1, 2
-"""The phases: the row is not in its queue yet; the queue's oldest must leave; the oldest is to be looked at."""
+"""The phases: the row is not in its queue yet; the queue's oldest, on the device, must leave; the oldest is to be
+looked at."""
 
 
 @tight
 def enter(
     ids: Ids,
+    rows: Words,
     start: int,
-    stop: int,
-    base: int,
     limits: Int64s,
     table: Int64s,
     buffer: Words,
-    owners: Ids,
     nexts: Int64s,
     fronts: Words,
     origins: Int64s,
@@ -64,46 +64,57 @@ def enter(
     died: Int64s,
     control: Int64s,
 ) -> int:
-    """Rows `[start, stop)`, already at the places from `base + start` on, enter their queues; from a queue that grows
-    beyond its limit the oldest row leaves. Stops at a row whose queue needs its front filled, to be called again."""
+    """Rows from `start` on enter their queues; from a queue that grows beyond its limit, which is at least 1, the
+    oldest row leaves. Stops at a row for which the buffer has no room (its phase is ENTERS), or whose queue needs its
+    front filled, to be called again."""
     phase = control[PHASE]
-    for row in range(start, stop):
+    for row in range(start, len(ids)):
         queue = ids[row]
         if phase == ENTERS:
-            place = base + row
-            owners[place] = queue
+            if table[queue, DEVICE] == 0 and table[queue, LENGTH] >= limits[row]:
+                # The oldest leaves first, and its place is taken.
+                place = table[queue, HEAD]
+                for word in range(buffer.shape[1]):
+                    gone[control[LEFT], word] = buffer[place, word]
+                control[LEFT] += 1
+                table[queue, HEAD] = nexts[place]
+                table[queue, LENGTH] -= 1
+                phase = LOOKS
+            elif control[FREE] >= 0:
+                place = control[FREE]
+                control[FREE] = nexts[place]
+            elif control[USED] < len(buffer):
+                place = control[USED]
+                control[USED] += 1
+            else:
+                control[PHASE] = phase
+                return row
+            for word in range(buffer.shape[1]):
+                buffer[place, word] = rows[row, word]
             if table[queue, LENGTH] == table[queue, DEVICE]:
                 table[queue, HEAD] = place
             else:
                 nexts[table[queue, TAIL]] = place
             table[queue, TAIL] = place
             table[queue, LENGTH] += 1
-            if table[queue, LENGTH] > limits[row]:
+            if table[queue, LENGTH] > limits[row] and phase == ENTERS:
                 phase = LEAVES
             elif table[queue, LENGTH] == 1:
                 phase = LOOKS
         if phase == LEAVES:
-            if table[queue, DEVICE] == 0:
-                place = table[queue, HEAD]
-                for word in range(buffer.shape[1]):
-                    gone[control[LEFT], word] = buffer[place, word]
-                owners[place] = -1
-                control[GONE] += 1
-                table[queue, HEAD] = nexts[place]
-            else:
-                if table[queue, AT] == table[queue, END]:
-                    control[PHASE] = phase
-                    return row
-                place = queue * share + table[queue, AT]
-                for word in range(buffer.shape[1]):
-                    gone[control[LEFT], word] = fronts[place, word]
-                table[queue, AT] += 1
-                table[queue, DEVICE] -= 1
-                block = origins[place] >> ORIGIN_BITS
-                blocks[block, LIVE] -= 1
-                if blocks[block, LIVE] == 0:
-                    died[control[DEATHS]] = block
-                    control[DEATHS] += 1
+            if table[queue, AT] == table[queue, END]:
+                control[PHASE] = phase
+                return row
+            place = queue * share + table[queue, AT]
+            for word in range(buffer.shape[1]):
+                gone[control[LEFT], word] = fronts[place, word]
+            table[queue, AT] += 1
+            table[queue, DEVICE] -= 1
+            block = origins[place] >> ORIGIN_BITS
+            blocks[block, LIVE] -= 1
+            if blocks[block, LIVE] == 0:
+                died[control[DEATHS]] = block
+                control[DEATHS] += 1
             table[queue, LENGTH] -= 1
             control[LEFT] += 1
             phase = LOOKS
@@ -119,7 +130,7 @@ def enter(
         gone_upto[row] = control[LEFT]
         oldest[row] = table[queue, OLDEST]
     control[PHASE] = ENTERS
-    return stop
+    return len(ids)
 
 
 @tight
@@ -213,12 +224,12 @@ def _top_up(
 
 
 @tight
-def link(owners: Ids, used: int, table: Int64s, nexts: Int64s) -> None:
-    """Links the rows of the buffer, all of which belong to a queue, anew."""
+def link(ids: Ids, table: Int64s, nexts: Int64s) -> None:
+    """Links the first rows of the buffer, which belong to these queues, anew; there are no others."""
     for queue in range(len(table)):
         table[queue, HEAD] = -1
-    for place in range(used):
-        queue = owners[place]
+    for place in range(len(ids)):
+        queue = ids[place]
         if table[queue, HEAD] < 0:
             table[queue, HEAD] = place
         else:
@@ -232,3 +243,16 @@ def chain(place: int, nexts: Int64s, places: Int64s) -> None:
     for i in range(len(places)):
         places[i] = place
         place = nexts[place]
+
+
+@tight
+def chains(table: Int64s, nexts: Int64s, ids: Ids, places: Int64s) -> None:
+    """The rows of the buffer queue by queue, oldest first: whose each is and its place."""
+    row = 0
+    for queue in range(len(table)):
+        place = table[queue, HEAD]
+        for _ in range(table[queue, LENGTH] - table[queue, DEVICE]):
+            ids[row] = queue
+            places[row] = place
+            row += 1
+            place = nexts[place]

@@ -1,10 +1,11 @@
 """Many queues of rows in one store: a row enters at the end of its queue and leaves when it is the queue's oldest.
 
-New rows are in a *buffer*, linked queue by queue. While all rows fit the memory that the budget grants, that is all.
-When it is full, a *round* is spilled: the buffer's rows, sorted by queue, go to the device in blocks that many queues
-share (`queue_rounds`). From then on a queue's oldest rows are on the device; each queue has a *front*, a few rows of
-memory into which they come back, and a read block fills the fronts of all queues that wait for it. So a row is written
-once; how often its block is read depends on how unevenly the queues move, not on their lengths.
+New rows are in a *buffer*, linked queue by queue; a row that enters takes the place of one that has left. While all
+rows fit the memory that the budget grants, that is all. When it is full, a *round* is spilled: the buffer's rows,
+sorted by queue, go to the device in blocks that many queues share (`queue_rounds`). From then on a queue's oldest rows
+are on the device; each queue has a *front*, a few rows of memory into which they come back, and a read block fills the
+fronts of all queues that wait for it. So a row is written once; how often its block is read depends on how unevenly the
+queues move, not on their lengths.
 
 Invariants:
 1. The rows of a queue on the device are older than those in the buffer, and lie in its blocks in the order they came.
@@ -80,10 +81,9 @@ class RowQueues:
     def _reset(self) -> None:
         self._table: Int64s = np.zeros((0, kernels.TABLE_WORDS), np.int64)
         self._buffer = self._records.empty(0)
-        self._owners: Ids = np.empty(0, np.int32)
         self._nexts: Int64s = np.empty(0, np.int64)
-        self._used = self._gone = 0
         self._control = np.zeros(kernels.CONTROL_WORDS, np.int64)
+        self._control[kernels.FREE] = -1
         self._rounds = Rounds()
         self._pages = False
         self._fronts = self._records.empty(0)
@@ -120,7 +120,7 @@ class RowQueues:
 
     @property
     def _row_bytes(self) -> int:
-        return 8 * self._records.words + 12  # owner and link
+        return 8 * self._records.words + 8  # link
 
     @property
     def _front_bytes(self) -> int:
@@ -147,7 +147,7 @@ class RowQueues:
 
     def enter(self, ids: Ids, columns: Sequence[Argument], limits: int | Int64s = NO_LIMIT) -> Moved:
         """Each row enters its queue, in turn; from a queue that then has more rows than its limit (one for all, or one
-        for each row) the oldest leaves."""
+        for each row, at least 1) the oldest leaves."""
         self.ensure(int(ids.max(initial=-1)) + 1)
         return self._enter(ids, self._records.pack(columns), np.broadcast_to(limits, len(ids)).astype(np.int64))
 
@@ -156,39 +156,33 @@ class RowQueues:
         gone = self._records.empty(count)
         upto, oldest = np.empty(count, np.int64), np.empty(count, np.int64)
         died = np.empty(count, np.int64)
-        self._control[:] = 0
+        self._control[: kernels.FREE] = 0
         done = 0
         while done < count:
-            stop = done + self._make_room(count - done)
-            base = self._used - done
-            self._buffer[self._used : base + stop] = rows[done:stop]
-            self._used = base + stop
-            while done < stop:
-                done = kernels.enter(
-                    ids,
-                    done,
-                    stop,
-                    base,
-                    limits,
-                    self._table,
-                    self._buffer,
-                    self._owners,
-                    self._nexts,
-                    self._fronts,
-                    self._origins,
-                    self._share,
-                    self._rounds.blocks,
-                    gone,
-                    upto,
-                    oldest,
-                    died,
-                    self._control,
-                )
-                self._bury(died)
-                if done < stop:
+            done = kernels.enter(
+                ids,
+                rows,
+                done,
+                limits,
+                self._table,
+                self._buffer,
+                self._nexts,
+                self._fronts,
+                self._origins,
+                self._share,
+                self._rounds.blocks,
+                gone,
+                upto,
+                oldest,
+                died,
+                self._control,
+            )
+            self._bury(died)
+            if done < count:
+                if self._control[kernels.PHASE] == kernels.ENTERS:
+                    self._make_room(count - done)
+                else:
                     self._fill(int(ids[done]))
-            self._gone += int(self._control[kernels.GONE])
-            self._control[kernels.GONE] = 0
         return Moved(self._records.unpack(gone[: self._control[kernels.LEFT]]), upto, oldest)
 
     def _bury(self, died: Int64s) -> None:
@@ -223,8 +217,9 @@ class RowQueues:
                 died.append(block)
         places = self._buffered(queue)
         rows = self._records.unpack(np.concatenate([*parts, self._buffer[places]]))
-        self._owners[places] = -1
-        self._gone += len(places)
+        if len(places):
+            self._nexts[places[-1]] = self._control[kernels.FREE]
+            self._control[kernels.FREE] = places[0]
         self._table[queue] = 0
         self._control[kernels.DEATHS] = len(died)
         self._bury(np.array(died, np.int64))
@@ -307,14 +302,10 @@ class RowQueues:
 
     # --- the buffer --------------------------------------------------------------------------------------------------
 
-    def _make_room(self, rows: int) -> int:
-        """How many of so many rows, at least one, may be put into the buffer now."""
-        if self._used == len(self._buffer):
-            if self._gone and 4 * self._gone >= self._used:
-                self._compact(np.flatnonzero(self._owners[: self._used] >= 0))
-            elif not self._grow(rows):
-                self._spill()
-        return min(rows, len(self._buffer) - self._used)
+    def _make_room(self, rows: int) -> None:
+        """Room in the buffer, which is full, for some of so many rows."""
+        if not self._grow(rows):
+            self._spill()
 
     def _grow(self, rows: int) -> bool:
         """A larger buffer, which is at most a quarter of what others leave, or the least that can spill."""
@@ -330,58 +321,62 @@ class RowQueues:
 
     def _resize_buffer(self, rows: int) -> None:
         self._account.resize(self._nbytes(len(self._table), rows, self._rounds.nbytes))
-        buffer, owners, nexts = self._records.empty(rows), np.empty(rows, np.int32), np.empty(rows, np.int64)
-        used = self._used
-        buffer[:used], owners[:used], nexts[:used] = self._buffer[:used], self._owners[:used], self._nexts[:used]
-        self._buffer, self._owners, self._nexts = buffer, owners, nexts
+        buffer, nexts = self._records.empty(rows), np.empty(rows, np.int64)
+        used = self._control[kernels.USED]
+        buffer[:used], nexts[:used] = self._buffer[:used], self._nexts[:used]
+        self._buffer, self._nexts = buffer, nexts
 
-    def _compact(self, places: Int64s) -> None:
-        """Only the rows at these places, in their order, stay in the buffer."""
-        count = len(places)
-        self._buffer[:count], self._owners[:count] = self._buffer[places], self._owners[places]
-        self._used, self._gone = count, 0
-        kernels.link(self._owners, count, self._table, self._nexts)
+    def _chains(self) -> tuple[Ids, Int64s]:
+        """The rows of the buffer queue by queue, oldest first: whose each is and its place."""
+        count = int((self._table[:, kernels.LENGTH] - self._table[:, kernels.DEVICE]).sum())
+        ids, places = np.empty(count, np.int32), np.empty(count, np.int64)
+        kernels.chains(self._table, self._nexts, ids, places)
+        return ids, places
 
     # --- paging ------------------------------------------------------------------------------------------------------
 
     def _spill(self) -> None:
         """Writes a round: as many blocks as the buffer's rows fill."""
-        places = np.flatnonzero(self._owners[: self._used] >= 0)
-        places = places[np.argsort(self._owners[places], kind="stable")]
+        ids, places = self._chains()
         size = self._block.rows
         count = len(places) // size
-        spilled, stay = places[: count * size], np.sort(places[count * size :])
+        spilled, stay = slice(count * size), slice(count * size, None)
         queues = len(self._table)
         self._account.resize(self._nbytes(queues, len(self._buffer), self._rounds.nbytes_with(count, queues)))
         self._rounds.make_room(count, queues)
         written: list[Written] = []
         try:
-            for start in range(0, len(spilled), size):
-                written.append(self._write(spilled[start : start + size]))
+            for start in range(0, count * size, size):
+                written.append(self._write(ids[start : start + size], places[start : start + size]))
         except StorageError:
             for block in written:
                 self.device.free(block.address)
             raise
-        ids = self._owners[spilled]
-        first = self._rounds.add(written, self.device.capacity, ids)
+        gone = ids[spilled]
+        first = self._rounds.add(written, self.device.capacity, gone)
         table = self._table
-        fresh = ids[table[ids, kernels.DEVICE] == 0]
+        fresh = gone[table[gone, kernels.DEVICE] == 0]
         table[fresh, kernels.BLOCK] = first
         for word in (kernels.ROW, kernels.AT, kernels.END):
             table[fresh, word] = 0
-        table[:, kernels.DEVICE] += np.bincount(ids, minlength=queues)
-        self._compact(stay)
+        table[:, kernels.DEVICE] += np.bincount(gone, minlength=queues)
+        self._keep(ids[stay], places[stay])
         if not self._pages:
             self._begin_paging()
 
-    def _write(self, places: Int64s) -> Written:
-        owners = self._owners[places]
+    def _keep(self, ids: Ids, places: Int64s) -> None:
+        """Only the rows at these places, which are of these queues, stay in the buffer: at its begin."""
+        self._buffer[: len(ids)] = self._buffer[places]
+        self._control[kernels.FREE], self._control[kernels.USED] = -1, len(ids)
+        kernels.link(ids, self._table, self._nexts)
+
+    def _write(self, ids: Ids, places: Int64s) -> Written:
         frame = self._block.new_frame()
-        frame.write([Argument(owners, None), *self._records.unpack(self._buffer[places])], 0, len(places))
+        frame.write([Argument(ids, None), *self._records.unpack(self._buffer[places])], 0, len(places))
         payload = self._block.seal(frame)
         self.metrics.blocks_written += 1
         self.metrics.bytes_written += len(payload)
-        return Written(self.device.write(payload), len(places), int(owners[0]), int(owners[-1]))
+        return Written(self.device.write(payload), len(places), int(ids[0]), int(ids[-1]))
 
     def _begin_paging(self) -> None:
         """Half of the buffer's memory, as far as it can do without, goes to fronts and cached blocks."""
@@ -413,13 +408,12 @@ class RowQueues:
 
     def snapshot(self) -> dict[str, Any]:
         """All but the blocks on the device: those by their addresses, the buffer's rows in full."""
-        if self._gone:
-            self._compact(np.flatnonzero(self._owners[: self._used] >= 0))
+        ids, places = self._chains()
         return {
             "columns": [[column.name, column.dtype.str, column.nullable] for column in self.columns],
             "table": self._rewound(np.arange(len(self._table))),
-            "owners": self._owners[: self._used],
-            "rows": self._buffer[: self._used],
+            "owners": ids,
+            "rows": self._buffer[places],
             "rounds": self._rounds.snapshot(),
             "device": self.device.snapshot(),
         }

@@ -78,6 +78,7 @@ class Statement:
         needed = [e for n, e in write.sets if n in self._late] + ([] if write.match is None else [write.match])
         self._looks_at = self._read(needed)
         self._matches_by = self._read([] if write.match is None else [write.match])
+        self._kinds = {f"{self._own}{f.name}": f.type for f in table.definition.schema}
         self._required = [f.name for f in table.others if not f.nullable]
 
     @property
@@ -188,7 +189,7 @@ class Statement:
             places = np.flatnonzero(self._met(self._match(batch), operations, rows, there, condition=True))
             if len(places) < len(rows):
                 rows, words, whole = rows[places], words[places], False
-                before = self._table.look_up(words, None, None)
+                before = self._table.rows_at(before.rows[places])
                 there = before.there
         if kind is ChangeKind.INSERT:
             for at in np.flatnonzero(there).tolist():
@@ -231,8 +232,7 @@ class Statement:
         events = operations.events if whole else operations.events.take(pa.array(rows))
         data: dict[str, Data] = dict(zip(events.schema.names, events.columns, strict=True))
         data |= {f"{self._own}{name}": before.column(name) for name in looks_at}
-        kinds = {f"{self._own}{f.name}": f.type for f in self._table.definition.schema}
-        return Batch(kinds | dict.fromkeys(events.schema.names, SqlType.NULL), data, len(rows))
+        return Batch(self._kinds | dict.fromkeys(events.schema.names, SqlType.NULL), data, len(rows))
 
     def _met(
         self, found: Evaluated, operations: Operations, rows: Int64s, changed: Bools, *, condition: bool = False

@@ -22,7 +22,7 @@ from penstock.aggregates.state import Argument, Bools, Int64s
 from penstock.jit import kernel
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account
-from penstock.store.charged import ChargedArray
+from penstock.store.charged import ChargedArray, power_of_two
 from penstock.store.keyed import KeyedStore
 
 _ORDER_BYTES = 48
@@ -30,6 +30,10 @@ _ORDER_BYTES = 48
 
 _KEPT_ROOM = 4096
 """Entries for which there is room even when there are none."""
+
+_KEPT_TIMES, _KEPT_SHARE = 4, 64
+"""There is also room for so many times the entries there were, if that is no more than this part of the memory: what
+changes comes in bursts."""
 
 AFTER_ALL = 1 << 62
 """A stream position after all others: of rows that come from no stream, which see all changes of their time."""
@@ -117,7 +121,12 @@ class History:
         self._account = account
         self.first = 0
         self._start = self._stop = 0
-        self._in_order = (*(ChargedArray(account, np.int64) for _ in Stamps._fields),)
+        self._in_order = (
+            ChargedArray(account, np.int64),
+            ChargedArray(account, np.int64),
+            ChargedArray(account, np.int64),
+        )
+        """The stamps."""
         self._key_words = ChargedArray(account, np.int64, (words,))
         self._had = ChargedArray(account, np.bool_)
         self._values = [ChargedArray(account, spec.dtype) for spec in columns]
@@ -231,8 +240,8 @@ class History:
         return self._existed[entries]
 
     def column(self, place: int, entries: Int64s) -> Argument:
-        values, valid = self._columns[place]
-        return Argument(values[entries], None if valid is None else valid[entries])
+        at, mask = self._start + entries, self._masks[place]
+        return Argument(self._values[place].array[at], mask.array[at] if len(mask) else None)
 
     def place(self, number: int, entries: Int64s) -> Argument:
         """A column of the key."""
@@ -260,7 +269,8 @@ class History:
         return self._keys[entries]
 
     def collect(self, before: int, place: tuple[int, int] = BEFORE_ALL) -> Entries | None:
-        """Forgets the entries with times below `before`, and those of that time before a place, and returns them."""
+        """Forgets the entries with times below `before`, and those of that time before a place, and returns them: they
+        hold until others are appended."""
         count = self._count_before(before, place)
         # What is sorted is sorted anew, so as much must go as that costs.
         if count == 0 or count * 2 < len(self):
@@ -270,25 +280,35 @@ class History:
         self.first += count
         self._forget_order()
         if not len(self):
+            is_small = self._account.nbytes * _KEPT_SHARE <= self._account.total
+            room = max(_KEPT_ROOM, power_of_two(_KEPT_TIMES * self._stop) if is_small else 0)
             self._start = self._stop = 0
             for array in (*self._arrays, *self._masks):
-                array.resize(min(len(array), _KEPT_ROOM))
+                array.resize(min(len(array), room))
         return gone
 
     def _count_before(self, time: int, place: tuple[int, int]) -> int:
         low, high = 0, len(self)
+        # Mostly all entries are behind the moment, or all before it.
+        if not high or self._stamp(self._start) >= (time, *place):
+            return 0
+        if self._stamp(self._stop - 1) < (time, *place):
+            return high
         for stamps, least in zip(self._stamps, (time, *place), strict=True):
             equal = stamps[low:high]
             low, high = low + int(np.searchsorted(equal, least)), low + int(np.searchsorted(equal, least, "right"))
         return low
 
+    def _stamp(self, at: int) -> tuple[int, int, int]:
+        times, positions, sequences = self._in_order
+        return int(times.array[at]), int(positions.array[at]), int(sequences.array[at])
+
     def _part(self, start: int, stop: int) -> Entries:
         columns = [
-            Argument(c.values[start:stop].copy(), None if c.valid is None else c.valid[start:stop].copy())
-            for c in self._columns
+            Argument(c.values[start:stop], None if c.valid is None else c.valid[start:stop]) for c in self._columns
         ]
-        stamps = Stamps(*(part[start:stop].copy() for part in self._stamps))
-        return Entries(stamps, self._keys[start:stop].copy(), self._existed[start:stop].copy(), columns)
+        stamps = Stamps(*(part[start:stop] for part in self._stamps))
+        return Entries(stamps, self._keys[start:stop], self._existed[start:stop], columns)
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -65,12 +65,13 @@ class Matched:
         self.there: Bools = found.in_order() >= 0
         if len(self._old):
             self.there[self._old] = table.history.existed(self._entries)
+        self._everywhere = bool(self.there.all())
 
     def column(self, name: str) -> Data:
         """A column of the table, NULL where there is no row."""
         table = self._table
         if name in table.definition.key:
-            return table.key_values(name, self._key_word(name), None if self.there.all() else self.there)
+            return table.key_values(name, self._key_word(name), None if self._everywhere else self.there)
         return table.data(name, self.argument(name))
 
     def arrays(self) -> list[pa.Array]:
@@ -113,8 +114,10 @@ class Matched:
             values, valid = table.history.column(place, self._entries)
         else:
             values, valid = self._mixed(place)
-        if not self.there.all():
+        if not self._everywhere:
             valid = self.there if valid is None else valid & self.there
+        elif valid is not None and valid.all():
+            valid = None
         return Argument(values, valid)
 
     def _mixed(self, place: int) -> Argument:
@@ -132,7 +135,7 @@ class Matched:
 
 
 class _Known(NamedTuple):
-    """Keys that were written last, and their rows in such a layout of the store."""
+    """Keys that were asked for last, all of which there are, and their rows in such a layout of the store."""
 
     words: Int64s
     rows: Int32s
@@ -270,11 +273,18 @@ class Table:
         return Matched(self, found, entries)
 
     def _find(self, words: Int64s, valid: Bools | None) -> Found:
-        """Where the keys are. Events mostly ask for the rows that they have just changed."""
+        """Where the keys are. Several statements and queries of the same events mostly ask for the same keys."""
         known = self._known
         if valid is None and known.layout == self.store.layout and np.array_equal(words, known.words):
             return _these(known.rows)
-        return self.store.find(words, valid)
+        found = self.store.find(words, valid)
+        if found.order is None and found.rows.min(initial=0) >= 0:
+            self._known = _Known(words, found.rows, self.store.layout)
+        return found
+
+    def rows_at(self, rows: Int32s) -> Matched:
+        """Rows of now, by their numbers."""
+        return Matched(self, _these(rows), None)
 
     def nothing(self, rows: int) -> Matched:
         """No row, so many times."""
@@ -286,10 +296,10 @@ class Table:
         """Sets columns of rows, which are added where there are none; all keys differ. `known` are the rows of now, -1
         where there is none. `changed` ends it."""
         rows, fresh = self.store.put(words, known)
-        self._known = _Known(words, rows, self.store.layout)
         if self.on_change is not None:
             self.on_change(words)
         if fresh.any():
+            self._known = _Known(words, rows, self.store.layout)
             new = rows[fresh]
             for w, field in enumerate(self._keys):
                 if field.name in self.interners:

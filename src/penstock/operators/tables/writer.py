@@ -2,8 +2,9 @@
 
 A run of events becomes operations, in order of (time, stream position, sequence, statement). Those on different keys do
 not touch each other, so they are done in rounds: the first of each key together, then the second of each key, and so
-on. Where what is set is known before, or adds to what is there, `runs` does all rounds in one pass. An operation
-that finds its rows by something else than the key stands alone.
+on. Where what is set is known before, or adds to what is there, `runs` does all rounds in one pass. Events that concern
+different keys are done statement by statement. An operation that finds its rows by something else than the key stands
+alone.
 
 Invariants:
 1. With several streams, events wait until no event can come that belongs before them; `table.heard` is how far each
@@ -112,8 +113,8 @@ class TableWriter:
 
     def _carry_out(self, asked: list[Operations]) -> list[Entries]:
         """All operations in their order; returns what was there before."""
-        if len(asked) == 1 and asked[0].statement.is_keyed and self._seen.all_differ(asked[0].words):
-            return self._at_once(asked[0])
+        if _of_the_same_keys(asked) and self._seen.all_differ(asked[0].words):
+            return self._at_once(asked)
         which = np.concatenate([np.full(len(ops), i, np.int64) for i, ops in enumerate(asked)])
         rows = np.concatenate([np.arange(len(ops), dtype=np.int64) for ops in asked])
         if len(asked) > 1:
@@ -165,26 +166,32 @@ class TableWriter:
             start = end
         return self._entries(stamps, words, outcomes)
 
-    def _at_once(self, operations: Operations) -> list[Entries]:
-        """The operations of one statement on keys that all differ."""
-        outcome = operations.statement.apply(operations, np.arange(len(operations)))
-        if not self._table.keeps_history:
-            return []
-        before, changed = outcome.before, outcome.changed
-        if changed.all():
-            return [Entries(operations.stamps, operations.words, outcome.existed, before, differ=True)]
-        at = np.flatnonzero(changed)
-        stamps = Stamps(*(part[at] for part in operations.stamps))
-        kept = [take(column, at) for column in before]
-        return [Entries(stamps, operations.words[at], outcome.existed[at], kept, differ=True)]
+    def _at_once(self, asked: list[Operations]) -> list[Entries]:
+        """The operations of each statement on the same keys, which all differ. Nobody looks at a table between the
+        changes of one event, so what was there before the first of them is all that is noted."""
+        first = asked[0]
+        rest = np.ones(len(first), np.bool_)
+        outcomes: list[tuple[Int64s, Outcome]] = []
+        for operations in asked:
+            outcome = operations.statement.apply(operations, np.arange(len(first)))
+            if len(asked) > 1:
+                outcome.changed &= rest[outcome.places]
+                rest[outcome.places[outcome.changed]] = False
+            outcomes.append((outcome.places, outcome))
+        return self._entries(first.stamps, first.words, outcomes, differ=True)
 
-    def _entries(self, stamps: Stamps, words: Int64s, outcomes: list[tuple[Int64s, Outcome]]) -> list[Entries]:
+    def _entries(
+        self, stamps: Stamps, words: Int64s, outcomes: list[tuple[Int64s, Outcome]], *, differ: bool = False
+    ) -> list[Entries]:
         """What was there before, in the order of the operations, if someone may want it."""
         if not self._table.keeps_history:
             return []
         parts = [_changed(own, outcome) for own, outcome in outcomes if outcome.changed.any()]
         if not parts:
             return []
+        if len(parts) == 1 and len(parts[0][0]) == len(words):
+            outcome = parts[0][1]
+            return [Entries(stamps, words, outcome.existed, outcome.before, differ)]
         at = np.concatenate([own for own, _ in parts])
         existed = np.concatenate([outcome.existed for _, outcome in parts])
         columns = [
@@ -193,7 +200,7 @@ class TableWriter:
         if len(parts) > 1:
             order = np.argsort(at, kind="stable")
             at, existed, columns = at[order], existed[order], [take(column, order) for column in columns]
-        return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed, columns)]
+        return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed, columns, differ)]
 
     def snapshot(self) -> dict[str, Any]:
         heard = {stream: self._table.heard[self._positions[stream]] for stream in self.streams}
@@ -205,10 +212,24 @@ class TableWriter:
         self._table.heard = {self._positions[stream]: reached for stream, reached in snapshot["heard"].items()}
 
 
+def _of_the_same_keys(asked: list[Operations]) -> bool:
+    """Whether all statements were asked by the same events, each of which concerns one key."""
+    words = asked[0].words
+    return _of_the_same_events(asked) and all(
+        ops.statement.is_keyed and np.array_equal(ops.words, words) for ops in asked
+    )
+
+
+def _of_the_same_events(asked: list[Operations]) -> bool:
+    first = asked[0].stamps
+    return all(
+        ops.stamps.times is first.times and np.array_equal(ops.stamps.sequences, first.sequences) for ops in asked
+    )
+
+
 def _order(asked: list[Operations], which: Int64s) -> Int64s:
     """Where operations, of one statement after the other, stand in the total order."""
-    first = asked[0].stamps
-    if all(np.array_equal(ops.stamps.sequences, first.sequences) and ops.stamps.times is first.times for ops in asked):
+    if _of_the_same_events(asked):
         # The same events, for each statement: they take turns.
         return np.arange(len(which)).reshape(len(asked), -1).T.ravel()
     stamps = [np.concatenate([ops.stamps[i] for ops in asked]) for i in range(3)]
