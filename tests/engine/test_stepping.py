@@ -32,7 +32,7 @@ def test_a_silence_takes_little_memory_however_it_is_cut(kind: str, tmp_path: Pa
     for way in ("at once", "step by step", "restarted"):
         taken = found[way] = []
         checkpoint = tmp_path / kind if way == "restarted" else None
-        app = ps.App(STREAM + TEXTS[kind], memory="1.6MB", checkpoint=checkpoint)
+        app = ps.App(STREAM + TEXTS[kind], memory="800KB", checkpoint=checkpoint)
         app.subscribe("q1", lambda rows, taken=taken: taken.extend(zip(*rows.to_pydict().values(), strict=True)))
         app.push("s", [{"t": 0, "k": k, "x": 1.0} for k in range(GROUPS)])
         if way == "step by step":
@@ -41,7 +41,7 @@ def test_a_silence_takes_little_memory_however_it_is_cut(kind: str, tmp_path: Pa
         elif way == "restarted":
             app.checkpoint()
             app.close()
-            app = ps.App(STREAM + TEXTS[kind], memory="1.6MB", checkpoint=checkpoint)
+            app = ps.App(STREAM + TEXTS[kind], memory="800KB", checkpoint=checkpoint)
             app.subscribe("q1", lambda rows, taken=taken: taken.extend(zip(*rows.to_pydict().values(), strict=True)))
         app.push("s", {"t": 600, "k": 0, "x": 1.0})
         app.finish()

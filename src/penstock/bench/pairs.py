@@ -137,13 +137,18 @@ class _Bench:
         for system in systems:
             # All get ready at once; what has its turn then meets none of the others at work.
             self._stage.ask(system, self._load(scale_factor, self._plan.phases))
+        failed: set[str] = set()
         for system in systems:
             assert load is not None
-            try:
-                self._stage.wait_for(systems)
-                trials[system].append(self._tried(system, load))
-            except TrialError as error:
-                self._report.step(f"{system}: SF {scale_factor}: {error}")
+            while system not in failed:
+                try:
+                    self._stage.wait_for(other for other in systems if other not in failed)
+                    trials[system].append(self._tried(system, load))
+                    break
+                except TrialError as error:  # the processes of the others have ended with it, and begin anew
+                    gave_up = error.system if error.system in systems else system
+                    self._report.step(f"{gave_up}: SF {scale_factor}: {error}")
+                    failed.add(gave_up)
 
     def whole(self, system: str, trial: Trial) -> Trial:
         return self._tried(system, self._load(trial.scale_factor, _WHOLE_RUN))

@@ -75,7 +75,11 @@ class Trial:
 
 
 class TrialError(PenstockError):
-    """A system gave up, for want of memory perhaps."""
+    """A system gave up, for want of memory perhaps. `system` is the process that said so."""
+
+    def __init__(self, system: str, why: str) -> None:
+        super().__init__(f"pairs: {why}")
+        self.system = system
 
 
 class Stage:
@@ -139,15 +143,15 @@ class Stage:
                 process, message = self._heard.get(timeout=_PATIENCE)
             except queue.Empty:
                 why = f"{name} said nothing for {_PATIENCE:g} s{self._processes[name].tail()}"
-                raise self._failed(why) from None
+                raise self._failed(name, why) from None
             if message["is"] == "exit":
-                raise self._failed(process.death(int(message["code"])))
+                raise self._failed(process.name, process.death(int(message["code"])))
             if message["is"] == "failed":
-                raise self._failed(f"{process.name}: {message['why']}")
+                raise self._failed(process.name, f"{process.name}: {message['why']}")
             self._kept[process.name, message["is"]] = message
         return self._kept.pop((name, kind))
 
-    def _failed(self, why: str) -> TrialError:
+    def _failed(self, system: str, why: str) -> TrialError:
         """What was in the middle of the run begins anew with the next one."""
         for process in self._processes.values():
             process.kill()
@@ -156,7 +160,7 @@ class Stage:
         self._ports.clear()
         self._kept.clear()
         self._heard = queue.SimpleQueue()
-        return TrialError(f"pairs: {why}")
+        return TrialError(system, why)
 
 
 @dataclass(frozen=True)

@@ -278,7 +278,7 @@ class Flow:
         for stream in set().union(*(slides for _, slides in meeting)):
             slide = min(slides[stream] for _, slides in meeting if stream in slides)
             pipelines = [pipeline for pipeline, slides in meeting if stream in slides]
-            found[stream] = Steps(slide, partial(_rows_met, pipelines))
+            found[stream] = Steps(slide, partial(_rows_met, pipelines), self._stores.budget)
         return found
 
     @property

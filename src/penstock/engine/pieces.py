@@ -93,8 +93,8 @@ class Pieces:
             self._learn(taken * width, reach - self._budget.within_reach)
 
     def _rows(self, reach: int, width: float) -> int:
-        """How many rows, each as wide as so many narrow ones, are taken at once where so much memory is left: a power of
-        two, since an allocator keeps memory for each size that it was asked for."""
+        """How many rows, each as wide as so many narrow ones, are taken at once where so much memory is left. A power
+        of two, since an allocator keeps memory for each size that it was asked for."""
         share = max(0, reach) / (_BYTES_FOR_ONE * width)
         rows = min(CHUNK_ROWS, max(1, int(share * share**0.5), int(self._short / width)))
         return 1 << (rows.bit_length() - 1)

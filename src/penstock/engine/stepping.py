@@ -16,7 +16,11 @@ import numpy as np
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.outgoing import PIECE_ROWS
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
+from penstock.store.budget import Budget
 from penstock.windows.spec import TimeSlide
+
+_BYTES_FOR_A_ROW = 1024
+"""So many bytes must be within reach for each row that waits: about ten times what it takes."""
 
 
 def meeting_slides(node: Node) -> dict[str, int]:
@@ -43,11 +47,13 @@ def _shortest_slide(node: Node) -> int | None:
 
 class Steps:
     """`waited` counts the rows that have come to where the ways meet. A step is as long as about `PIECE_ROWS` of them
-    allow; each call begins with a step of one slide, since what its rows bring is not known."""
+    allow, fewer where they would take much of the memory within reach; each call begins with a step of one slide, since
+    what its rows bring is not known."""
 
-    def __init__(self, slide: int, waited: Callable[[], int]) -> None:
+    def __init__(self, slide: int, waited: Callable[[], int], budget: Budget) -> None:
         self._slide = slide
         self._waited = waited
+        self._budget = budget
 
     def cut(self, begin: int | None, chunks: list[Chunk], watermark: int) -> Iterator[tuple[list[Chunk], int]]:
         """The rows and the watermark of one call, as those of several; `begin` is the watermark of the call before."""
@@ -56,13 +62,13 @@ class Steps:
         slides = 1
         while begin + slides * self._slide < watermark:
             begin += slides * self._slide
-            before = self._waited()
+            before, most = self._waited(), min(PIECE_ROWS, self._budget.within_reach // _BYTES_FOR_A_ROW)
             head, chunks = _split(chunks, begin)
             yield head, begin
             came = self._waited() - before
-            if 4 * came < PIECE_ROWS:
+            if 4 * came < most:
                 slides *= 2
-            elif came > PIECE_ROWS:
+            elif came > most:
                 slides = max(1, slides // 2)
         yield chunks, watermark
 

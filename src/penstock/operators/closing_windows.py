@@ -168,13 +168,15 @@ class SessionWindows:
             self._current.resize(self._partitions.capacity)
         before, row = self._open, 0
         places = np.empty(chunk.rows, np.int64)
+        arrays = (self._numbers, self._lasts, self._owners, self._starts)
         while True:
+            room = min(map(len, arrays))  # where memory is short, their lengths differ
             row, self._open = _assign_sessions(
                 chunk.times,
                 partitions,
                 self._gap,
                 self._current.array,
-                self._starts.array,
+                self._starts.array[:room],
                 self._lasts.array,
                 self._owners.array,
                 self._partitions.counts,
@@ -184,7 +186,7 @@ class SessionWindows:
             )
             if row == chunk.rows:
                 break
-            for array in (self._numbers, self._lasts, self._owners, self._starts):
+            for array in arrays:
                 array.fit(self._open + 1)
         fresh = self._open - before
         self._numbers.array[before : self._open] = np.arange(self._made, self._made + fresh)

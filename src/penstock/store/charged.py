@@ -9,7 +9,7 @@ Invariants:
 2. A refusal changes neither the array nor the account.
 3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
    or, where that would take more than a quarter of what is free, the next 32nd of it. So an array is about as long
-   however input is cut, and no array takes what the others need.
+   however input is cut, and no array takes what the others need. Arrays that grow together may differ in length.
 
 New memory is zero and not touched, and a large array moves piece by piece, each given back once it is copied
 (`own_memory`): the old and the new one together take no more than what is on the account. So an array that was replaced

@@ -186,9 +186,9 @@ class History:
 
     def _make_room(self, count: int) -> None:
         """Room for more entries at the end; those there are move to the front if others have left it."""
-        if self._stop + count <= len(self._had):
-            return
         held, arrays = len(self), self._arrays
+        if self._stop + count <= min(map(len, arrays)):  # where memory is short, their lengths differ
+            return
         if self._start:
             for array in arrays:
                 array.array[:held] = array.array[self._start : self._stop]

@@ -1,8 +1,9 @@
 """Pairs for Esper: its statements (EPL) and the rows of its tables, made from the strategies.
 
-The texts are `esper_indicators.epl`, `esper_bands.epl` and `esper_orders.epl`. Strategies are rows of a table, with
-what they own; a security's sums are kept once for all strategies. Only the count windows need a statement for each of
-the ten numbers of periods, for the length of a window is part of a statement. There are no user-defined functions.
+The texts are `esper_indicators.epl`, `esper_securities.epl`, `esper_bands.epl` and `esper_orders.epl`. Strategies are
+rows of a table, with what they own; a security's sums are kept once for all strategies. Only the count windows need a
+statement for each of the ten numbers of periods, for the length of a window is part of a statement. There are no
+user-defined functions.
 
 Times in Esper are microseconds, as its clock has them: tickTS goes in, and inputTickTS comes out, in that unit.
 
@@ -24,6 +25,8 @@ from penstock.errors import InputError
 from penstock.workloads.pairs.strategies import Strategy
 
 _SECOND = 1_000_000
+_SYMBOLS = 2_000
+"""A statement becomes a Java class; its methods have a limit, which some more symbols pass."""
 _SYMBOL = re.compile(r"[A-Za-z0-9._]+")
 
 
@@ -56,11 +59,15 @@ def translated(strategies: Sequence[Strategy]) -> EsperPairs:
     bands = _text("esper_bands.epl")
     periods = sorted({strategy.num_periods for strategy in strategies})
     indicators = Template(_text("esper_indicators.epl")).substitute(
-        SYMBOLS=", ".join(f"'{symbol}'" for symbol in symbols),
+        SECURITIES="\n".join(_securities(symbols[i : i + _SYMBOLS]) for i in range(0, len(symbols), _SYMBOLS)),
         SHORTEST=lengths[0] * _SECOND,
         BANDS="\n".join(Template(bands).substitute(PERIODS=count) for count in periods),
     )
     return EsperPairs({"Indicator": indicators, "MarketOrder": _text("esper_orders.epl")}, _rows(strategies, lengths))
+
+
+def _securities(symbols: Sequence[str]) -> str:
+    return Template(_text("esper_securities.epl")).substitute(SYMBOLS=", ".join(f"'{symbol}'" for symbol in symbols))
 
 
 def _rows(strategies: Sequence[Strategy], lengths: Sequence[int]) -> dict[str, pa.RecordBatch]:
