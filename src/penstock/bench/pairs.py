@@ -34,7 +34,7 @@ from penstock.workloads.pairs.validator import Answers, expected_answers
 OURS, ESPER = "penstock", "esper"
 _WHOLE_RUN = Phases(0, RAMP_UP + BEFORE, 2 * HALF_OF_MEASUREMENT, AFTER)
 _BINS = 40
-_NEXT_RUNG = 1.5
+_NEXT_RUNG = 1.9
 """How much longer the next rung may take than the one before, its validation included."""
 
 
@@ -55,9 +55,14 @@ PLANS = {
     Size.TINY: Plan(Phases(299, 0.5, 1, 0.1), (2,), (), (OURS,), 60),
     # At a boundary of 60 seconds periods of every length end. After 900 seconds the windows of 94 % of the strategies
     # are full, after 1,800 those of all.
-    Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (100, 500), (50, 20), (OURS, ESPER), 110),
+    Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (500, 1500), (100, 20), (OURS, ESPER), 110),
     Size.FULL: Plan(
-        Phases(1770, 15, 120, 5), (20, 50, 100, 150, 200, 300, 400, 500, 600), (10, 5, 1), (OURS, ESPER), 4 * 3600, True
+        Phases(1770, 15, 120, 5),
+        (100, 500, 1000, 1500, 2000, 2500, 3000, 4000),
+        (50, 20, 10, 5, 1),
+        (OURS, ESPER),
+        4 * 3600,
+        True,
     ),
 }
 

@@ -2,8 +2,9 @@
 
 A full run is the thesis' two hours in real time. A short one first sends history as fast as it is taken, so that all
 count windows are full (30 periods of 60 seconds), and then a stretch in real time at the benchmark's own rates.
-History is thinned: each symbol has a tick every 2.5 seconds. The stretch has a few seconds that are not measured, the
-measurement interval, in which the rate goes from the basis to the peak and back, and a short rest.
+History is thinned: each symbol has a tick every 4 seconds, so one at least in every period. The stretch has a few
+seconds that are not measured, the measurement interval, in which the rate goes from the basis to the peak and back, and
+a short rest.
 
 Invariants:
 1. A tick is due at its tickTS, which is in whole milliseconds: the ticks of a millisecond are one frame. TS is that
@@ -31,7 +32,7 @@ from penstock.workloads.pairs.setup_xml import write_strategies
 from penstock.workloads.pairs.strategies import Strategy, strategies
 from penstock.workloads.pairs.ticks import Ticks
 
-_HISTORY_PER_SYMBOL = 0.4
+_HISTORY_PER_SYMBOL = 0.25
 """Ticks a second."""
 _HISTORY_ROWS = 4096
 _CORNER = 0.001
