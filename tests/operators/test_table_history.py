@@ -116,6 +116,7 @@ def test_what_is_forgotten_goes_back_to_the_budget(memory: int, at_once: bool) -
     assert budget.used > 100_000 * 100
     gone = history.collect(1 << 40)
     assert gone is not None
+    assert gone.keys[:, 0].tolist() == gone.stamps.times.tolist() == list(range(100_000))
     assert (budget.used < 4096 * 64) == at_once
     history.append(entries([(1 << 41, 1, None)]))
     history.collect(1 << 42)

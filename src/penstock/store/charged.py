@@ -12,8 +12,8 @@ Invariants:
    however input is cut, and no array takes what the others need. Arrays that grow together may differ in length.
 
 New memory is zero and not touched, and a large array moves piece by piece, each given back once it is copied
-(`own_memory`): the old and the new one together take no more than what is on the account. So an array that was replaced
-must not be read.
+(`own_memory`): the old and the new one together take no more than what is on the account. So an array that has grown
+must not be read where it was.
 
 >>> from penstock.store.budget import Budget
 >>> budget = Budget(1000)
@@ -112,7 +112,8 @@ class ChargedArray:
         for start in range(0, kept, rows):
             moved = before[start : min(start + rows, kept)]
             array[start : start + len(moved)] = moved
-            give_back(moved)
+            if length > len(before):
+                give_back(moved)
         if self._fill:
             array[kept:] = self._fill
         self.array = array
