@@ -37,7 +37,7 @@ def test_history_is_thin_and_the_stretch_has_the_rates_of_the_benchmark() -> Non
     market = Market(ShortMarket(scale_factor=1, phases=PHASES))
     times = np.concatenate([ticks.tick_ts for ticks in market.ticks()])
     history = np.count_nonzero(times < 20_000)
-    assert history == pytest.approx(0.4 * 100 * 20, rel=0.2)
+    assert history == pytest.approx(0.25 * 100 * 20, rel=0.2)
     assert len(times) - history == pytest.approx(5000 + 6250, rel=0.05)
     assert times[-1] < 22_000
 

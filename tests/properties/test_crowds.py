@@ -25,7 +25,7 @@ def test_slots_are_given_to_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupTable, "_release", counted)
     reused: list[bool] = []
 
-    @settings(max_examples=20, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=40, deadline=None, phases=[Phase.generate])
     @given(scenarios("session", shapes=("crowd",)), drives)
     def holds(scenario: Scenario, drive: Drive) -> None:
         before = released
@@ -34,4 +34,4 @@ def test_slots_are_given_to_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             reused.append(released > before)
 
     holds()
-    assert sum(reused) > 0.6 * len(reused), f"slots were reused in {sum(reused)} of {len(reused)} cases"
+    assert sum(reused) > 0.5 * len(reused), f"slots were reused in {sum(reused)} of {len(reused)} cases"

@@ -27,7 +27,7 @@ from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
 from penstock.operators.single_keys import assign_single, empty_table, rehash_single, table_bytes
 from penstock.store.budget import Account
-from penstock.store.charged import SHARE_OF_FREE, UNLIMITED, ChargedArray, power_of_two
+from penstock.store.charged import LEAST, SHARE_OF_FREE, UNLIMITED, ChargedArray, power_of_two, step_of
 from penstock.types import SqlType
 
 
@@ -275,13 +275,13 @@ class GroupTable:
                 interner.use(self._stored[named, w].astype(np.int32))
 
     def _fit(self, wanted: int) -> None:
-        """Room for so many slots or, where memory is short (`charged`), for one more 32nd of them."""
+        """Room for so many slots or, where memory is short (`charged`), for a step more."""
         places = power_of_two(wanted)
         bytes_of_slot = 8 * self._words + 9 + 8 * len(self._tallies)
         table = self._table_bytes(places)
         more = (wanted - self.capacity) * bytes_of_slot + table - self._table.nbytes
-        if more > self._account.free // SHARE_OF_FREE:
-            wanted = self.capacity + max(1, wanted // 32)
+        if wanted > LEAST and more > self._account.free // SHARE_OF_FREE:
+            wanted = self.capacity + step_of(wanted)
             more = (wanted - self.capacity) * bytes_of_slot + table - self._table.nbytes
         self._account.charge(more)  # all of it or nothing
         self._account.release(more - table + self._table.nbytes)

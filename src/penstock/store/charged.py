@@ -21,7 +21,7 @@ must not be read where it was.
 >>> len(counts.fit(5)), len(counts.fit(17)), budget.used
 (16, 32, 256)
 >>> len(counts.fit(65)), budget.used  # 128 would take most of what there is
-(68, 544)
+(72, 576)
 >>> counts.clear()
 >>> budget.used
 0
@@ -37,8 +37,8 @@ from numpy.typing import DTypeLike, NDArray
 from penstock.store.budget import Account, Budget
 from penstock.store.own_memory import give_back, zeros
 
-_LEAST = 16
-_STEPS = 32
+LEAST = 16
+_LEAST_STEP, _STEPS = 8, 32
 _MOVED_BYTES = 1 << 20
 SHARE_OF_FREE = 4
 """What grows takes more than it needs if that is at most this part of the memory that is free."""
@@ -61,7 +61,12 @@ UNLIMITED: Account = _Unlimited()
 
 def power_of_two(length: int) -> int:
     """The least power of two that is not below a length, and not below 16."""
-    return max(_LEAST, 1 << (length - 1).bit_length()) if length else 0
+    return max(LEAST, 1 << (length - 1).bit_length()) if length else 0
+
+
+def step_of(length: int) -> int:
+    """By how much something of such a length grows where memory is short."""
+    return max(_LEAST_STEP, length // _STEPS)
 
 
 class ChargedArray:
@@ -94,8 +99,8 @@ class ChargedArray:
 
     def _length_for(self, length: int) -> int:
         wanted = power_of_two(length)
-        if (wanted - len(self.array)) * self._row_bytes > self._account.free // SHARE_OF_FREE:
-            step = max(1, wanted // _STEPS)
+        if wanted > LEAST and (wanted - len(self.array)) * self._row_bytes > self._account.free // SHARE_OF_FREE:
+            step = step_of(wanted)
             wanted = -(-length // step) * step
         return wanted
 
