@@ -9,12 +9,12 @@ SOAK_SECONDS ?= 3600
 WORKERS := $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 2) // 2)' 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow soak lint docs-check bench bench-full clean
+.PHONY: help setup run test test-slow soak lint docs-check bench bench-beside bench-full clean
 
 help: ## this list
 	@echo "Welcome to Penstock: continuous SQL over sliding windows far larger than memory, exact and fast."
 	@echo
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo
 	@echo "New here? 'make run' shows it at work; README.md explains it."
 
@@ -62,6 +62,10 @@ docs-check: $(STAMP) ## run the examples in README.md, docs/ and the docstrings
 bench: $(STAMP) ## a short version of every measurement, the report and the papers' page, into out/bench
 	@echo "bench: own benches and microbenchmarks, quick; what is done already is not done again (about an hour on all systems)"
 	@$(BIN)/penstock bench all --output out/bench
+
+bench-beside: $(STAMP) ## one bench on two states of the code, in turns: COMMIT=... BENCH=vwap ROUNDS=3
+	@test -n "$(COMMIT)" || { echo "bench-beside: name the state to compare with, as in 'make bench-beside COMMIT=HEAD~1 BENCH=vwap'"; exit 1; }
+	@$(BIN)/python -m penstock.bench.beside $(COMMIT) $(or $(BENCH),vwap) --rounds $(or $(ROUNDS),3)
 
 bench-full: $(STAMP) ## the long version, into out/bench-full: many hours
 	@echo "bench-full: everything as the papers have it, as far as this machine can; it goes on where it was stopped"

@@ -31,6 +31,10 @@ FIGURES = {
     "flat-window": ("slowest_to_fastest",),
     "flat-slide": ("at_86400_to_60", "at_86400_to_1"),
     "peers": ("sum_to_polars", "max_to_polars", "sum_to_duckdb", "max_to_duckdb", "median_to_duckdb"),
+    "push": ("us_per_event", "us_per_batch_of_100", "us_fixed_12_queries"),
+    "start": ("warm_seconds", "cold_seconds"),
+    "istream": ("to_default", "slowest_to_fastest"),
+    "relation": ("to_last", "events_per_second", "last_events_per_second"),
     "latency": ("p50_us", "p99_us", "p999_ms", "max_ms", "mean_us", "achieved_rate"),
     "ssm": ("requests_ratio_4", "space_ratio_4", "hit_rate_error", "requests_to_formula_4_1", "requests_to_belady"),
     "tuples": ("bytes_to_raw", "buffered_to_plain"),
@@ -65,7 +69,7 @@ def test_every_bench_is_checked() -> None:
     assert set(FIGURES) | ON_SPARK == set(NAMES)
 
 
-SLOW = {"driver", "rate-sizing", "callcentre", "budget", "ssm"}
+SLOW = {"start", "driver", "rate-sizing", "callcentre", "budget", "ssm"}
 
 
 @pytest.mark.parametrize(

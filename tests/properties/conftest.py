@@ -9,5 +9,5 @@ from hypothesis import HealthCheck, settings
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("quick", max_examples=32, deadline=None, suppress_health_check=_SLOW_IS_FINE)
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=_SLOW_IS_FINE)
 settings.register_profile("ci-long", max_examples=400, deadline=None, suppress_health_check=_SLOW_IS_FINE)

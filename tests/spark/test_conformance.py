@@ -1,8 +1,8 @@
 """The conformance cases on Spark: all over static data, and some of every kind in several micro-batches. Those that the
 order of arrival decides are read from files.
 
-Each takes most of a second, however small it is; so a sixth of them is run with the quick tests, the rest with the slow
-ones.
+Each takes most of a second, however small it is; so a twelfth of them is run with the quick tests, the rest with the
+slow ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANSWERED = [case for case in load() if case.expect]
 BY_ARRIVAL = [case for case in ANSWERED if case.by_arrival]
 CASES = [case for case in ANSWERED if not case.embedded_only and not case.by_arrival]
 DIFFERENT = [case for case in ANSWERED if case.embedded_only]
-STREAMED = CASES[::48]
+STREAMED = CASES[::72]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* runs in one bucket")
 
@@ -35,13 +35,13 @@ def check(case: Case, run: Run) -> None:
         assert run.rejects == case.rejects
 
 
-@pytest.mark.parametrize("case", CASES[::6], ids=str)
+@pytest.mark.parametrize("case", CASES[::12], ids=str)
 def test_static(case: Case, spark: SparkSession) -> None:
     check(case, run_spark(case, spark))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for n, case in enumerate(CASES) if n % 6], ids=str)
+@pytest.mark.parametrize("case", [case for n, case in enumerate(CASES) if n % 12], ids=str)
 def test_more_over_static_data(case: Case, spark: SparkSession) -> None:
     check(case, run_spark(case, spark))
 
@@ -52,7 +52,7 @@ def test_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES[24::48] + CASES[12::24], ids=str)
+@pytest.mark.parametrize("case", [case for n, case in enumerate(CASES[::12]) if n % 6], ids=str)
 def test_more_in_micro_batches(case: Case, spark: SparkSession, tmp_path: Path) -> None:
     check(case, run_spark(case, spark, tmp_path))
 

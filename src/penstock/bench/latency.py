@@ -19,14 +19,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.bench import stock_feed
-from penstock.bench.feed import BATCH_ROWS, Feed, Times
+from penstock.bench.feed import BATCH_ROWS
 from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.vwap import TWO_BLOCKS
 from penstock.engine.app import App
 from penstock.measure.results.statistics import percentiles
 
-_HOUR = 3600 * 1_000_000
 _LINGER = 0.000_1
 
 
@@ -58,15 +57,11 @@ _SLOWEST = 2
 
 def measure(size: Size, report: Report) -> dict[str, Any]:
     plan = _PLANS[size]
-    ring = stock_feed.ring(8, plan.batch_rows)
-    dense = -(-2 * (plan.events + plan.warm_up_events) // plan.batch_rows) * plan.batch_rows
-    spacing = 1_000_000 // plan.per_second
-    thin = max(1, (_HOUR - dense * spacing) // (spacing * plan.thinning))
+    hour = stock_feed.Hour(plan.per_second, 2 * (plan.events + plan.warm_up_events), plan.thinning, plan.batch_rows)
     with App(stock_feed.application("RANGE 1 HOUR"), memory=TWO_BLOCKS, linger=_LINGER) as app:
-        report.step(f"filling one hour: {dense + thin:,} events")
-        filled = Feed(app, stock_feed.STREAM, ring, _times(dense, thin, spacing, spacing * plan.thinning))
-        filled.fill(dense + thin)
-        events = _events(plan.warm_up_events + plan.events, _HOUR, spacing)
+        report.step(f"filling one hour: {hour.rows:,} events")
+        hour.fill(app)
+        events = hour.next_events(plan.warm_up_events + plan.events)
         # The harness's own objects should not make the collector's pauses longer than the engine's would.
         gc.collect()
         gc.freeze()
@@ -93,29 +88,9 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "rate": plan.per_second,
         "achieved_rate": len(latencies) / elapsed,
         "events": len(latencies),
-        "window_events": dense + thin,
+        "window_events": hour.rows,
         "blocks_read": blocks_read,
     }
-
-
-def _times(dense: int, thin: int, spacing: int, thin_spacing: int) -> Times:
-    """A dense stretch, which will leave while the clock runs, and a thin one up to the end of the hour."""
-
-    def times(first: int, count: int) -> NDArray[np.int64]:
-        rows = np.minimum(np.arange(first, first + count), dense + thin - 1)
-        return np.where(rows < dense, rows * spacing, dense * spacing + (rows - dense) * thin_spacing)
-
-    return times
-
-
-def _events(count: int, first: int, spacing: int) -> list[dict[str, Any]]:
-    random = np.random.default_rng(2)
-    prices = (np.floor(random.random(count) * 10_000) / 100).tolist()
-    volumes = random.integers(1, 10_001, count).tolist()
-    return [
-        {"Timestamp": first + i * spacing, "Symbol": f"SYM{i % 100:03d}", "Price": prices[i], "Volume": volumes[i]}
-        for i in range(count)
-    ]
 
 
 def _at_rate(
