@@ -100,4 +100,4 @@ def test_kill_and_resume(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kill_and_resume_many_rounds(tmp_path: Path) -> None:
-    check(tmp_path, rows=100_000, most_kills=20, rounds=6)
+    check(tmp_path, rows=100_000, most_kills=20, rounds=3)

@@ -381,4 +381,4 @@ def killed(directory: Path, total: int, kills: int, seed: int) -> None:
 
 @pytest.mark.slow
 def test_killed_many_times(tmp_path: Path) -> None:
-    killed(tmp_path, 30_000, kills=40, seed=4)
+    killed(tmp_path, 30_000, kills=20, seed=4)
