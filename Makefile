@@ -42,7 +42,7 @@ test: $(STAMP) ## the quick tests, in a few minutes
 
 test-slow: $(STAMP) ## the soak and fault tests: long property searches, many rounds of kill -9
 	@echo "test-slow: soak and fault tests"
-	@$(PYTEST) -m slow -n auto --dist worksteal
+	@$(PYTEST) -m slow -n $(WORKERS) --dist worksteal
 
 soak: $(STAMP) ## a query on Spark for an hour (or SOAK_SECONDS=...): nothing may grow
 	@echo "soak: a query on Spark that goes on and on, its memory, files and state watched"

@@ -32,9 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from penstock.spark.session import SHORT_RUN, session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    # One Java process serves hundreds of tests: each leaves a little behind.
-    roomy = {**SHORT_RUN, "spark.driver.memory": "2g"}
-    running = session("penstock-tests", "local[2]", roomy, log_file=str(log))
+    running = session("penstock-tests", "local[2]", SHORT_RUN, log_file=str(log))
     yield running
     running.stop()
 

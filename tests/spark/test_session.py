@@ -23,6 +23,13 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
     assert ran == [sys.executable]
 
 
+def test_a_short_run_has_room_for_compiled_code(spark: SparkSession) -> None:
+    """Compiling quickly has Java keep a fifth of the usual room, unless it is told; Spark fills that in minutes."""
+    pools = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    code = [pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code")]
+    assert sum(code) >= 240 << 20
+
+
 @pytest.mark.parametrize(
     ("master", "cores"),
     [("local", 1), ("local[3]", 3), ("local[4, 2]", 4), ("local[*]", os.cpu_count()), ("spark://host:7077", 8)],
