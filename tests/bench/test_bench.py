@@ -69,7 +69,7 @@ def test_every_bench_is_checked() -> None:
     assert set(FIGURES) | ON_SPARK == set(NAMES)
 
 
-SLOW = {"start", "driver", "rate-sizing", "callcentre", "budget", "ssm"}
+SLOW = {"stores", "start", "driver", "rate-sizing", "callcentre", "budget", "ssm"}
 
 
 @pytest.mark.parametrize(

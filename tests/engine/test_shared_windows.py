@@ -67,6 +67,7 @@ def test_many_windows_take_the_space_of_the_largest(rows: int, most: float) -> N
         assert 4 * smallest.metrics.stored_bytes < together.stored_bytes
 
 
+@pytest.mark.slow
 def test_no_block_is_read_oftener_than_by_windows_apart() -> None:
     """Formula 4.1: a shared window reads and writes at most what its members would, each with its own store."""
     seconds = (10, 14, 40)
@@ -197,7 +198,13 @@ TWO_STREAMS = STREAM + STREAM.replace("STREAM s", "STREAM slow")
 
 
 @pytest.mark.parametrize(
-    ("memory", "rows"), [(45_000, ROWS), (70_000, ROWS), (150_000, MANY_ROWS), (400_000, MANY_ROWS)]
+    ("memory", "rows"),
+    [
+        (45_000, ROWS),
+        (70_000, ROWS),
+        pytest.param(150_000, MANY_ROWS, marks=pytest.mark.slow),
+        pytest.param(400_000, MANY_ROWS, marks=pytest.mark.slow),
+    ],
 )
 def test_windows_of_two_streams_answer_alike_in_any_memory(memory: int, rows: int) -> None:
     """Memory that moves between streams and groups changes no answer, and is never more than there is."""

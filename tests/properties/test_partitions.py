@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ drives = st.builds(
 )
 
 
+@pytest.mark.slow
 def test_partitions_that_page_give_the_answer_of_the_contract() -> None:
     paged = []
 

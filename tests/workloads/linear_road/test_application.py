@@ -94,7 +94,7 @@ def files_of(traffic: Traffic, place: Path) -> tuple[pa.Table, pa.Table, pa.Tabl
     return rows, tolls, segments
 
 
-@pytest.mark.parametrize("lav", list(Lav))
+@pytest.mark.parametrize("lav", [Lav.POOLED, pytest.param(Lav.SPEC, marks=pytest.mark.slow)])
 def test_generated_traffic(tmp_path: Path, lav: Lav) -> None:
     traffic = Traffic(roads=2, seconds=1500, stretch=(40, 44), seed=7)
     rows, tolls, segments = files_of(traffic, tmp_path)
