@@ -3,12 +3,14 @@ tests say what to install."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,16 +25,26 @@ expect.set_options(timeout=WAIT)
 
 
 def chromium() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-q", "-y", "chromium"]):
-            subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-        if found := shutil.which("chromium"):
-            return found
-    pytest.fail("the tests of the pages need a browser on the PATH: install chromium, as by 'apt-get install chromium'")
+    if (found := _on_the_path()) is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        # One worker installs. `apt-get update` of another one may remove the packages that are being unpacked.
+        with open(Path(tempfile.gettempdir()) / "penstock-tests-apt.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (found := _on_the_path()) is None:
+                _install()
+                found = _on_the_path()
+    if found is None:
+        pytest.fail("the tests of the pages need a browser on the PATH: as by 'apt-get install chromium'")
+    return found
+
+
+def _on_the_path() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def _install() -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-q"], ["apt-get", "install", "-q", "-y", "chromium"]):
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="session")
