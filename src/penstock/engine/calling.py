@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from penstock.calls.function import CallFailed, Function, PythonFunction
-from penstock.calls.http import HttpFunction
 from penstock.calls.worker import Worker
 from penstock.engine.firings import Firings
 from penstock.engine.outlet import Outlet
@@ -56,6 +55,9 @@ class Calling:
 
     def declare(self, functions: Iterable[FunctionDef]) -> None:
         for definition in functions:
+            # An HTTP client takes a tenth of a second to import, and most apps have no such function.
+            from penstock.calls.http import HttpFunction
+
             self._add(definition.name, HttpFunction(definition))
 
     def check(self) -> None:

@@ -23,7 +23,7 @@ from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
 from penstock.operators.emitter import Reject
-from penstock.types import FIRST_TIME, LAST_TIME, Field, SqlType
+from penstock.types import Field, SqlType
 
 _EXACT = 1 << 53
 """Integers up to this size are doubles too."""
@@ -177,10 +177,11 @@ class Ingest:
         `latest` is the time beyond which an event is taken for one with a bad clock.
         """
         self.kept = None
-        if isinstance(rows, Batch) and latest is None and self._stream.time_unit == 1:
+        unit = self._stream.time_unit
+        if isinstance(rows, Batch) and latest is None:
             few: Int64s = rows.vector(self._stream.event_time, self._time_type).values
-            if few.min() >= FIRST_TIME and few.max() <= LAST_TIME:
-                return few, rows
+            if few.min() >= self._first and few.max() <= self._last:
+                return few.astype(np.int64, copy=False) * unit, rows
         batch = arrow_of(rows)
         for name in self._required:
             column = batch.column(name)
@@ -193,7 +194,6 @@ class Ingest:
             times = column.view(pa.int64()).to_numpy()
         else:
             times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        unit = self._stream.time_unit
         if len(times) and (times.min() < self._first or times.max() > self._last):
             beyond = (times > self._last) | (times < self._first)
             counted = self._time_type is not SqlType.TIMESTAMP

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.expressions.vector import Vector, from_arrow, text, to_arrow
+from penstock.expressions.vector import Vector, from_arrow, strings, text, to_arrow
 from penstock.types import SqlType
 
 Data: TypeAlias = Vector | pa.Array | list[Any]
@@ -43,13 +43,13 @@ class Batch:
         data = self._data[name]
         if isinstance(data, Vector):
             return data
-        return text(pa.array(data, pa.string())) if isinstance(data, list) else from_arrow(data, kind)
+        return text(strings(data)) if isinstance(data, list) else from_arrow(data, kind)
 
     def column(self, name: str) -> pa.Array:
         data = self._data[name]
         if isinstance(data, Vector):
             return to_arrow(data, self.kinds[name], self.num_rows)
-        return pa.array(data, pa.string()) if isinstance(data, list) else data
+        return strings(data) if isinstance(data, list) else data
 
     def to_arrow(self) -> pa.RecordBatch:
         """Made once: rows that are rejected ask for it one after the other."""

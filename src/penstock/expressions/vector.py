@@ -162,7 +162,7 @@ class TextView(Evaluated):
 
     @property
     def values(self) -> pa.Array:
-        return pa.array(self._strings, pa.string())
+        return strings(self._strings)
 
     @property
     def held(self) -> Any:
@@ -198,6 +198,18 @@ def constant(value: object, type_: SqlType) -> Vector:
     return Vector(np.array([value], _DTYPES[type_]), None)
 
 
+_FEW = 16
+
+
+def strings(values: list[Any]) -> pa.Array:
+    """A builder takes few strings sooner than `pa.array` does, which besides imports pandas where there is one."""
+    if len(values) > _FEW:
+        return pa.array(values, pa.string())
+    builder = pa.lib.StringBuilder()
+    builder.append_values(values)
+    return builder.finish()
+
+
 def from_arrow(array: pa.Array, type_: SqlType) -> Vector:
     if type_ is SqlType.STRING:
         if isinstance(array, pa.DictionaryArray):
@@ -230,11 +242,21 @@ def to_arrow(vector: Vector, type_: SqlType, length: int) -> pa.Array:
         return pa.nulls(length)
     if type_ is SqlType.STRING:
         return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
-    values = _spread(values, length)
-    mask = None if valid is None else ~_spread(valid, length)
-    if type_ in (SqlType.DATE, SqlType.TIMESTAMP):
-        return pa.array(values, pa.int32() if type_ is SqlType.DATE else pa.int64(), mask=mask).view(type_.arrow)
-    return pa.array(values, type_.arrow, mask=mask)
+    # `pa.array` of a numpy array imports pandas where there is one, which takes longer than all else at the start.
+    return pa.Array.from_buffers(
+        type_.arrow,
+        length,
+        [
+            None if valid is None else _bits(_spread(valid, length)),
+            _bits(_spread(values, length))
+            if type_ is SqlType.BOOLEAN
+            else pa.py_buffer(np.ascontiguousarray(_spread(values, length), _DTYPES[type_])),
+        ],
+    )
+
+
+def _bits(mask: Mask) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
 def both(first: Mask | None, second: Mask | None) -> Mask | None:
