@@ -16,6 +16,8 @@ Invariants:
 5. A cache that cannot be used costs time and is told once; it is never an error.
 
 A user who sets NUMBA_CACHE_DIR has chosen the directory (2 and 3 do not hold there); 1 holds there too.
+
+Why: docs/decisions/kernel-cache-key.md
 """
 
 from __future__ import annotations

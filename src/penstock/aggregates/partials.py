@@ -15,6 +15,8 @@ A base of 0 means that the sums beside it are zero. Partials of different bases 
 version that wrote them and no other; `VERSION` goes with them, so that another is refused.
 
 Written and read by the states; whoever moves partials sees Arrow arrays only.
+
+Why: docs/decisions/exact-merge.md
 """
 
 from __future__ import annotations

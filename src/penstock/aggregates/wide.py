@@ -14,6 +14,8 @@ Invariants:
    `links[FREE]` starts the chain the same way and `links[USED]` counts the rows in use.
 
 Used by the sums alone.
+
+Why: docs/decisions/exact-sums.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Invariants:
 3. At most `MOST_WAITING` calls wait, besides those that one push brings, within the memory budget: whoever brings more
    waits, too.
 4. Only the app's thread asks the budget and tells failures; the worker's thread touches neither.
+
+Why: docs/decisions/calls-are-numbered.md
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ Invariants:
    it is no part of the queries, they go on as they were.
 
 Driven by `engine.flow`.
+
+Why: docs/decisions/change-beside.md
 """
 
 from __future__ import annotations

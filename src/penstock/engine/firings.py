@@ -2,6 +2,8 @@
 
 Invariant: the number of a rule's firing goes on through restarts, also where the rule has changed meanwhile and begins
 afresh: a number is never used for another firing.
+
+Why: docs/decisions/calls-are-numbered.md
 """
 
 from __future__ import annotations

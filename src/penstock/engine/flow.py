@@ -11,6 +11,8 @@ Invariants:
    checkpoint, whose block files must stay as they are until the next one.
 4. What queries have in common is made once (`engine.sharing`). Where the flow `adapts`, the form of windows may change
    while they run (`engine.changing`).
+
+Why: docs/decisions/derived-stream-time.md
 """
 
 from __future__ import annotations

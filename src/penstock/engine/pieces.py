@@ -10,6 +10,8 @@ what they take is asked for before any of it is given back. So a piece has as ma
 
 Rows are cut twice: before they are put in order, and before they are handed to the queries, since one event may release
 many.
+
+Why: docs/decisions/pushes-in-pieces.md
 """
 
 from __future__ import annotations

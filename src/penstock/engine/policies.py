@@ -9,6 +9,8 @@ buffer: an event is taken once all that stand before it are, and these at the la
 Earliest job first never starves an event whose stream mates have been taken: it is passed over only by events with
 smaller timestamps, of which there are finitely many where timestamps grow. A stream whose clock stands still would
 break that, so there is a bound besides: a head that `PATIENCE` events have passed over is taken whatever its timestamp.
+
+Why: docs/decisions/taking-order-is-a-time.md
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ waits for it (`Operator.waits_for`).
 Invariants:
 1. No result depends on it: a time is held only while every operator that it would reach says that nothing comes of it.
 2. When a call of the flow returns, no time that is held is waited for.
+
+Why: docs/decisions/quiet-time.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Rows that are taken together enter before any of them leaves. Where a part of a 
 and strings that would never be there together are. So a part that lasts that long has few rows: what they take is a
 small share of the memory that is free, and where memory is nearly full it is one row. Parts that lie within a small
 part of a window, or within one tumbling window, may have all the rows that go together at all.
+
+Why: docs/decisions/pushes-in-pieces.md
 """
 
 from __future__ import annotations

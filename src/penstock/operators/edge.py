@@ -9,6 +9,8 @@ Invariants:
    is forgotten between chunks, once a fair share of the keys is like it: what is kept are the keys that hold.
 2. A row on which the condition or a key cannot be computed is rejected and counts as if it had not come.
 3. What comes out depends on the rows of a key in their order, and not on how they were cut into chunks.
+
+Why: docs/decisions/rules-are-queries.md
 """
 
 from __future__ import annotations

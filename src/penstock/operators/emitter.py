@@ -6,6 +6,8 @@ of groups.
 
 Invariant: `_before` has what the last evaluation of each partition showed, by the partition's number, and no entry
 where that was nothing. A number with an entry stays its partition's: whoever gives numbers asks `remembers`.
+
+Why: docs/decisions/sessions-by-key.md
 """
 
 from __future__ import annotations

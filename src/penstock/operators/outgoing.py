@@ -5,6 +5,8 @@ an operator puts what it makes into an `Outgoing`, which hands on every `PIECE_R
 is the result of the call.
 
 Invariant: rows leave in the order in which they were put; those that the receiver got come before those of `take`.
+
+Why: docs/decisions/results-leave-early.md
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ Invariants:
 3. `_heads` has the first waiting time of each input with rows that wait, and no other. So a call looks at inputs with
    rows that are due, and not at all.
 4. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
+
+Why: docs/decisions/slowest-input-decides.md
 """
 
 from __future__ import annotations

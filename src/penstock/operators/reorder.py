@@ -14,6 +14,8 @@ Invariants:
    are enough of them for a run. They are on the store's account before they are kept.
 4. Rows that are released leave the store in parts, each when the one before has been taken: however many a watermark
    releases, a part's worth is in memory besides.
+
+Why: docs/decisions/lateness-by-watermark.md
 """
 
 from __future__ import annotations

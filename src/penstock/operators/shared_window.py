@@ -19,6 +19,8 @@ Invariants:
 
 The members are aggregations (`shared_aggregation`), each for one query or several; a window is made by whoever runs
 the queries together.
+
+Why: docs/decisions/one-stored-window.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Spark itself has no notion of the end: a run with the `availableNow` trigger may be followed by another with more
 events, so it must leave the windows open that may still take some. A file is committed with the checkpoint, what it
 sets off goes to the same sinks, exactly once, and a run that was killed at any moment just goes on.
+
+Why: docs/decisions/spark-own-time.md
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ Invariants:
 3. Windows see no difference: those that need the first or last event of the whole stream themselves are left alone.
 
 Rows that are to be rejected pass, whatever else they hold. Events that fail WHERE are not counted, nor when late.
+
+Why: docs/decisions/spark-filters-early.md
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ Traceback (most recent call last):
 penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
   hint: give a memory budget of at least 1,100,000 bytes: a lower bound, since more may be asked for later
+
+Why: docs/decisions/pools-lend.md
 """
 
 from __future__ import annotations

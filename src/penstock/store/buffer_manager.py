@@ -20,6 +20,8 @@ Invariants:
 4. The division has no part in the answers: it moves blocks between memory and device and nothing else.
 
 Made by the storage manager (`manager`); pools call it when a block begins, the budget when it is full.
+
+Why: docs/decisions/pools-lend.md
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ must not be read where it was.
 >>> counts.clear()
 >>> budget.used
 0
+
+Why: docs/decisions/charge-before-growth.md
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ longer than T, and it is worth writing one if the gaps longer than T free T more
 whether a block is ever written; as long as memory suffices for that, some blocks go for each gap longer than T and the
 others never. If it does not, every block is written sooner or later, the write counts no more, and the rule is
 Belady's: the block that is needed last goes, written or not.
+
+Why: docs/decisions/no-read-ahead.md
 """
 
 from __future__ import annotations

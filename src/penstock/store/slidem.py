@@ -14,6 +14,8 @@ Invariants:
 2. Two frames of the pool's own block size are set aside from the beginning: recent and ancient block.
 3. The recent (open) block is never a victim; a victim is spilled before its frame is given up.
 4. A closed block is in exactly one of the lists of dirty and clean ones.
+
+Why: docs/decisions/no-read-ahead.md
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Invariants:
    a window with rows is kept, for the rows that vanish there are DSTREAM's.
 4. A window that stays as it is gives the same at each boundary from the second on. So where it stays as it is for
    `LONG` boundaries, one is tried: if nothing comes of it, the others are passed over.
+
+Why: docs/decisions/empty-boundaries.md
 """
 
 from __future__ import annotations

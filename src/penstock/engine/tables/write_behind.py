@@ -9,6 +9,8 @@ writes the same rows again: they are what they are, not differences, so nothing 
 Invariants:
 1. `_changed` are the keys whose rows in the database may differ from those here.
 2. The epoch in the database is never ahead of the last durable checkpoint.
+
+Why: docs/decisions/copies-follow-checkpoints.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ A part is written under another name and renamed when it is whole, by a thread o
 
 Invariant: parts `part-00001.parquet`, `part-00002.parquet`, … of a directory, in the order of their numbers, are what
 has been appended, in that order, but for what is not yet written.
+
+Why: docs/decisions/logs-in-parts.md
 """
 
 from __future__ import annotations

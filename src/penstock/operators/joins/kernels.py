@@ -5,6 +5,8 @@ positions of the last row with that key and of the one before it, so that a key 
 look at memory; `previous` of a row is how far before it the last row with the same key is. What lies before a window's
 tail may be long gone: chains end at the tail, wherever they lead. So a row too far away to say may be said to be
 nearer: no window has so many rows.
+
+Why: docs/decisions/joins-by-position.md
 """
 
 from __future__ import annotations

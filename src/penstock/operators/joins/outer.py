@@ -4,6 +4,8 @@ Such a join goes from left to right: P(0) is the first window and P(j) what side
 with a given row of side j are found backwards: those of an earlier side that go with it by key, the rows of P(j-1)
 that have these, and of them the ones that pass the condition of step j. If there are none the row stands alone, in a
 RIGHT or FULL join.
+
+Why: docs/decisions/joins-by-position.md
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ Invariants:
 5. Windows are known by numbers that stay; slots are laid out by their place among those that are left.
 
 Made by `engine.flow` for the queries that it starts together; their operators (`paned`) are the callers.
+
+Why: docs/decisions/families-in-one-sweep.md
 """
 
 from __future__ import annotations

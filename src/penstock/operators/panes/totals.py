@@ -5,6 +5,8 @@ family is made; after a restart without some of its queries, words that nobody r
 
 Invariant: counts and states have seen the same pane rows; slot = group * windows + window (see `aggregates.panes`).
 Driven by `panes`.
+
+Why: docs/decisions/families-in-one-sweep.md
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Invariants:
 3. Slot 0 is that of elements without a key; slot k + 1 belongs to group k of `groups`, as long as that has nodes.
 4. Nodes, keys and what is kept for each key are on the account before they are taken.
 5. Nodes in [tail, due) have had their time: who begins a match that waits was handed out once, at its deadline.
+
+Why: docs/decisions/patterns-backwards.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ drops at once what fails a condition that can be decided. Then repeated elements
 for, between the events that they lie between.
 
 What joins is looked at in parts, each through all steps before the next: only matches are in memory together.
+
+Why: docs/decisions/patterns-backwards.md
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Invariants:
 2. Stamps never fall.
 3. Entries, and their order where someone has asked for it, are on the account before they are kept.
 4. Where `_differ` holds, no two entries concern the same key.
+
+Why: docs/decisions/table-history.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Invariants:
    as long as there are readers. `collect` forgets what all readers have passed.
 3. Every row and every entry of the history holds one use of each of its strings. Those that rows give up in the course
    of a run of changes are given back at its end, when the history has them.
+
+Why: docs/decisions/table-history.md
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ others. A landmark is never done.
     a table                      Replaced Expire, Never Consume  IN-PLACE, random: by key; shared by its queries
 
 Called by `operators.resources`, for `StoreManager.create`.
+
+Why: docs/decisions/stores-from-properties.md
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ Invariants:
    dates of the present page, one that the position has passed.
 3. `_next` and `_previous` link the groups of a bucket, -1 at the ends; groups that hang nowhere have -2 for
    `_previous`.
+
+Why: docs/decisions/sliding-calendar.md
 """
 
 from __future__ import annotations
