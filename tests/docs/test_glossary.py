@@ -10,9 +10,10 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 
 NEEDED = {
-    "evaluation", "boundary", "slide", "extent", "watermark", "lateness", "late event", "chunk", "piece", "slot", "group",
-    "grouping", "state", "member", "tail", "pane", "family", "block", "page", "pool", "frame", "budget", "account", "charge",
-    "derived stream", "sink", "source", "share", "bucket", "micro-batch", "snapshot", "checkpoint", "reject",
+    "evaluation", "boundary", "slide", "extent", "watermark", "lateness", "late event", "chunk", "piece", "slot",
+    "group", "grouping", "state", "member", "tail", "pane", "family", "block", "page", "pool", "frame", "budget",
+    "account", "charge", "derived stream", "sink", "source", "share", "bucket", "micro-batch", "snapshot",
+    "checkpoint", "reject",
 }  # fmt: skip
 
 
