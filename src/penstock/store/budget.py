@@ -1,10 +1,10 @@
-"""The memory budget of an app: who holds how many bytes, and a refusal before the machine runs out.
+"""The memory budget of an app: how many bytes each account holds, and a refusal before the machine runs out.
 
 Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
-3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
-   Then those that hold what can be done without (`on_need`) give that up, one after the other.
+3. Memory that the lender has taken (see `buffer_manager`) counts as free for all other accounts: it is called back
+   before a request is refused. Then holders of dispensable memory (`on_need`) give it up, one after the other.
 4. `spare` is the sum of the accounts whose holders give up everything on need.
 
 Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
@@ -189,7 +189,7 @@ class Budget:
 
     @property
     def free(self) -> int:
-        """What an account could still be granted: what nobody uses, and what the lender can do without."""
+        """What an account could still be granted: unused memory, and memory that the lender can give back."""
         return self.unused + (0 if self.lender is None else self.lender.lendable)
 
     @property
@@ -210,8 +210,8 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
-        """Who asked for what, who holds the rest, and what would have granted this request. That is a lower bound: what
-        others and the account itself ask for after it is not known here."""
+        """The message: the account and its request, what the other accounts hold, and the least budget that would have
+        granted the request. That is a lower bound, since later requests are not known here."""
         more = nbytes - account.nbytes
         least = self.total - self.free + more
         split = f", {least:,} for each of {self._parts} {self._holders}" if self._parts > 1 else ""

@@ -162,7 +162,7 @@ class BufferManager:
         return sum(len(managed.pool.frames) for managed in self._managed)
 
     def _rebalance(self) -> None:
-        """Divides anew. A pool that is to become smaller does so in steps; who is to grow takes what they give."""
+        """Divides anew. A pool that must shrink does so in steps; a pool that may grow takes the memory given up."""
         for managed in self._managed:
             managed.rate = 0.75 * managed.rate + 0.25 * (managed.pool.begun - managed.counted)
             managed.counted = managed.pool.begun

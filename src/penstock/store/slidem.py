@@ -102,7 +102,7 @@ class BufferPool:
         self.capacity = capacity
         self.readers = readers
         self.began: Callable[[], None] | None = None
-        """Called before a block begins; whoever manages the pool may change its capacity then."""
+        """Called before a block begins. The buffer manager may change the capacity of the pool then."""
         self.begun = self.newest = 0
         self._dirty: list[int] = []
         self._clean: list[int] = []
