@@ -46,7 +46,7 @@ _FRACTION_MASK = np.uint64((1 << 52) - 1)
 
 
 class WideSums:
-    """The table of rows and who owns them. The kernels below work on its arrays."""
+    """The table of rows and the slot that owns each row. The kernels below work on its arrays."""
 
     def __init__(self, account: Account = UNLIMITED) -> None:
         self._row_of = ChargedArray(account, np.int32)
