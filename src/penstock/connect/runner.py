@@ -10,7 +10,7 @@ Invariants:
 4. What is written to text files can be read there at once when the input pauses, and after `FLUSH_SECONDS` at the
    latest while it does not.
 
-Who calls: the command line, and programs with `run(app)`.
+Callers: the command line, and programs with `run(app)`.
 """
 
 from __future__ import annotations
