@@ -3,7 +3,7 @@
 Invariants:
 1. An entry is filed under the tag of the state that was written when it was filed. Tags are unique to the attempt
    that wrote them, so an entry whose tag is the committed one equals the committed state; any other is never used.
-2. `take` removes the entry: whoever changes it holds it alone, and a failed attempt leaves nothing behind.
+2. `take` removes the entry: the caller that changes it holds it alone, and a failed attempt leaves nothing behind.
 3. A query touches every bucket in every micro-batch, so an entry of a batch before the last is dead and is dropped.
 
 Spark may send a bucket to another worker at any time; that worker then has no entry and restores from the state.

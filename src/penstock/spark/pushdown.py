@@ -112,7 +112,7 @@ def _asked(node: Node, stream: str, *, whole: bool) -> list[tuple[Expression, ..
 
 
 def _may_be_first(node: AggregateNode | RelationNode | ProjectNode, whole: bool) -> bool:
-    """Whether nobody can tell that events which fail WHERE never came, but for the clock."""
+    """Whether results stay the same if events that fail WHERE never come, apart from the clock."""
     assert node.where is not None
     if not is_total(node.where):
         return False

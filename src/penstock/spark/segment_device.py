@@ -103,7 +103,7 @@ class SegmentDevice(BlockDevice):
         return bool(self._segments or self._retired)
 
     def retire_all(self) -> None:
-        """Nobody will read these blocks any more."""
+        """These blocks will not be read any more."""
         for number in list(self._segments):
             self._retire(number)
 
