@@ -78,12 +78,11 @@ class App:
     blocks of `block_size`; with `compression` ("lz4" or "zstd") those that shrink by 30 % are compressed.
     Results leave as they are made; those that wait for `results` are in the budget, and on disk where they are many.
     `max_ahead` is how far (in seconds) an event's time may be ahead of the clock before it is rejected. With `linger`,
-    single events that are pushed wait up to so many seconds for company: a batch of a few costs hardly more than one.
-    They are worked off by the first push after that time and by every other call, so someone who has nothing more to
-    push calls `flush`. `strategy` is how
-    windows are kept: "auto" for what costs less, "panes" wherever that can be, or "window". `dispatch` is how events
-    are taken from the input buffers that `offer` puts them into: "fcfs", first come first served, or "ejf", earliest
-    job first; streams in ARRIVAL ORDER are always read through these buffers.
+    single pushed events wait up to so many seconds for others, since a batch of a few costs hardly more than one event.
+    The first push after that time processes them, and so does every other call. Call `flush` if nothing more will be
+    pushed. `strategy` is how windows are kept: "auto" for the cheaper form, "panes" wherever possible, or "window".
+    `dispatch` is how events are taken from the input buffers that `offer` puts them into: "fcfs", first come first
+    served, or "ejf", earliest job first; streams in ARRIVAL ORDER are always read through these buffers.
 
     `functions` are what rules may CALL besides functions that the program declares: each is called with the arguments
     and `idempotency_key`, on a thread beside the app's, or with `synchronous_calls` before the push returns.
@@ -348,7 +347,8 @@ class App:
                 self._push_singly(source, events)
 
     def _push_singly(self, source: StreamInput, events: list[dict[str, Any]]) -> None:
-        """An event that does not fit must not take its company along; who pushed it has gone on, so it is rejected."""
+        """One event that does not fit must not stop the other events of the batch. Its push has already returned, so
+        the event is rejected."""
         for event in events:
             try:
                 self._push(source, event)
@@ -545,8 +545,8 @@ class App:
         return self._metrics()
 
     def look(self) -> Look:
-        """What there is to see, for any thread and at any time, also in the middle of a push: nothing is worked off,
-        and nobody waits (see `engine.looking`)."""
+        """The state of the app for any thread and at any time, also in the middle of a push. It processes no events and
+        makes no thread wait (see `engine.looking`)."""
         return patiently(
             lambda: Look(
                 "finished" if self._finished and self._guard.state == "running" else self._guard.state,

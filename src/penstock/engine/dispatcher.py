@@ -33,8 +33,8 @@ _IDLE_SECONDS = 0.05
 
 
 class Dispatcher:
-    """`serve` is handed each round, and says how long each stream took; `idle` is called now and then while nothing
-    waits; `own` is told which thread serves (None: whoever calls)."""
+    """`serve` gets each round and returns how long each stream took. `idle` is called now and then while nothing waits.
+    `own` is told which thread serves (None: the calling thread)."""
 
     def __init__(
         self,

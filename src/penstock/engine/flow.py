@@ -57,7 +57,7 @@ from penstock.plan.tables.lookups import tables_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
-"""How many rows of a derived stream wait for who may want to read them, besides the queries that do."""
+"""How many rows of a derived stream are kept for readers outside the app, besides the queries that read it."""
 
 
 class Flow:
