@@ -96,8 +96,8 @@ def place(
     *,
     in_parts: bool = False,
 ) -> dict[str, Placement]:
-    """The placement of each query beside the others. A query that was placed `before` stays so, for its state is there:
-    whoever comes or goes beside it changes nothing for it."""
+    """The placement of each query beside the others. A query that was placed `before` stays there, since its state is
+    there: other queries that come or go change nothing for it."""
     kept = before or {}
     linked = _linked(queries, nodes)
     alone = {
