@@ -62,10 +62,10 @@ def walk(
     origins: Int64s,
     positions: Int64s,
 ) -> tuple[int, int]:
-    """For each of `asked`, from `begin` on, the positions in [low, high) with that key, rising; `origins` says whose
-    they are. Rows from position `fresh` on enter one after the other: who asks sees those before `reach`, which rises.
-    Those before `linked` have been in the chains already and leave them first; in the end all rows are in. Stops when
-    the answers are full; returns how many were answered and how many positions there are."""
+    """For each key of `asked`, from `begin` on, the positions in [low, high) with that key, rising; `origins` says to
+    which key each position belongs. Rows from position `fresh` on enter one after the other: key i sees the rows before
+    `reach[i]`, which rises. Rows before `linked` are in the chains already and leave them first; in the end all rows
+    are in. Stops when the output is full; returns how many keys were answered and how many positions there are."""
     head = base + len(slots)
     for position in range(linked - 1, fresh - 1, -1):
         slot = slots[position - base]

@@ -146,7 +146,7 @@ class PaneFamily:
             self.close()
 
     def settle(self) -> None:
-        """Lets go what windows held that nobody asks for any more."""
+        """Frees the content of windows that no query reads any more."""
         wanted = {reader.window for reader in self._readers}
         kept = np.flatnonzero([number in wanted for number in self._numbers.tolist()])
         if len(kept) == len(self._windows):

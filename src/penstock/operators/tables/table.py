@@ -1,4 +1,4 @@
-"""A table in memory: rows by their primary key as they are now, and as they were for who still reads the past.
+"""A table in memory: rows by their primary key as they are now, and as they were, for readers of the past.
 
 Invariants:
 1. `heard` says how far each stream has come that writes the table. All changes are made that belong before all those
@@ -44,8 +44,8 @@ _NOT_EVERYWHERE = (SqlType.STRING, SqlType.DATE, SqlType.TIMESTAMP)
 
 
 class Reader:
-    """Who reads a table: never again as of times below `passed`, nor as of that time before `place`, a stream position
-    and a sequence."""
+    """A reader of a table. It does not read any more as of times below `passed`, nor as of that time before `place`, a
+    stream position and a sequence."""
 
     __slots__ = ("passed", "place")
 
@@ -179,7 +179,7 @@ class Table:
         others = [watermark + (place > position) for place, watermark in self.heard.items() if place != position]
         return min(others, default=END)
 
-    # Who reads
+    # Readers
 
     def reader(self) -> Reader:
         reader = Reader()

@@ -1,4 +1,4 @@
-"""Who changes a table: the ON statements of its streams, carried out in the total order of events.
+"""Changes a table: the ON statements of its streams, carried out in the total order of events.
 
 A run of events becomes operations, in order of (time, stream position, sequence, statement). Those on different keys do
 not touch each other, so they are done in rounds: the first of each key together, then the second of each key, and so
@@ -167,8 +167,8 @@ class TableWriter:
         return self._entries(stamps, words, outcomes)
 
     def _at_once(self, asked: list[Operations]) -> list[Entries]:
-        """The operations of each statement on the same keys, which all differ. Nobody looks at a table between the
-        changes of one event, so what was there before the first of them is all that is noted."""
+        """The operations of each statement on the same keys, which all differ. No reader sees a table between the
+        changes of one event, so only the row before the first of these changes is noted."""
         first = asked[0]
         rest = np.ones(len(first), np.bool_)
         outcomes: list[tuple[Int64s, Outcome]] = []
