@@ -321,7 +321,7 @@ class Changing:
         _close(successor.shared for successor in change.successors)
 
     def _give_up_all(self) -> bool:
-        """Somebody needs memory. Where that is a new form itself, it is told so."""
+        """Memory is needed; returns whether some was given up. False if a new form itself asks, so it is refused."""
         if self._at_work or not self._changes:
             return False
         for change in list(self._changes):

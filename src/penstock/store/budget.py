@@ -179,7 +179,7 @@ class Budget:
         self._givers.append(give_up)
 
     def give_up(self) -> bool:
-        """Whether some memory was given back that can be done without."""
+        """Whether some dispensable memory was given back."""
         own = (account.give_up for account in self._accounts if account.give_up is not None)
         return any(give_up() for give_up in (*self._givers, *own))
 
@@ -194,7 +194,7 @@ class Budget:
 
     @property
     def within_reach(self) -> int:
-        """What an account could be granted once everything is given up that can be done without."""
+        """What an account could be granted once all dispensable memory is given up."""
         return self.free + self.spare
 
     def call_in(self, nbytes: int) -> None:

@@ -14,7 +14,7 @@ until the memory is used up; no other division saves more as long as rates and d
 Rates are counted in blocks begun since the last division, of all stores alike; no clock is read.
 
 Invariants:
-1. Pools and all other accounts together stay within the budget: a pool asks before it takes, as everyone does.
+1. Pools and all other accounts together stay within the budget: a pool asks before it takes, like every account.
 2. No pool is ever made smaller than two frames.
 3. Any other account's request is granted if it fits beside two frames for each pool.
 4. The division has no part in the answers: it moves blocks between memory and device and nothing else.

@@ -252,7 +252,7 @@ class Setup(Strict):
         (Sink(name="sink"),), description="the processes that take results; by default one takes all"
     )
     queries: Mapping[Name, Query] = Field(min_length=1, description="what is asked")
-    system: System = Field(System(), description="of whom it is asked")
+    system: System = Field(System(), description="the system under test")
     measuring: Measuring = Field(Measuring(), description="what is measured and kept")
 
     @property

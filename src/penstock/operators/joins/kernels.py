@@ -2,9 +2,9 @@
 
 A side's rows have rising positions; `slots` and `previous` are those from position `base` on. `chains[slot]` are the
 positions of the last row with that key and of the one before it, so that a key with one row in the window costs one
-look at memory; `previous` of a row is how far before it the last row with the same key is. What lies before a window's
-tail may be long gone: chains end at the tail, wherever they lead. So a row too far away to say may be said to be
-nearer: no window has so many rows.
+look at memory; `previous` of a row is the distance to the row before it with the same key. Rows before a window's tail
+may be gone, so a walk ends at the tail and never follows a link beyond it. A distance that is too large for its type is
+stored as the largest one: that is before every tail, since no window has so many rows.
 
 Why: docs/decisions/joins-by-position.md
 """

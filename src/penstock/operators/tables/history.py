@@ -7,7 +7,7 @@ the first change of that key whose number is N or more; if there is no such chan
 Invariants:
 1. Entries are in the order of their numbers, which have no gaps: entry i is change `first + i`.
 2. Stamps never fall.
-3. Entries, and their order where someone has asked for it, are on the account before they are kept.
+3. Entries, and their order by key once it is needed, are on the account before they are kept.
 4. Where `_differ` holds, no two entries concern the same key.
 
 Why: docs/decisions/table-history.md
