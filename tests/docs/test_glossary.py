@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 
 NEEDED = {
     "evaluation", "boundary", "slide", "extent", "watermark", "lateness", "late event", "chunk", "piece", "slot",
-    "group", "grouping", "state", "member", "tail", "pane", "family", "block", "page", "pool", "frame", "budget",
+    "group", "grouping", "state", "window member", "tail", "pane", "family", "block", "page", "pool", "frame", "budget",
     "account", "charge", "derived stream", "sink", "source", "share", "bucket", "micro-batch", "snapshot",
     "checkpoint", "reject",
 }  # fmt: skip
