@@ -50,8 +50,8 @@ __all__ = [
     "testing",
 ]
 
-# The engine is loaded by the first who asks for it: it takes a second, and the processes of a run that only send events
-# or take results do without.
+# The engine is loaded when one of these names is first used: loading takes a second, and the processes of a run that
+# only send events or take results do not need it.
 _LATER = {
     "App": "penstock.engine.app",
     "BuiltQuery": "penstock.engine.builder",

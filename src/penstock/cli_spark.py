@@ -123,7 +123,7 @@ def _watched(run: _Run, way: Way, display: ProgressDisplay, reader: Reader, inte
     except _Stopped:
         finished = False
     except (Py4JError, ConnectionError):
-        # Whoever asks a whole group of processes to stop has stopped Java, too.
+        # A signal to the whole group of processes has stopped Java, too.
         if not interrupt.asked:
             raise
         finished = False

@@ -21,7 +21,7 @@ from penstock.spark.write import Files, Sink
 
 
 class Reader:
-    """Whoever reads standard output: may leave early, which is noticed where results are printed."""
+    """The reader of standard output. It may close early, which is noticed when results are printed."""
 
     def __init__(self) -> None:
         self.gone = False

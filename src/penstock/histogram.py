@@ -11,6 +11,8 @@ results a second cannot use it. Here a whole numpy array is recorded at once, by
 Invariants: `count`, `sum` and `squares` are exact (Python integers do not overflow); so are `min` and `max`, but in a
 difference, where they are known to a bucket. Values below zero count in the first bucket, values beyond the last one in
 the last: both show as `min` and `max`.
+
+Why: docs/decisions/own-histogram.md
 """
 
 from __future__ import annotations

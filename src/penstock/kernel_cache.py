@@ -15,7 +15,9 @@ Invariants:
    and what it names always fit.
 5. A cache that cannot be used costs time and is told once; it is never an error.
 
-A user who sets NUMBA_CACHE_DIR has chosen the directory (2 and 3 do not hold there); 1 holds there too.
+With NUMBA_CACHE_DIR the user chooses the directory: 1 holds there, 2 and 3 do not.
+
+Why: docs/decisions/kernel-cache-key.md
 """
 
 from __future__ import annotations

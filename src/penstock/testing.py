@@ -40,5 +40,5 @@ class TestClock:
         self._elapsed += passed
 
     def set(self, now: int) -> None:
-        """Someone sets the clock, forwards or back; no time passes."""
+        """Sets the clock, forwards or back; no time passes."""
         self._now = now

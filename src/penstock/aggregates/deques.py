@@ -16,6 +16,8 @@ Invariants:
 
 Chunks and entries are named by the place of their first word in the pool. Called by `selective.SelectiveState`, and
 by `deque_paging`, which moves stretches of chunks to a device and back.
+
+Why: docs/decisions/deques-and-trees.md
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Invariants:
    changes nothing.
 
 Created by the factory; driven by the operator through `AggregateState`.
+
+Why: docs/decisions/deques-and-trees.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ out and the result leaves room above for the sums still to come: `ROOM_*` bits a
 2**40 values that the accumulators were made for. What cannot be shifted so is wide.
 
 The layouts are those of `partials`. Called by the states.
+
+Why: docs/decisions/exact-merge.md
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ lies in base .. base + 97; it then has at most 150 bits, and 2**41 of them canno
 
 Words per slot: [count, low, middle, high] for floats, [count, low, high] for integers. Indices are unsigned: numba
 would otherwise test each of them for being negative, which costs a tenth of the speed.
+
+Why: docs/decisions/exact-sums.md
 """
 
 from __future__ import annotations

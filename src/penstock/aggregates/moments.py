@@ -45,7 +45,7 @@ _ROOTS = ("STDDEV_POP", "STDDEV_SAMP")
 
 
 class _Results:
-    """The columns one call fills; those that nobody wants are empty."""
+    """The columns one call fills; columns that no query asks for are empty."""
 
     def __init__(self, count: int, population: bool, sample: bool, correlation: bool) -> None:
         self.counts: Int64s = np.empty(count, dtype=np.int64)

@@ -11,6 +11,8 @@ Invariants:
 4. `insert` finds as many free leaves and nodes as `needed` says: the caller grows the pools beforehand.
 
 Called by `order_statistics.OrderState` alone.
+
+Why: docs/decisions/deques-and-trees.md
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ lowest word first.
 A base of 0 means that the sums beside it are zero. Partials of different bases merge exactly. They are read by the
 version that wrote them and no other; `VERSION` goes with them, so that another is refused.
 
-Written and read by the states; whoever moves partials sees Arrow arrays only.
+The states write and read partials. Code that moves partials sees only Arrow arrays.
+
+Why: docs/decisions/exact-merge.md
 """
 
 from __future__ import annotations

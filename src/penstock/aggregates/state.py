@@ -16,6 +16,8 @@ Invariants a caller keeps and a state may rely on:
 
 A state that cannot go on within the memory it was granted raises `BudgetError` from `ensure` or `advance`.
 Results depend only on the rows now in the window, never on how the calls were cut.
+
+Why: docs/decisions/schedules.md
 """
 
 from __future__ import annotations

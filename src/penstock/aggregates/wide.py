@@ -14,6 +14,8 @@ Invariants:
    `links[FREE]` starts the chain the same way and `links[USED]` counts the rows in use.
 
 Used by the sums alone.
+
+Why: docs/decisions/exact-sums.md
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _FRACTION_MASK = np.uint64((1 << 52) - 1)
 
 
 class WideSums:
-    """The table of rows and who owns them. The kernels below work on its arrays."""
+    """The table of rows and the slot that owns each row. The kernels below work on its arrays."""
 
     def __init__(self, account: Account = UNLIMITED) -> None:
         self._row_of = ChargedArray(account, np.int32)

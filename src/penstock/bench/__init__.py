@@ -53,7 +53,7 @@ NAMES = {
 """The benches, with what each measures."""
 
 SERIES = "series"
-"""Where a bench has the points of curves: kept with its figures, but for no one to read."""
+"""The field with the points of curves: kept with a bench's figures, but not printed."""
 
 
 def measure(name: str, size: Size, report: Report, **options: Any) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def keep(file: Path, text: str) -> None:
 
 
 def _usable(directory: Path) -> None:
-    """Before anything is measured, for nobody wants to hear it afterwards."""
+    """Checked before anything is measured, so that a long run does not fail at its end."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

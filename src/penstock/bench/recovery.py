@@ -131,7 +131,7 @@ def _bytes_under(directory: Path) -> int:
 
 
 def _forget(directory: Path) -> None:
-    """Takes the files out of the system's cache: who wants them has to read them from the disk."""
+    """Takes the files out of the system's cache: the next read comes from the disk."""
     for file in directory.rglob("*"):
         if file.is_file():
             descriptor = os.open(file, os.O_RDONLY)

@@ -1,7 +1,8 @@
 """Streaming queries over Parquet files that a bench feeds, one micro-batch at a time.
 
-Several queries wait in one session and take turns: whoever is fed runs one micro-batch, the others have nothing to do.
-What a micro-batch takes is what Spark says of it, from the trigger to the commit; the wait between two is nobody's.
+Several queries wait in one session and take turns: the query that is fed runs one micro-batch, the others have nothing
+to do. The time of a micro-batch is what Spark reports, from the trigger to the commit; the wait between two
+micro-batches is not counted.
 
 Invariants:
 1. The files of a micro-batch appear together, by the renaming of a directory, so that Spark never takes half of them.

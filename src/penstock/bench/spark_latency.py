@@ -160,7 +160,7 @@ def _nothing(events: DataFrame, checkpoint: str) -> DataFrame:
 
 
 class _SocketEvents:
-    """A server on a port of its own that sends events `time,key,value` to whoever connects, each when it is due."""
+    """A server on a port of its own that sends events `time,key,value` to each client, each when it is due."""
 
     def __init__(self, per_second: int) -> None:
         self._interval = 1_000_000 // per_second

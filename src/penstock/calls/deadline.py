@@ -1,5 +1,5 @@
-"""HTTP connections whose timeout is for the whole answer. A socket's own is for each piece of it: whoever sends a byte
-now and then would be waited for without end."""
+"""HTTP connections whose timeout is for the whole answer. A socket's own timeout is for each piece of it: a server that
+sends a byte now and then would keep the call waiting without end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the CALL of a rule reaches: a Python function that was registered, or one outside (`http`).
 
-A function returns once the call has been taken in for good, and raises `CallFailed` if it is given up. It may be called
-again with the same key after a restart, so whoever must not do a thing twice remembers the keys.
+A function returns once it has taken the call for good, and raises `CallFailed` if it gives up. It may be called again
+with the same key after a restart, so a function that must not do a thing twice remembers the keys.
 """
 
 from __future__ import annotations

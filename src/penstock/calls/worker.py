@@ -1,12 +1,14 @@
 """The calls of one function, made one after the other in the order in which rules fired, on a thread of their own.
 
 Invariants:
-1. A call waits from the moment at which its rule fired until it has been taken in, or has failed and that was told.
-   What `snapshot` saves are all calls that wait, the one under way among them, so each is made at least once.
-2. A call's key is the rule's name and the number of the firing: the same however often it is made.
-3. At most `MOST_WAITING` calls wait, besides those that one push brings, within the memory budget: whoever brings more
-   waits, too.
-4. Only the app's thread asks the budget and tells failures; the worker's thread touches neither.
+1. A call waits from the moment at which its rule fires until the function has taken it, or until its failure has been
+   reported. `snapshot` saves all calls that wait, also the one under way, so each call is made at least once.
+2. A call's key is the rule's name and the number of the firing. It is the same if the call is made again.
+3. At most `MOST_WAITING` calls wait, besides those of one push, within the memory budget. A push that brings more
+   blocks.
+4. Only the app's thread uses the budget and reports failures; the worker's thread does neither.
+
+Why: docs/decisions/calls-are-numbered.md
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class _Calls:
 
 
 class Worker:
-    """With `synchronous` calls are made by whoever brings them, before `put` returns."""
+    """With `synchronous` the thread that calls `put` makes the calls, before `put` returns."""
 
     def __init__(self, name: str, function: Function, account: Account, reject: Reject, *, synchronous: bool) -> None:
         self.name = name
@@ -203,7 +205,7 @@ class Worker:
             failure = str(error)
         except BaseException as error:
             if self._synchronous and not isinstance(error, Exception):
-                raise  # an interrupt of whoever pushes; the call goes on waiting
+                raise  # an interrupt of the pushing thread; the call stays waiting
             failure = f"{type(error).__name__}: {error}"
         with self._changed:
             if failure is not None:

@@ -32,7 +32,7 @@ class Generator(Protocol):
 
 
 class Parameters:
-    """The `key=value` pairs of a generator's URI, read one by one; `finish` refuses those nobody asked for."""
+    """The `key=value` pairs of a generator's URI, read one by one; `finish` refuses pairs that were not read."""
 
     def __init__(self, name: str, query: str) -> None:
         self._name = name

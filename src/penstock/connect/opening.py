@@ -99,7 +99,7 @@ def open_sink(sink: SinkDef, schema: pa.Schema) -> Sink:
 
 
 def checked_options(who: str, given: tuple[tuple[str, str], ...], known: tuple[str, ...]) -> dict[str, str]:
-    """The options of a stream or a sink by their names in lower case; refuses those that nobody knows."""
+    """The options of a stream or a sink by their names in lower case; refuses those that are not in `known`."""
     options = {key.lower(): value for key, value in given}
     unknown = sorted(set(options) - set(known))
     if unknown:

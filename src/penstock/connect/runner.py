@@ -10,7 +10,7 @@ Invariants:
 4. What is written to text files can be read there at once when the input pauses, and after `FLUSH_SECONDS` at the
    latest while it does not.
 
-Who calls: the command line, and programs with `run(app)`.
+Callers: the command line, and programs with `run(app)`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REPORT_SECONDS = 0.1
 FLUSH_SECONDS = 1.0
 COMMIT_SECONDS = 10.0
 COMMIT_SECONDS_LIVE = 1.0
-"""Between commits without checkpoints. With live input someone waits for the results; of what is read to its end,
+"""Between commits without checkpoints. With live input a reader waits for the results; of what is read to its end,
 results in fewer files are better."""
 
 

@@ -10,7 +10,7 @@ Invariants of every sink on files:
    can; a Parquet file is there with the end of its epoch.
 
 Standard output is best effort: what was printed stays printed.
-Who calls: `connect.runner`.
+Callers: `connect.runner`.
 """
 
 from __future__ import annotations

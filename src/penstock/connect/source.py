@@ -11,7 +11,7 @@ Invariants of every source:
 3. A batch may be empty: a source that follows growing input answers so when nothing has come for a moment, and its
    caller can do other work.
 
-Who calls: `connect.runner`, and programs that want to feed an app themselves.
+Callers: `connect.runner`, and programs that feed an app themselves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SourceBatch:
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` and `total` count `unit`s; `total` is None where nobody knows the end."""
+    """`done` and `total` count `unit`s; `total` is None where the end is not known."""
 
     done: int
     total: int | None

@@ -16,7 +16,7 @@ Invariants:
 3. A file is complete once there is one with a later name, or at once where the input is `final`. Until then a line
    without its end waits. Lines that come after are not read.
 
-Who calls: `spark.files`.
+Callers: `spark.files`.
 """
 
 from __future__ import annotations

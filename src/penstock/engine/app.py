@@ -78,12 +78,11 @@ class App:
     blocks of `block_size`; with `compression` ("lz4" or "zstd") those that shrink by 30 % are compressed.
     Results leave as they are made; those that wait for `results` are in the budget, and on disk where they are many.
     `max_ahead` is how far (in seconds) an event's time may be ahead of the clock before it is rejected. With `linger`,
-    single events that are pushed wait up to so many seconds for company: a batch of a few costs hardly more than one.
-    They are worked off by the first push after that time and by every other call, so someone who has nothing more to
-    push calls `flush`. `strategy` is how
-    windows are kept: "auto" for what costs less, "panes" wherever that can be, or "window". `dispatch` is how events
-    are taken from the input buffers that `offer` puts them into: "fcfs", first come first served, or "ejf", earliest
-    job first; streams in ARRIVAL ORDER are always read through these buffers.
+    single pushed events wait up to so many seconds for others, since a batch of a few costs hardly more than one event.
+    The first push after that time processes them, and so does every other call. Call `flush` if nothing more will be
+    pushed. `strategy` is how windows are kept: "auto" for the cheaper form, "panes" wherever possible, or "window".
+    `dispatch` is how events are taken from the input buffers that `offer` puts them into: "fcfs", first come first
+    served, or "ejf", earliest job first; streams in ARRIVAL ORDER are always read through these buffers.
 
     `functions` are what rules may CALL besides functions that the program declares: each is called with the arguments
     and `idempotency_key`, on a thread beside the app's, or with `synchronous_calls` before the push returns.
@@ -205,8 +204,8 @@ class App:
     def add_query(self, text: str | BuiltQuery, *, backfill: bool = False) -> str:
         """Starts a query (or several) on the running app, from now on; returns the name of the last one.
 
-        New streams may be declared with it, sinks may not. If anything of it cannot be done, nothing is. With
-        `backfill` it begins with the rows of the past that others have stored, and answers as if it had been there.
+        The text may declare new streams, but no sinks. If one part of the text is refused, nothing is started. With
+        `backfill` the query begins with past rows that other queries have stored, and answers as if it had been there.
         """
         self.flush()
         with self._guard.alone():
@@ -272,9 +271,9 @@ class App:
         self._flow.drop(name)
 
     def set_strategy(self, strategy: str, query: str | None = None) -> None:
-        """From now on the windows of a query and its family, or of all queries, are kept as "panes", as "window" or
-        as costs less ("auto"). They change while they run, within the time of the longest of them, and no answer does.
-        If the memory is too small for both forms meanwhile, they stay as they are."""
+        """From now on the windows of a query and its family, or of all queries, are kept as "panes", as "window", or in
+        the cheaper form ("auto"). They change while they run, within the length of the longest window. The answers stay
+        the same. If memory is too small for both forms at once, the windows stay as they are."""
         self.flush()
         with self._guard.alone():
             self._flow.set_strategy(strategy, None if query is None else self._query(query))
@@ -305,8 +304,8 @@ class App:
     def offer(self, stream: str, data: Any, timeout: float | None = None) -> None:
         """Puts events into the stream's input buffer, from any thread; `work` or `dispatching` takes them from there.
 
-        Buffers that are full make the caller wait: up to `timeout` seconds if that is given, else while somebody
-        dispatches. Then a `BudgetError` says that nothing more goes in.
+        If the buffers are full, the caller waits: up to `timeout` seconds if that is given, else as long as a thread
+        dispatches. Then it raises `BudgetError`.
         """
         source = self._inputs.named(stream)
         dispatcher = self._inputs.dispatcher
@@ -330,14 +329,15 @@ class App:
         return self._inputs.buffered
 
     def dispatching(self) -> AbstractContextManager[Dispatcher]:
-        """`with app.dispatching() as d:` a thread takes what any thread offers. Meanwhile the app belongs to it, and
-        subscribers are called there; within `d.paused()` it rests. At the end everything that waits is worked off."""
+        """`with app.dispatching() as d:` a new thread takes the events that other threads offer. Only that thread uses
+        the app, and it calls the subscribers. Within `d.paused()` it rests. At the end it processes all waiting events.
+        """
         self.flush()
         self._guard.check()
         return (self._inputs.dispatcher or self._begin_dispatch("fcfs")).started()
 
     def flush(self) -> None:
-        """Works off the single events that linger."""
+        """Processes the single events that linger."""
         if self._guard.inside:
             return
         for stream, events in self._waiting.take():
@@ -348,7 +348,8 @@ class App:
                 self._push_singly(source, events)
 
     def _push_singly(self, source: StreamInput, events: list[dict[str, Any]]) -> None:
-        """An event that does not fit must not take its company along; who pushed it has gone on, so it is rejected."""
+        """One event that does not fit must not stop the other events of the batch. Its push has already returned, so
+        the event is rejected."""
         for event in events:
             try:
                 self._push(source, event)
@@ -393,8 +394,8 @@ class App:
             self._inputs.pass_time()
 
     def advance(self, stream: str, time: Any) -> None:
-        """Moves a stream's event time on without an event: none with a time below `time` will come any more, and those
-        that do are late. Windows close, and rows that waited for this stream come out, as if an event had come.
+        """Moves a stream's event time on without an event: events with a time below `time` are late from now on.
+        Windows close, and rows that waited for this stream come out, as if an event had come.
 
         `time` is an integer (microseconds since 1970 UTC, whatever the stream's UNIT), a datetime, or a timestamp of
         pandas, numpy or Arrow; without a zone it is UTC. A time that the stream has reached changes nothing. How far a
@@ -429,8 +430,8 @@ class App:
         self.wait_for_calls()
 
     def wait_for_calls(self, timeout: float | None = None) -> bool:
-        """Until all calls that rules have made so far are through, or have failed; False if it takes longer than so
-        many seconds. `finish` waits by itself; `checkpoint` saves the calls that wait."""
+        """Waits until all calls that rules have made so far have succeeded or failed; returns False if that takes
+        longer than so many seconds. `finish` waits by itself; `checkpoint` saves the calls that wait."""
         done = self._calls.wait(timeout)
         self._calls.settle()
         return done
@@ -545,8 +546,8 @@ class App:
         return self._metrics()
 
     def look(self) -> Look:
-        """What there is to see, for any thread and at any time, also in the middle of a push: nothing is worked off,
-        and nobody waits (see `engine.looking`)."""
+        """The state of the app for any thread and at any time, also in the middle of a push. It processes no events and
+        makes no thread wait (see `engine.looking`)."""
         return patiently(
             lambda: Look(
                 "finished" if self._finished and self._guard.state == "running" else self._guard.state,

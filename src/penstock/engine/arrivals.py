@@ -2,6 +2,8 @@
 
 Invariant: times grow strictly over all streams of an app, through restarts and whatever the local clock does. So the
 order of taking is the total order, and no two events of different streams ever tie.
+
+Why: docs/decisions/taking-order-is-a-time.md
 """
 
 from __future__ import annotations

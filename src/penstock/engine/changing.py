@@ -1,4 +1,4 @@
-"""Windows at work change their form, from stored rows to panes or back, and nobody can tell.
+"""Running windows change their form, from stored rows to panes or back. Results stay the same.
 
     rows         old form ─▶ results ───────────────────────────────▶│ closed
     the same     new form ─▶ thrown away, rejects dropped ───────────▶│─▶ results
@@ -13,12 +13,14 @@ nor what WHEN FULL counts from.
 Invariants:
 1. A change begins right after a call with rows, so every query that takes part has seen a row of the stream: t0 is a
    time by which each of them had begun.
-2. The new form is fed every call of the stream from then on, after the queries have been. It is not among what
-   `Running` has until the switch, so checkpoints save the old form alone, and nobody joins it or fills from it.
-3. The new form holds memory that can be done without: when it, or anyone else, is refused some, it is given up. Since
-   it is no part of the queries, they go on as they were.
+2. The new form gets every call of the stream from then on, after the queries have got it. It is not part of `Running`
+   until the switch. So checkpoints save only the old form, and no other query joins the new form or fills from it.
+3. The memory of the new form is dispensable: when any request for memory is refused, the new form is given up. It is
+   not part of the queries, so they go on as they were.
 
 Driven by `engine.flow`.
+
+Why: docs/decisions/change-beside.md
 """
 
 from __future__ import annotations
@@ -152,7 +154,7 @@ class Changing:
                 self._give_up(change)
 
     def started(self, streams: Iterable[str]) -> None:
-        """Queries have begun that may have to be looked at, where nobody had."""
+        """Queries have begun on these streams, so windows may change there that could not before."""
         for stream in streams:
             if self._looks.get(stream) == _NEVER:
                 del self._looks[stream]
@@ -314,12 +316,12 @@ class Changing:
         return _Successor(window, form, operator, own, mute)
 
     def _give_up(self, change: _Change) -> None:
-        """The forms go as they are, in the middle of a call maybe: nobody leaves them one by one."""
+        """Closes the new forms as a whole, perhaps in the middle of a call: their queries do not leave one by one."""
         self._changes.remove(change)
         _close(successor.shared for successor in change.successors)
 
     def _give_up_all(self) -> bool:
-        """Somebody needs memory. Where that is a new form itself, it is told so."""
+        """Memory is needed; returns whether some was given up. False if a new form itself asks, so it is refused."""
         if self._at_work or not self._changes:
             return False
         for change in list(self._changes):

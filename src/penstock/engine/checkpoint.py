@@ -7,8 +7,8 @@
 
 Invariants:
 1. `state` is always a whole checkpoint, the last or the one before.
-2. Where `begun` is and `state` is not, somebody has removed it. Such a directory is refused: to begin anew would give
-   results a second time.
+2. Where `begun` exists and `state` does not, `state` was removed from outside. Such a directory is refused: to begin
+   anew would give results a second time.
 3. All of it is for its owner alone.
 """
 

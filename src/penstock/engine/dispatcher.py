@@ -2,9 +2,9 @@
 
     offer (any thread) -> input buffers -> [policy] -> serve (one thread) -> recognised
 
-A round is events as the policy would pick them one after the other, but not more than are served within about a
-millisecond, by what events of their streams took before: an event that comes meanwhile and goes before them then waits
-no longer. Events that take longer than that are taken one by one.
+A round holds the events that the policy would pick one after the other, as many as are served within about a
+millisecond, judged by what earlier events of their streams took. So an event that comes meanwhile, and would go before
+them, waits at most about that long. Events that take longer than a millisecond are taken one by one.
 
 Invariant: only one thread at a time serves: the one that calls `work`, or the dispatcher's own while it is `started`.
 """
@@ -33,8 +33,8 @@ _IDLE_SECONDS = 0.05
 
 
 class Dispatcher:
-    """`serve` is handed each round, and says how long each stream took; `idle` is called now and then while nothing
-    waits; `own` is told which thread serves (None: whoever calls)."""
+    """`serve` gets each round and returns how long each stream took. `idle` is called now and then while nothing waits.
+    `own` is told which thread serves (None: the calling thread)."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 Invariant: the number of a rule's firing goes on through restarts, also where the rule has changed meanwhile and begins
 afresh: a number is never used for another firing.
+
+Why: docs/decisions/calls-are-numbered.md
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from penstock.operators.emitter import Reject
 
 
 class Taker(Protocol):
-    """Who takes the calls of a function."""
+    """Takes the calls of a function."""
 
     def put(self, name: str, numbers: Int64s, arguments: pa.RecordBatch) -> None:
         """Calls of the name that their keys begin with: numbers and arguments of each."""
@@ -39,7 +41,7 @@ class Firings:
         self._callers: dict[str, _Caller] = {}
 
     def attach(self, rule: Rule, outlet: Outlet, taker: Callable[[str], Taker]) -> None:
-        """From now on what comes out there is what the rule fires; `taker` finds who takes the calls of a function."""
+        """From now on the rows of this outlet are firings of the rule; `taker` finds the `Taker` of a function."""
         if rule.calls:
             caller = _Caller(rule, taker, self._reject, self._next)
             caller.offset = self._next.get(rule.name, 0) - outlet.count

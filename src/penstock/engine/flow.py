@@ -11,6 +11,8 @@ Invariants:
    checkpoint, whose block files must stay as they are until the next one.
 4. What queries have in common is made once (`engine.sharing`). Where the flow `adapts`, the form of windows may change
    while they run (`engine.changing`).
+
+Why: docs/decisions/derived-stream-time.md
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ from penstock.plan.tables.lookups import tables_of
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536
-"""How many rows of a derived stream wait for who may want to read them, besides the queries that do."""
+"""How many rows of a derived stream are kept for readers outside the app, besides the queries that read it."""
 
 
 class Flow:

@@ -3,6 +3,8 @@
 When an error (a full budget or disk, a subscriber that raises, an interrupt from the keyboard) leaves a call half done,
 some queries have seen events that others have not. Nothing that depends on it may come out or be saved any more; a new
 app goes on from the last checkpoint.
+
+Why: docs/decisions/failed-app-stops.md
 """
 
 from __future__ import annotations

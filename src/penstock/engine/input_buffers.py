@@ -2,10 +2,10 @@
 
 Invariants:
 1. The events of a stream are taken in the order in which they were put.
-2. What waits never holds more than `capacity` bytes, which the owner has from the memory budget for good: threads that
-   put never touch the budget itself. Who puts into full buffers waits, or is refused; of what is larger than all
-   buffers a part may be in then, and the refusal says how much.
-3. A round is what the policy would pick event by event as long as nobody puts in between.
+2. Waiting events never hold more than `capacity` bytes. The owner charges these once to the memory budget, so threads
+   that put never use the budget. A put into full buffers waits, or is refused. A part of a put that is larger than all
+   buffers may be in by then; the refusal says how much.
+3. A round holds the events that the policy would pick one by one if nothing were put in between.
 """
 
 from __future__ import annotations

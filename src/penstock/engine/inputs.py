@@ -117,8 +117,8 @@ class Inputs:
             self._pass_idle_streams()
 
     def take_round(self, taken: Round) -> dict[str, int]:
-        """Events from the input buffers; returns the microseconds that each stream took. Those in arrival order have
-        instants that say who was taken before whom, so each stream's are handed on at once."""
+        """Events from the input buffers; returns the microseconds that each stream took. Events in arrival order have
+        instants, which keep their order over all streams. So the events of a stream are passed on together."""
         spent: dict[str, int] = {}
         instants = self._arrivals.take(taken.events)
         self._pass_arrivals({run.stream for run in taken.runs})

@@ -1,4 +1,4 @@
-"""The least memory that a program can start with, for whoever gave less."""
+"""The least memory that a program can start with, for the error message when the budget is smaller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where rows wait to be read, or go to who subscribed: the results of a query, or the late events of a stream.
+"""Where rows wait to be read, or go to subscribers: the results of a query, or the late events of a stream.
 
 Invariants:
 1. Rows are numbered from 0 in the order in which they come, through restarts. Every batch and table that goes out has

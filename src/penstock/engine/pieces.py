@@ -1,15 +1,16 @@
-"""What is pushed is taken a piece at a time: memory does not depend on how the user cuts the events.
+"""A push is taken a piece at a time, so that memory does not depend on how the user cuts the events.
 
-A push may be cut anywhere without another answer. Rows that are taken together enter before any of them leaves, and
-what they take is asked for before any of it is given back. So a piece has as many rows as can do no harm:
+A push may be cut anywhere; the results are the same. The rows of a piece enter before any of them leaves, so their
+memory is charged before any of it is released. The number of rows in a piece is:
 
-1. With much memory within reach: as many as take a small share of it, whatever they are.
-2. With little memory within reach: as many as take a quarter of a block, by what the pieces before took. A push of many
-   events then fits where as many pushes of one do, give or take two blocks. Rows whose groups are all there take
-   nothing, so their pieces grow long: a window that pages through two blocks stays fast.
+1. With much memory free: as many as take a small share of it in the worst case.
+2. With little memory free: as many as take a quarter of a block, judged by what the pieces before took. A push of many
+   events then fits if as many pushes of one event fit, give or take two blocks. Rows of known groups take no memory, so
+   their pieces grow long: a window that pages through two blocks stays fast.
 
-Rows are cut twice: before they are put in order, and before they are handed to the queries, since one event may release
-many.
+Rows are cut twice: before they are put in order, and before the queries get them, since one event may release many.
+
+Why: docs/decisions/pushes-in-pieces.md
 """
 
 from __future__ import annotations

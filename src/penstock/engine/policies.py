@@ -3,12 +3,15 @@
 The head of a buffer with the smallest key is taken; only heads are compared, so the order within a stream stays. First
 come first served has the number of the arrival as key, earliest job first the timestamp and then that number.
 
-Taking head after head is the same as sorting all events by the largest key among them and those before them in their
-buffer: an event is taken once all that stand before it are, and these at the latest with the largest of their keys.
+Taking head after head is the same as sorting all events by a running maximum: the largest key of the event and of those
+before it in its buffer. The reason: an event is taken after all events before it in its buffer, and the last of these
+is taken with the largest of their keys.
 
-Earliest job first never starves an event whose stream mates have been taken: it is passed over only by events with
-smaller timestamps, of which there are finitely many where timestamps grow. A stream whose clock stands still would
-break that, so there is a bound besides: a head that `PATIENCE` events have passed over is taken whatever its timestamp.
+Earliest job first does not starve an event: only events with smaller timestamps go before it, and there are finitely
+many of these while timestamps grow. A stream whose clock stands still would break that. So there is a bound: a head
+that `PATIENCE` events have overtaken is taken next, whatever its timestamp is.
+
+Why: docs/decisions/taking-order-is-a-time.md
 """
 
 from __future__ import annotations

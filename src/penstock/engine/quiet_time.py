@@ -1,13 +1,15 @@
-"""Time that passes on derived streams without rows is handed on only where something waits for it.
+"""The watermark of a derived stream without rows is passed on only where an operator waits for it.
 
-A query of which no row comes still says how far its stream has come. Most readers have no use for that: a projection,
-a window at every event, a look-up that holds no row back. So such a time is *held*, and the readers of that stream, and
-those of the streams that derive from it, are not called. It is handed on with the next rows, or as soon as an operator
-waits for it (`Operator.waits_for`).
+A query without results still reports how far its stream has come. Most readers do not need that: a projection, a window
+at every event, a look-up that holds no row back. So such a time is *held*, and the readers of that stream, and of the
+streams that derive from it, are not called. It is passed on with the next rows, or as soon as an operator waits for it
+(`Operator.waits_for`).
 
 Invariants:
-1. No result depends on it: a time is held only while every operator that it would reach says that nothing comes of it.
-2. When a call of the flow returns, no time that is held is waited for.
+1. No result depends on it: a time is held only while every operator that it would reach says that it gives no result.
+2. When a call of the flow returns, no operator waits for a time that is held.
+
+Why: docs/decisions/quiet-time.md
 """
 
 from __future__ import annotations

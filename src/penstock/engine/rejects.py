@@ -1,4 +1,4 @@
-"""Rows that could not be computed: the last of them are kept, and whoever subscribes hears of all."""
+"""Rows that could not be computed: the last of them are kept, and subscribers get all of them."""
 
 from __future__ import annotations
 

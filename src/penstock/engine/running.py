@@ -1,8 +1,7 @@
-"""A query at work, who is handed a stream's rows, and who has what in common.
+"""A running query, the queries that get a stream's rows, and the parts that queries share.
 
-Queries of a family that read the stream themselves, and feed no other, are handed rows together: the family is called
-once, and only those that have results are looked at. A thousand queries then cost a call that nothing comes of no more
-than one does.
+Queries of a family that read the stream directly, and feed no other query, get rows together: the family is called
+once, and only queries with results are visited. A batch without results costs the same for 1,000 queries as for one.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Running:
 
     @property
     def paned(self) -> PanedAggregate | None:
-        """Its one operator, if that is a part of a family and nobody reads on from it."""
+        """Its one operator, if that is a part of a family and no other query reads its results."""
         only = self.pipeline.only
         return only if isinstance(only, PanedAggregate) and self.feeds is None else None
 

@@ -5,6 +5,8 @@
 The two windows are looked at one after the other, and what the first gives waits for the second. After a silence of an
 hour that would be 3,600 evaluations of every group. A push may be cut anywhere without another answer, so it is cut by
 time: the second window catches up before the first goes on.
+
+Why: docs/decisions/results-leave-early.md
 """
 
 from __future__ import annotations

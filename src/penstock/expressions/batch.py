@@ -1,4 +1,4 @@
-"""Named columns of equal length as the evaluator reads them: numpy inside, Arrow only where someone asks for it.
+"""Named columns of equal length as the evaluator reads them: numpy inside, Arrow only where a caller asks for it.
 
 An Arrow record batch does as well wherever a `Batch` is read; this is for columns that never were Arrow (the results
 of kernels) and for single events, whose way through Arrow would cost more than the query.

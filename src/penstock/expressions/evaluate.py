@@ -14,6 +14,9 @@ to the first NULL). Subtrees without columns are computed once, when the express
 >>> answer = ratio(pa.record_batch({"x": [4.0, 0.0, None]}))
 >>> answer.values.to_pylist(), answer.errors.reason(1)
 ([0.25, None, None], 'DIVIDE_BY_ZERO: 1.0 / x')
+
+Why: docs/decisions/numpy-inside.md
+Why: docs/decisions/expressions-follow-spark.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Every argument is computed for the whole batch, but a failure counts only where 
 argument: AND and OR go from left to right and stop at the first FALSE or TRUE (FALSE AND failure is FALSE, failure AND
 FALSE is a failure), CASE and IF count the conditions up to the first TRUE and the value taken, COALESCE the arguments
 up to the first that is not NULL, IN the items up to the first that is equal. Called by `expressions.evaluate` only.
+
+Why: docs/decisions/expressions-follow-spark.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ or scalar. Invariants that every function of the evaluator keeps:
 2. `valid` is None where no row is NULL. Under a NULL `values` may hold anything; a STRING is NULL in Arrow too.
 3. `errors` is None where no row failed, else the code of the first failure per row and 0 for the others.
    A row that failed is NULL.
+
+Why: docs/decisions/numpy-inside.md
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class JoinKind(Enum):
 @dataclass(frozen=True)
 class TableRef:
     """A table, read by name; `key` are the columns of its PRIMARY KEY, `writers` the streams that change it and
-    `writes` how. Whoever reads it has all that is needed to have it: queries on Spark run apart from each other."""
+    `writes` how. A reference holds all that is needed to make the table: queries on Spark run apart from each other."""
 
     name: str
     schema: Schema

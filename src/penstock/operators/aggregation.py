@@ -191,7 +191,7 @@ class Played:
         interner = self._interners[answer.state] if answer.type is SqlType.STRING else None
         valid = result.valid
         if valid is not None and len(valid) > 1 and valid.all():
-            # Without NULLs whoever computes with it has less to do.
+            # Without a mask of NULLs, expressions over this column have less to do.
             valid = None
         return to_data(result.values, valid, answer.type, interner)
 
@@ -216,7 +216,7 @@ class Aggregation:
         self.intake = intake
         self.groups = intake.groups
         self.one_group = False
-        """Set by who knows that every row played is of the one group there is."""
+        """True if every row played belongs to one and the same group; `play` then counts without a loop."""
         self._keys = [fingerprint(state_key(spec)) for spec in states]
         self._states = [
             create_state(
@@ -297,7 +297,7 @@ class Aggregation:
         return done, self._played(schedule, counts, emitted)
 
     def advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
-        """Plays a schedule on the states; who made it has played `counts`."""
+        """Plays a schedule on the states; the caller, which made the schedule, counts the rows of groups itself."""
         return self._advance(added, removed, schedule)
 
     def add(self, added: Run) -> None:
@@ -346,7 +346,7 @@ class Aggregation:
             state.reset(slots)
 
     def snapshot(self) -> dict[str, Any]:
-        """States go by the names of what they compute: who goes on may be without some of them."""
+        """States are saved by the names of what they compute: a restart may have other queries and fewer states."""
         states = {key: state.snapshot() for key, state in zip(self._keys, self._states, strict=True)}
         return {"intake": self.intake.snapshot(), "states": states}
 

@@ -1,7 +1,7 @@
-"""The columns that aggregates read, computed once however many states, groupings and queries read them.
+"""The columns that aggregates read. Each is computed once for all states, groupings and queries that read it.
 
-A column has the name of what it computes (`plan.reads`). Strings travel as codes; who keeps rows says when a row's
-strings are in use (`use`) and when not any more (`release`).
+A column has the name of what it computes (`plan.reads`). Strings travel as codes. An operator that stores rows calls
+`use` when a row's strings are stored and `release` when the row is gone.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Invariants:
 
 The answers that are held are saved by the names of what they are of, like states: after a restart with other queries
 those that are left find theirs.
+
+Why: docs/decisions/changed-groups.md
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ Invariants:
 2. Windows close in the order of (window_end, partition key, group key).
 3. Windows close after each part of a chunk, and the parts are cut so (`cutting`) that it is a matter of the stream
    alone how many windows are open.
+
+Why: docs/decisions/closing-windows.md
 """
 
 from __future__ import annotations

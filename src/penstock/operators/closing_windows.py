@@ -1,4 +1,4 @@
-"""Windows that close as a whole, and who belongs to which: tumbling windows and sessions.
+"""Windows that close as a whole, and which row belongs to which window: tumbling windows and sessions.
 
 Each row belongs to exactly one window. A window has an instance number. Windows close in the order of (window_end,
 partition key).

@@ -1,9 +1,11 @@
 """How many rows an operator takes at once, so that its memory depends little on how the input is cut.
 
-Rows that are taken together enter before any of them leaves. Where a part of a chunk lasts longer than a window, groups
-and strings that would never be there together are. So a part that lasts that long has few rows: what they take is a
-small share of the memory that is free, and where memory is nearly full it is one row. Parts that lie within a small
-part of a window, or within one tumbling window, may have all the rows that go together at all.
+Rows that are taken together enter before any of them leaves. If a part of a chunk spans more time than a window, groups
+and strings are in memory together that otherwise never would be. So a part that spans that much time has few rows:
+they take a small share of the free memory, and if memory is nearly full the part is one row. A part that spans a small
+fraction of a window, or lies within one tumbling window, may have all rows of a chunk.
+
+Why: docs/decisions/pushes-in-pieces.md
 """
 
 from __future__ import annotations

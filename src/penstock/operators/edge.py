@@ -5,10 +5,12 @@
     fires      a           b     a
 
 Invariants:
-1. `_groups.counts[slot]` is 1 for a key whose condition held at its last row and 0 for one whose did not. The latter
-   is forgotten between chunks, once a fair share of the keys is like it: what is kept are the keys that hold.
+1. `_groups.counts[slot]` is 1 for a key whose condition held at its last row, and 0 for the other keys. The other keys
+   are forgotten between chunks, once there are enough of them: only keys whose condition holds are kept.
 2. A row on which the condition or a key cannot be computed is rejected and counts as if it had not come.
 3. What comes out depends on the rows of a key in their order, and not on how they were cut into chunks.
+
+Why: docs/decisions/rules-are-queries.md
 """
 
 from __future__ import annotations

@@ -4,8 +4,11 @@ Every result row begins with window_start and window_end. ISTREAM and DSTREAM co
 with those of the evaluation before (contract, rule 4); the window columns take no part in that. Rules compare the keys
 of groups.
 
-Invariant: `_before` has what the last evaluation of each partition showed, by the partition's number, and no entry
-where that was nothing. A number with an entry stays its partition's: whoever gives numbers asks `remembers`.
+Invariant: `_before` has the rows that the last evaluation of each partition showed, by the partition's number, and no
+entry where there were none. A number with an entry belongs to its partition: code that gives a number to another
+partition asks `remembers` first.
+
+Why: docs/decisions/sessions-by-key.md
 """
 
 from __future__ import annotations

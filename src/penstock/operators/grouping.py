@@ -3,6 +3,8 @@
 A row that fails WHERE, or on which a key or an argument cannot be computed, gets slot -1: it belongs to no group.
 (The latter goes to the rejects, with the reason.) Queries with the same WHERE, keys and arguments that can fail share
 one grouping.
+
+Why: docs/decisions/filter-first.md
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ them words of NULL bits, one for every 64 columns. Slots are small integers that
 Invariants:
 1. A slot belongs to one key as long as it has rows in some window; `collect` frees the others for new keys.
 2. `counts[slot]` is the number of the slot's rows in the window: COUNT(*) comes from here. Where several windows share
-   the groups, each has a `Tally` of its own instead. Who can tell without counting which slots have rows, `hold`s them.
+   the groups, each has a `Tally` of its own instead. An operator that knows without counting which slots have rows
+   calls `hold`.
 3. `order()` lists all slots in use in the order of their keys: NULL first, numbers up (NaN last), strings by bytes.
 4. Slots, keys and their strings are on the account before they are kept.
 """

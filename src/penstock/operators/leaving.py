@@ -6,6 +6,8 @@
 Invariants:
 1. Between calls the cursor stands at the oldest row of the window; everything before it has left.
 2. Nothing leaves before `_oldest_leaves_at`, a time or a position like the steps' `leave_before`: most calls end there.
+
+Why: docs/decisions/rows-leave-together.md
 """
 
 from __future__ import annotations

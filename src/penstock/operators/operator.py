@@ -37,8 +37,8 @@ class Operator(ABC):
         return True
 
     def waits_for(self, port: int, watermark: int) -> bool:
-        """Whether something comes of it that this input reaches `watermark` without a row. Where not, the call may be
-        left out: the time comes with the next rows."""
+        """Whether a call without rows, which tells only that this input reaches `watermark`, can give results. If not,
+        the call may be left out: the time comes with the next rows."""
         return True
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What windows per partition share: who belongs to which partition, the rows it keeps, and when it is looked at.
+"""What windows per partition share: the partition of each row, the rows a partition keeps, and its evaluations.
 
 Each partition is as if it had a stream and a window of its own: counts of rows, for the window's size, its slide and
 WHEN FULL, are per partition. With a time slide all partitions are looked at at the boundary.

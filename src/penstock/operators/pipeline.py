@@ -1,10 +1,10 @@
-"""One query at work: its plan's operators, fed from the streams it reads.
+"""One running query: the operators of its plan, fed from the streams it reads.
 
-`push` takes a run of one stream's events in order, with the watermark that stream has reached, and returns the
-query's results and the time they have reached. Who orders the events, and who commits, is the runtime's affair.
+`push` takes a run of one stream's events in order, with the watermark of that stream. It returns the query's results
+and the time they have reached. The runtime orders the events and commits.
 
-Results that are many do not wait for the end of a call (`outgoing`): an operator sends them to the stage above it, and
-the last one to `send_to`'s receiver, while the call is at work.
+Large results do not wait for the end of a call (`outgoing`): during the call an operator sends them to the next
+operator, and the last operator to `send_to`'s receiver.
 
 Invariant: what a stage gives, and the time that it has reached, goes up in order. Rows that a stage has given and that
 are not yet with the stage above are in `_Stage.given`.

@@ -7,18 +7,20 @@ only rows can come that belong behind it.
     least watermark 12, of the inputs 1 and 2    input 0 (at 15)   1 (at 12)   2 (at 12)   3 (at 14)
     due                                          up to 12          up to 12    below 12    below 12
 
-So what decides is the slowest input, the first of those with the least watermark: a row is due if its (time, input)
-is at most (watermark, input) of the slowest.
+So the slowest input decides, the first of those with the least watermark: a row is due if its (time, input) is at most
+(watermark, input) of the slowest.
 
 Invariants:
 
-1. What `take_due` gives never belongs before what it gave earlier.
-2. What stays is on the account when a call ends: the rows, and what Arrow takes for a batch besides them. Rows of a
-   much larger batch are copied, and many small batches put together, so that nothing else is held on to. Where
-   memory is short, few are.
-3. `_heads` has the first waiting time of each input with rows that wait, and no other. So a call looks at inputs with
-   rows that are due, and not at all.
+1. Rows that `take_due` gives never belong before rows that it gave earlier.
+2. When a call ends, the waiting rows are on the account, with Arrow's own memory for their batches. Rows of a much
+   larger batch are copied, and many small batches are put together, so that no other memory is kept alive. Where memory
+   is short, fewer batches are put together.
+3. `_heads` has the first waiting time of each input with waiting rows, and of no other input. So a call visits only the
+   inputs with rows that are due.
 4. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
+
+Why: docs/decisions/slowest-input-decides.md
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Event time: arriving batches in any order become one run in (time, sequence) order, and the watermark moves on.
 
 Before an event arrives, the watermark is the largest time seen minus LATENESS. An event with a time below it is
-late: it is set aside, and everything downstream is the contract over the input without it. Taking the watermark, and
-not the last event that happened to be released, as the line makes lateness a matter of the stream alone: whether a
-boundary had closed in between does not depend on which queries there are. `advance` moves the watermark without an
-event.
+late: it is set aside, and the results are the contract over the input without it. The watermark decides, and not the
+last event released, so that lateness depends on the stream alone and not on the queries. `advance` moves the watermark
+without an event.
 
 Invariants:
 1. Everything released has a time <= watermark; everything held has a time above it.
@@ -12,8 +11,10 @@ Invariants:
    the order of arrival or, where that is not known, go by the values of the columns.
 3. Held rows are sorted runs in a store within the memory budget; the rows that came last wait unsorted until there
    are enough of them for a run. They are on the store's account before they are kept.
-4. Rows that are released leave the store in parts, each when the one before has been taken: however many a watermark
-   releases, a part's worth is in memory besides.
+4. Released rows leave the store in parts, each part after the one before has been taken. So only one part is in memory
+   besides the store, for any number of rows that a watermark releases.
+
+Why: docs/decisions/lateness-by-watermark.md
 """
 
 from __future__ import annotations

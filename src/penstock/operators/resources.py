@@ -1,4 +1,4 @@
-"""What an operator is given to live on: memory of the budget, stores, a place for rejects, user aggregates.
+"""What an operator gets from its runtime: memory of the budget, stores, a place for rejects, user aggregates.
 
 Each pipeline has a `Resources` of its own that remembers what it gave out, so that a dropped query leaves nothing
 behind.

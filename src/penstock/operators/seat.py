@@ -16,7 +16,7 @@ from penstock.plan.nodes import AggregateNode
 
 class Entered(NamedTuple):
     """Rows that entered together: columns by name, slots and keys by the name of the grouping. `stream_times` are the
-    times of all rows of the stream, also of those that nobody admits."""
+    times of all rows of the stream, also of rows that fail the WHERE of every member."""
 
     stream_times: Int64s
     times: Int64s

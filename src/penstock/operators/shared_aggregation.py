@@ -16,6 +16,8 @@ Invariants:
 3. After a restart the aggregation has the states of the queries that are left, found by what they compute.
 
 Made by `engine.flow` for the queries that it starts together, or by `sliding` for one alone.
+
+Why: docs/decisions/one-aggregation.md
 """
 
 from __future__ import annotations

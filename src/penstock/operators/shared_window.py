@@ -14,11 +14,13 @@ Invariants:
    slot column if every row stored is in its one group.
 3. A row stays until every member's window has passed it: rows before `_floor()` are released, and so are the strings
    of rows before `_released`.
-4. What is in the store is fixed when it is made. A column whose last reader has left is written as zeros; it is
-   `_stale` from then on, also when someone reads it again.
+4. The columns of the store are fixed when it is made. A column whose last reader has left is written as zeros; it is
+   `_stale` from then on, also if it gets a reader again.
 
-The members are aggregations (`shared_aggregation`), each for one query or several; a window is made by whoever runs
-the queries together.
+The members are aggregations (`shared_aggregation`), each for one query or several. The runtime makes the window for the
+queries that it runs together.
+
+Why: docs/decisions/one-stored-window.md
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ class SharedWindow:
     def takes(self, node: AggregateNode) -> bool:
         """Whether a query over the same stream that begins now can be one more member: all that it reads is stored.
 
-        Windows that count rows count them from their own beginning, and codes of strings that nobody has read since
-        then mean nothing any more."""
+        Windows that count rows count from their own beginning, so they cannot join. Codes of strings that had no reader
+        for a while mean nothing any more."""
         if self._store is None or not isinstance(node.window.extent, Range):
             return False
         key, names = grouping_of(node), {spec.name for spec in self._layout}

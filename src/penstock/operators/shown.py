@@ -11,7 +11,7 @@ from penstock.types import SqlType
 
 
 class Shown:
-    """Group keys are columns named `#0`, `#1`, ... and aggregates `$0`, `$1`, ...; those that nobody reads are left
+    """Group keys are columns named `#0`, `#1`, ... and aggregates `$0`, `$1`, ...; columns without a reader are left
     out. `answers` says where the aggregates are if not where the node alone would have them."""
 
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...] | None = None) -> None:

@@ -1,8 +1,8 @@
 """The hash table of groups with one key: the key is in the table, beside its slot.
 
-A table of slots alone is looked at and then the key that is stored for the slot: in large tables both are far away.
-With one key there is room for it in the table, and a slot is found with one look at memory. Keys of several columns
-would make tables that are too wide.
+With a table of slots alone, a search reads the table and then the key stored for the slot: in large tables both are
+cache misses. One key fits into the table beside its slot, so a search costs one cache miss. Keys of several columns
+would make the table too wide.
 
 A place of the table is the key's image and twice its slot, plus 1 for NULL; -1 where there is none.
 """

@@ -7,8 +7,10 @@
                    before   after
                             before   after  before
 
-A group that is in no segment between two evaluations has the same row in both. What a group was *before* is taken down
-when the first row of a segment touches it, for the evaluation at the segment's end may come with a later call.
+A group that no segment between two evaluations touches has the same row in both. The row of a group *before* is noted
+when the first row of a segment touches the group, since the evaluation at the segment's end may come with a later call.
+
+Why: docs/decisions/changed-groups.md
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Rows with times from the next tick on (their clock is ahead of ours) wait in sor
 Invariants:
 1. Every row inside the operator is older than the next tick, and every row that waits is not.
 2. A tick takes place once, in order, also after a restart; one that was missed takes place at the next call.
+
+Why: docs/decisions/wall-clock-operator.md
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def picture(program: Program, title: str) -> str:
 
 
 def plan_picture(program: Program, title: str, *, styled: bool = True) -> str:
-    """Its plan alone; without `styled` whoever shows it says how boxes and lines look."""
+    """Its plan alone; without `styled` the page that shows it says how boxes and lines look."""
     sheet = Sheet(title)
     plans.draw(plans.plan_of(program, {query.name: build(query.body) for query in program.queries}), sheet, 0, 0)
     return sheet.render(styled=styled)

@@ -1,6 +1,6 @@
 """A sheet to draw boxes and lines on: well-formed SVG that follows the reader's light or dark theme.
 
-Letters are of one width, so that the size of a box is known without a browser. Whoever draws says where things are.
+Letters are of one width, so that the size of a box is known without a browser. The caller says where things are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mo
 
 @dataclass(frozen=True)
 class Box:
-    """What it is (`kind`, one of the styles), its name, the lines in it, and all of it for those who point at it."""
+    """What it is (`kind`, one of the styles), its name, the lines in it, and the full text for its tooltip."""
 
     kind: str
     name: str

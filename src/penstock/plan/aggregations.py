@@ -7,6 +7,8 @@
 Six KPIs of the first two queries are five aggregates, since both ask for the same COUNT(*), and three states. Each
 query keeps its own HAVING, select list, ORDER BY and R/I/DSTREAM. Decided when queries are started together: one that
 comes later begins with an empty window, so its sums are others.
+
+Why: docs/decisions/one-aggregation.md
 """
 
 from __future__ import annotations

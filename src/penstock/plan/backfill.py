@@ -7,6 +7,8 @@
 
 Whether the rows are there, only the running app can say. Where an app begins, there are none, and BACKFILL changes
 nothing.
+
+Why: docs/decisions/backfill-from-rows.md
 """
 
 from __future__ import annotations

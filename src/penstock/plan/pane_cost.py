@@ -10,6 +10,8 @@ extents W_i, slides U_i, panes of length p, N states and g groups in a pane:
 with r for a row and a state, e for a pane row and a state, b for a boundary of one window and c for closing a pane,
 measured in seconds below. Results take the same time either way, but for ISTREAM and DSTREAM that need only the groups
 that have changed: with panes whole relations are compared, so such windows keep their rows unless panes are asked for.
+
+Why: docs/decisions/panes-by-cost.md
 """
 
 from __future__ import annotations

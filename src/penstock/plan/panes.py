@@ -9,6 +9,8 @@
 A window is looked at by all queries over it. Windows over one grouping whose queries together need the same states are
 a family; a pane is as long as the greatest common divisor of their extents, slides and offsets. Queries of a family
 are started together: one that comes later begins with an empty window.
+
+Why: docs/decisions/panes-by-cost.md
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     SELECT a, b FROM s WHERE a > 0                                         anywhere: no row needs another
     SELECT SUM(v) FROM s [ROWS 100]                                        one place: the count is the whole stream's
 
-Rule: queries over one stream that have the same key are placed by it. When keys differ, those whose aggregates can be
-merged give partial results, so that each row is kept once however many keys there are; the others go by a key of
-their own, and what has none runs in one place. Where a few keys have most of the rows, all that can be merged may be
-spread in parts (`in_parts`), whatever the keys.
+Rule: queries over one stream that have the same key are placed by it. If keys differ, queries whose aggregates can be
+merged give partial results, so that each row is kept once for all keys. The other queries go by a key of their own, and
+a query without a key runs in one place. Where a few keys have most of the rows, all queries that can be merged may be
+spread in parts (`in_parts`), whatever their keys are.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def place(
     *,
     in_parts: bool = False,
 ) -> dict[str, Placement]:
-    """The placement of each query beside the others. A query that was placed `before` stays so, for its state is there:
-    whoever comes or goes beside it changes nothing for it."""
+    """The placement of each query beside the others. A query that was placed `before` stays there, since its state is
+    there: other queries that come or go change nothing for it."""
     kept = before or {}
     linked = _linked(queries, nodes)
     alone = {

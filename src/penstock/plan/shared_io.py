@@ -1,7 +1,7 @@
 """What EXPLAIN says of a store that several windows share: its space, its hit rate and its requests.
 
-The formulas are in `cost`; what they are fed with is here. Windows by time whose rows are stored take part, of one
-length or of many: those of the same length read the same blocks at the same time.
+The formulas are in `cost`; their inputs are computed here, from the windows by time whose rows are stored. Windows of
+the same length read the same blocks at the same time.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
     SELECT k, SUM(x) FROM s [RANGE 1 HOUR SLIDE 1 HOUR] ...     stores no rows
 
 Windows that follow the local clock see rows at other times than the rest and stay apart.
+
+Why: docs/decisions/one-stored-window.md
 """
 
 from __future__ import annotations

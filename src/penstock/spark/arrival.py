@@ -13,6 +13,8 @@ On Spark the events of a micro-batch are read side by side, so the judgement is 
 Invariants:
 1. The places of a micro-batch rise within each task, and the places that one task reads are not between two of another.
 2. All events of a micro-batch come after those of the one before.
+
+Why: docs/decisions/arrival-by-file-place.md
 """
 
 from __future__ import annotations

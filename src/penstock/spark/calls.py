@@ -97,7 +97,7 @@ def remember(queries: Iterable[Query], declared: Iterable[FunctionDef], function
 
 
 def delivery_of(tagged: DataFrame) -> Delivery | None:
-    """Who makes the calls of a tagged DataFrame; None if there are none."""
+    """The object that makes the calls of a tagged DataFrame; None if there are no calls."""
     known = tagged.schema["packed"].metadata.get(CALLS)
     if known is None:
         return None

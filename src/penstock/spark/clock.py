@@ -1,4 +1,7 @@
-"""The progress of a stream as one bucket knows it: the least and greatest event time in all buckets."""
+"""The progress of a stream as one bucket knows it: the least and greatest event time in all buckets.
+
+Why: docs/decisions/spark-own-time.md
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Spark starts it by name (`spark.python.daemon.module`). Nothing is written to standard output, where Spark reads the
 daemon's port.
 
-A worker collects garbage after every task, and each time it would visit all objects of the imported libraries, which
-takes longer than a small task itself. Frozen ones are passed over. (What comes later is frozen by `spark.live`.)
+A worker collects garbage after every task. Each time it would visit all objects of the imported libraries, which takes
+longer than a small task itself. Frozen objects are skipped. (`spark.live` freezes objects that come later.)
 """
 
 from __future__ import annotations

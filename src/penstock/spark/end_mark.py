@@ -1,8 +1,10 @@
 """The end of the streams, as an input like any other: a file in a directory that the program reads as one more stream.
 
-Spark itself has no notion of the end: a run with the `availableNow` trigger may be followed by another with more
-events, so it must leave the windows open that may still take some. A file is committed with the checkpoint, what it
-sets off goes to the same sinks, exactly once, and a run that was killed at any moment just goes on.
+Spark itself knows no end of a stream: a run with the `availableNow` trigger may be followed by another with more
+events, so it must leave windows open that may still take some. The file is committed with the checkpoint, its results
+go to the same sinks exactly once, and a run that was killed at any moment just goes on.
+
+Why: docs/decisions/spark-own-time.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Errors of workers, so that people see what our code said and not the way that it came.
+"""Errors of workers: users see the message of our code, without the traceback of Spark.
 
-Spark reports an error of a worker as its whole traceback, inside an error of its own. Ours say what was wrong and what
-to do; the frames above them help nobody, and would push the message out of sight.
+Spark reports an error of a worker as its whole traceback, inside an error of its own. Our errors say what was wrong and
+what to do; the frames above them do not help, and would push the message out of sight.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Segments that nobody will ever read again, because their buckets are gone.
+"""Segments that will never be read again, because their buckets are gone.
 
     <checkpoint>/penstock/segments/<query id>/<share>-<generation>.<bucket>/<store>/<batch>-<unique>.segment
 

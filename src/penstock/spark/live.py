@@ -3,15 +3,15 @@
 Invariants:
 1. An entry is filed under the tag of the state that was written when it was filed. Tags are unique to the attempt
    that wrote them, so an entry whose tag is the committed one equals the committed state; any other is never used.
-2. `take` removes the entry: whoever changes it holds it alone, and a failed attempt leaves nothing behind.
+2. `take` removes the entry: the caller that changes it holds it alone, and a failed attempt leaves nothing behind.
 3. A query touches every bucket in every micro-batch, so an entry of a batch before the last is dead and is dropped.
 
 Spark may send a bucket to another worker at any time; that worker then has no entry and restores from the state.
 
-A worker collects garbage after every task, and would walk over all that the kernels have brought with them each time,
-which takes longer than a small task itself. So once, when most kernels are there, `_settle` takes everything out of
-the collector's sight. Live objects must not be among it, or they could never be collected: they are dropped before,
-and restored once more.
+A worker collects garbage after every task. Each time it would visit all objects that the kernels have loaded, which
+takes longer than a small task itself. So once, when most kernels are loaded, `_settle` freezes all objects: the
+collector then skips them. Live objects must not be frozen, since they could never be collected: they are dropped
+before, and restored afterwards.
 """
 
 from __future__ import annotations

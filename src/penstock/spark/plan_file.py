@@ -2,15 +2,15 @@
 
     <checkpoint>/penstock/plan.json   {"version": 1, "streams": {...}, "shares": {...}, "queries": {...}, ...}
 
-When an application starts again with other queries, those that are as they were stay where their state is, whatever
-is placed beside them. New and changed queries begin afresh, which is told by a warning. What cannot be done so is
-refused: a query whose state would be looked for in the wrong place would silently begin afresh.
+When an application starts again with other queries, unchanged queries stay where their state is, whatever is placed
+beside them. New and changed queries begin afresh, and a warning says so. An application for which this is impossible is
+refused: otherwise a query whose state is looked for in the wrong place would begin afresh without notice.
 
 A share that was gone for a while and comes back has missed events. Its generation counts up, so that its buckets are
-new ones and the old state is not taken for a current one.
+new ones and the old state is not used.
 
-Spark numbers the sources of a query and knows no names. So streams must stay the same, whose positions would else be
-taken for those of others.
+Spark numbers the sources of a query and does not use their names. So the streams must stay the same; otherwise the
+position of one stream would be used for another.
 """
 
 from __future__ import annotations

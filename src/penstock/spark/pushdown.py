@@ -19,6 +19,8 @@ Invariants:
 3. Windows see no difference: those that need the first or last event of the whole stream themselves are left alone.
 
 Rows that are to be rejected pass, whatever else they hold. Events that fail WHERE are not counted, nor when late.
+
+Why: docs/decisions/spark-filters-early.md
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ def _asked(node: Node, stream: str, *, whole: bool) -> list[tuple[Expression, ..
 
 
 def _may_be_first(node: AggregateNode | RelationNode | ProjectNode, whole: bool) -> bool:
-    """Whether nobody can tell that events which fail WHERE never came, but for the clock."""
+    """Whether results stay the same if events that fail WHERE never come, apart from the clock."""
     assert node.where is not None
     if not is_total(node.where):
         return False

@@ -11,8 +11,8 @@ Invariants:
 4. A file that the state does not name is an orphan of an attempt that failed or lost a race. The attempt may still
    be writing, and its state may still be the one that Spark loads next, since two attempts of one micro-batch write
    the same file of Spark's state store. So an orphan, too, is deleted only when Spark can no longer load a state of
-   the micro-batch in which it was written. The file's name says which that was: no clock is asked, however long an
-   attempt takes.
+   the micro-batch in which it was written. The file's name says which micro-batch that was, so the rule needs no clock
+   and an attempt may take any time.
 5. A closed segment is durable, its name included, before a state that names it is written.
 6. A segment that is missing is noticed when its state is taken up, not when its rows are due.
 
@@ -103,7 +103,7 @@ class SegmentDevice(BlockDevice):
         return bool(self._segments or self._retired)
 
     def retire_all(self) -> None:
-        """Nobody will read these blocks any more."""
+        """These blocks will not be read any more."""
         for number in list(self._segments):
             self._retire(number)
 

@@ -18,7 +18,7 @@ class SegmentStores(StoreManager):
     """`place` is a path or URI that no other bucket has; every store has a directory there. `batch` is the number of
     the micro-batch in which the bucket comes to this worker.
 
-    Stores that the restored snapshot names and that nobody makes again belonged to queries that are gone. Their
+    Stores that the restored snapshot names and that are not made again belonged to queries that are gone. Their
     segments are retired like any others: Spark may still roll back to a state that names them.
     """
 

@@ -102,7 +102,7 @@ def write(tagged: DataFrame, sinks: Mapping[str, Sink]) -> DataStreamWriter:
 
     The calls of rules are made in this process, before a micro-batch is committed: at least once, and with the same
     keys if it is run again. A call that has failed goes to the sink of the rejects. Where a name of calls has a sink,
-    that gets its rows, and nobody is called.
+    that sink gets its rows, and no function is called.
 
     A function gets an ordinary DataFrame and, as Spark's `foreachBatch` has it, may be called again with the same
     number after a failure; paths need no care.
@@ -241,7 +241,7 @@ class _Text:
         self._stream.write(json_lines(rows) if self._delimiter is None else csv_lines(rows, self._delimiter))
 
     def close(self) -> None:
-        """The stream is closed by whoever opened it."""
+        """The caller that opened the stream closes it."""
 
 
 def _encoder(sink: Files, schema: pa.Schema, stream: pa.NativeFile) -> _Encoder:

@@ -1,10 +1,10 @@
-"""The memory budget of an app: who holds how many bytes, and a refusal before the machine runs out.
+"""The memory budget of an app: how many bytes each account holds, and a refusal before the machine runs out.
 
 Invariants:
 1. `used` is the sum of all accounts and never exceeds `total`.
 2. A refused `resize` changes nothing.
-3. What a lender has taken (see `buffer_manager`) is free for everybody else: it is called in before anyone is refused.
-   Then those that hold what can be done without (`on_need`) give that up, one after the other.
+3. Memory that the lender has taken (see `buffer_manager`) counts as free for all other accounts: it is called back
+   before a request is refused. Then holders of dispensable memory (`on_need`) give it up, one after the other.
 4. `spare` is the sum of the accounts whose holders give up everything on need.
 
 Every state, store and buffer of an app holds an account. What grows charges it before it grows (`charged`).
@@ -20,6 +20,8 @@ Traceback (most recent call last):
 penstock.errors.BudgetError: reorder needs 500,000 bytes, but only 400,000 of the 1,000,000 in the budget are free
   in use: groups of q1 600,000
   hint: give a memory budget of at least 1,100,000 bytes: a lower bound, since more may be asked for later
+
+Why: docs/decisions/pools-lend.md
 """
 
 from __future__ import annotations
@@ -177,7 +179,7 @@ class Budget:
         self._givers.append(give_up)
 
     def give_up(self) -> bool:
-        """Whether some memory was given back that can be done without."""
+        """Whether some dispensable memory was given back."""
         own = (account.give_up for account in self._accounts if account.give_up is not None)
         return any(give_up() for give_up in (*self._givers, *own))
 
@@ -187,12 +189,12 @@ class Budget:
 
     @property
     def free(self) -> int:
-        """What an account could still be granted: what nobody uses, and what the lender can do without."""
+        """What an account could still be granted: unused memory, and memory that the lender can give back."""
         return self.unused + (0 if self.lender is None else self.lender.lendable)
 
     @property
     def within_reach(self) -> int:
-        """What an account could be granted once everything is given up that can be done without."""
+        """What an account could be granted once all dispensable memory is given up."""
         return self.free + self.spare
 
     def call_in(self, nbytes: int) -> None:
@@ -208,8 +210,8 @@ class Budget:
         return dict(sorted(held.items(), key=lambda item: -item[1]))
 
     def refusal(self, account: Account, nbytes: int) -> str:
-        """Who asked for what, who holds the rest, and what would have granted this request. That is a lower bound: what
-        others and the account itself ask for after it is not known here."""
+        """The message: the account and its request, what the other accounts hold, and the least budget that would have
+        granted the request. That is a lower bound, since later requests are not known here."""
         more = nbytes - account.nbytes
         least = self.total - self.free + more
         split = f", {least:,} for each of {self._parts} {self._holders}" if self._parts > 1 else ""

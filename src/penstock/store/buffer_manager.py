@@ -14,12 +14,14 @@ until the memory is used up; no other division saves more as long as rates and d
 Rates are counted in blocks begun since the last division, of all stores alike; no clock is read.
 
 Invariants:
-1. Pools and all other accounts together stay within the budget: a pool asks before it takes, as everyone does.
+1. Pools and all other accounts together stay within the budget: a pool asks before it takes, like every account.
 2. No pool is ever made smaller than two frames.
 3. Any other account's request is granted if it fits beside two frames for each pool.
 4. The division has no part in the answers: it moves blocks between memory and device and nothing else.
 
 Made by the storage manager (`manager`); pools call it when a block begins, the budget when it is full.
+
+Why: docs/decisions/pools-lend.md
 """
 
 from __future__ import annotations
@@ -160,7 +162,7 @@ class BufferManager:
         return sum(len(managed.pool.frames) for managed in self._managed)
 
     def _rebalance(self) -> None:
-        """Divides anew. A pool that is to become smaller does so in steps; who is to grow takes what they give."""
+        """Divides anew. A pool that must shrink does so in steps; a pool that may grow takes the memory given up."""
         for managed in self._managed:
             managed.rate = 0.75 * managed.rate + 0.25 * (managed.pool.begun - managed.counted)
             managed.counted = managed.pool.begun

@@ -1,19 +1,19 @@
-"""Memory that is on its account before it is taken: growth and account are one thing.
+"""Memory that is charged to its account before it is allocated.
 
-A `ChargedArray` is a numpy array that grows. It asks its account for the new size and allocates when that was granted.
-Kernels take plain arrays: they are given `array`, which is another one after `fit`. What is no array (strings, Arrow
-batches) is charged with `Account.charge` before it is kept and released with `Account.release` when it is gone.
+A `ChargedArray` is a numpy array that grows. It asks its account for the new size and allocates after that was granted.
+Kernels take plain arrays: they get `array`, which is a new object after `fit`. Strings and Arrow batches are charged
+with `Account.charge` before they are kept, and released with `Account.release` when they are gone.
 
 Invariants:
-1. The account holds `array.nbytes` for each of its arrays, at any moment at which the array is not about to be made.
+1. The account holds `array.nbytes` for each of its arrays, except while an array is being made.
 2. A refusal changes neither the array nor the account.
-3. How long an array becomes is a matter of the length asked for and not of the lengths before: the next power of two
-   or, where that would take more than a quarter of what is free, the next 32nd of it. So an array is about as long
-   however input is cut, and no array takes what the others need. Arrays that grow together may differ in length.
+3. The new length depends on the length asked for and not on the lengths before: the next power of two or, where that
+   would take more than a quarter of the free memory, the next 32nd of it. So an array is about as long for every cut of
+   the input, and no array takes what the others need. Arrays that grow together may differ in length.
 
-New memory is zero and not touched, and a large array moves piece by piece, each given back once it is copied
-(`own_memory`): the old and the new one together take no more than what is on the account. So an array that has grown
-must not be read where it was.
+New memory is zero and not touched. A large array moves piece by piece, and each piece of the old array is given back
+once it is copied (`own_memory`): the old and the new array together take no more than what is on the account. So an
+array that has grown must not be read at its old place.
 
 >>> from penstock.store.budget import Budget
 >>> budget = Budget(1000)
@@ -25,6 +25,8 @@ must not be read where it was.
 >>> counts.clear()
 >>> budget.used
 0
+
+Why: docs/decisions/charge-before-growth.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Invariants:
 2. An address that a snapshot names is not reused before a later snapshot, which does not name it, is committed:
    the last committed checkpoint can always be restored. An address that no snapshot names is reused at once.
 3. `read` returns exactly the bytes that were written or raises `StorageError`; it never returns wrong bytes.
+
+Why: docs/decisions/addresses-after-commit.md
 """
 
 from __future__ import annotations

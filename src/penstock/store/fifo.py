@@ -9,10 +9,10 @@ Invariants:
 2. A row that a view has shown never changes, not even after its release: a view keeps its memory alive.
 3. `append` takes all its rows or, if it raises, none; after any `StorageError` the store can be used as before.
 4. All blocks but the last are full.
-5. A block that is on the device and in the pool is *clean*: it is dropped for free, so a block is written once. Only
-   one whose readers are all close behind when it is read back gives its place on the device up at once, so that the
-   space is that of the rows; should it have to go after all, it is written again. Never after a snapshot, which names
-   blocks by their place.
+5. A block that is on the device and in the pool is *clean*: it is dropped without a write, so a block is written once.
+   There is one exception. If all readers of a block are close behind when it is read back, it gives up its place on the
+   device at once, so that the file is no larger than the rows; if it has to leave the pool after all, it is written
+   again. This is not done after a snapshot, which names blocks by their place.
 
 Called by the window operators, through the stores that `manager` makes.
 """

@@ -1,8 +1,8 @@
 """Rows from anywhere in many blocks that are in memory, in one loop.
 
-A loop over arrays would have to go block by block, hence sort what is asked for. This one is given the addresses of the
-blocks and reads from there: with 200 blocks it takes a third of the time. It copies all columns of a few rows before
-it turns to the next, so that what lies together is fetched once.
+A loop over arrays would go block by block, so the positions would have to be sorted first. This loop gets the addresses
+of the blocks and reads from there: with 200 blocks it takes a third of the time. It copies all columns of a few rows
+before it goes on to the next rows, so that each cache line is fetched once.
 
 The caller keeps the blocks alive, and asks only for rows that they have.
 """

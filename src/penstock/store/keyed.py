@@ -15,6 +15,8 @@ Invariants:
 3. All partitions have the same capacity; it grows by an eighth, or the partitions are split. Columns grow one after the
    other, so that growing takes the room of one column more, which the account is asked for first.
 4. `dirty` marks the partitions that have changed since the marks were taken.
+
+Why: docs/decisions/table-history.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Invariants:
 1. `_pages[p]` are the addresses of partition p's bytes, in order; a partition that has changed has new ones, and the
    old ones are freed, which the device honours after the next commit.
 2. A snapshot holds the shape of the store and addresses, and no rows.
+
+Why: docs/decisions/table-partitions-are-pages.md
 """
 
 from __future__ import annotations

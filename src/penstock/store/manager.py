@@ -11,6 +11,8 @@ Invariants:
 
 Checkpoint, in this order: `snapshot()`, `sync()`, write the snapshot durably, `commit()`. Without a directory the
 blocks are in memory and travel inside the snapshot. Called by the runtimes.
+
+Why: docs/decisions/stores-from-properties.md
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
-"""What becomes of blocks that several readers pass one after the other: which go, which stay, which are written again.
+"""Which blocks stay in the pool, which leave it and which are written, where several readers follow one another.
 
-A block is read once by each reader, and the *gaps* between the readers (in blocks) say how long it waits for the next
-one; the first gap is the one between the newest block and the reader nearest to it. To send a block away for a gap of
-L frees a frame for the time of L blocks. It costs a read, and the first time also a write.
+Each reader reads a block once. The *gaps* between the readers (in blocks) say how long a block waits for its next
+reader; the first gap is the one between the newest block and the reader nearest to it. Evicting a block for a gap of L
+frees a frame for the time of L blocks. It costs a read, and the first time also a write.
 
     oldest reader       reader                 reader                      newest
        |----- gap -------|-------- gap ---------|------------ gap -----------|
 
-If T is the time that a transfer must free a frame for to be worth it, a block that has been written goes for every gap
-longer than T, and it is worth writing one if the gaps longer than T free T more than that together:
-Σ max(0, L - T) > T. In a steady stream all blocks meet the same gaps. So there is one T at which it makes no difference
-whether a block is ever written; as long as memory suffices for that, some blocks go for each gap longer than T and the
-others never. If it does not, every block is written sooner or later, the write counts no more, and the rule is
-Belady's: the block that is needed last goes, written or not.
+Let T be the time for which a transfer must free a frame to be worth its cost. A block that has been written is evicted
+for every gap longer than T. Writing a block pays if its gaps longer than T together free more than the write costs:
+Σ max(0, L - T) > T. In a steady stream all blocks have the same gaps, so there is one T at which it makes no difference
+whether a block is ever written. If memory suffices for this T, some blocks are evicted for each gap longer than T, and
+the others never. If it does not suffice, every block is written sooner or later. Then the write no longer counts, and
+the rule is Belady's: evict the block that is needed last, written or not.
+
+Why: docs/decisions/no-read-ahead.md
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Large arrays in memory of their own, which goes back to the system as soon as the array is gone.
 
-The allocator keeps what is freed in the middle of its heap. An array that grows leaves such holes behind, one after the
-other, and a process then takes much more memory than its arrays have. What is mapped by itself leaves none.
+The allocator keeps memory that is freed in the middle of its heap. An array that grows leaves such holes behind, one
+after the other, and the process then holds much more memory than its arrays need. An array with a mapping of its own
+leaves no hole.
 """
 
 from __future__ import annotations

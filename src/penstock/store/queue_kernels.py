@@ -36,9 +36,9 @@ BLOCK_WORDS = 6
 
 PHASE, LEFT, DEATHS, FREE, USED = range(5)
 CONTROL_WORDS = 5
-"""What is still to be done for the row at which `enter` stopped; rows that have left; blocks that nobody needs any
-more. Places of the buffer from which a row has left are linked from FREE on (-1 is none); those from USED on were never
-used."""
+"""PHASE: what is still to be done for the row at which `enter` stopped. LEFT: rows that have left. DEATHS: blocks that
+are no longer needed. FREE: the first place of the buffer whose row has left; such places are linked, -1 ends the list.
+USED: places from here on were never used."""
 
 ENTERS, LEAVES, LOOKS = 0, 1, 2
 """The phases: the row is not in its queue yet; the queue's oldest, on the device, must leave; the oldest is to be

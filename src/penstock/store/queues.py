@@ -15,6 +15,8 @@ Invariants:
 5. An error from `enter` leaves the queues whole but the run half entered: restore or drop.
 
 Called by the operators over partitions and sessions, through the stores that `manager` makes.
+
+Why: docs/decisions/partitions-spill-together.md
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ Invariants:
 2. Two frames of the pool's own block size are set aside from the beginning: recent and ancient block.
 3. The recent (open) block is never a victim; a victim is spilled before its frame is given up.
 4. A closed block is in exactly one of the lists of dirty and clean ones.
+
+Why: docs/decisions/no-read-ahead.md
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class BufferPool:
         self.capacity = capacity
         self.readers = readers
         self.began: Callable[[], None] | None = None
-        """Called before a block begins; whoever manages the pool may change its capacity then."""
+        """Called before a block begins. The buffer manager may change the capacity of the pool then."""
         self.begun = self.newest = 0
         self._dirty: list[int] = []
         self._clean: list[int] = []

@@ -5,6 +5,8 @@ Invariants:
 2. Every block gets a sequence number of its own, rising for the life of the device; a slot is named by the last
    snapshot exactly if its block's number is below `_named_below`.
 3. Free slots are reused in the order they were released: least recently released first.
+
+Why: docs/decisions/addresses-after-commit.md
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Invariants:
 1. Rows leave in the order in which they came. Those on the device came before those in memory.
-2. What is in memory is on the account, and is at most `most` bytes. When the budget has no room, for these rows or for
-   anyone else (`page_out`), they go to the device.
+2. Rows in memory are on the account, and take at most `most` bytes. When the budget has no room, for these rows or for
+   another account (`page_out`), they go to the device.
 3. The device is made when the first rows go there: rows that are read in time cost no file.
 
 A batch keeps no more memory alive than it is charged for: a slice of a much larger batch is copied.

@@ -1,4 +1,4 @@
-"""Who may see the pages: every request, asset and websocket passes here before anything else looks at it.
+"""The check of access to the pages: every request, asset and websocket passes here first.
 
 A request must bring the token: in the address once (`?token=…`), in a cookie from then on, or as
 `Authorization: Bearer …`. So it is on the loopback too, which every account of the machine can reach. A request that

@@ -1,8 +1,8 @@
 """What a setup that comes from a page may name of this machine, and of others.
 
-Who can open the pages can run queries, which is what they are for. A setup shall not make them import a module, start a
-program, read or write a file besides those of the pages' directories, or speak to another machine. That holds for its
-fields and for what the texts of its queries say. Setups on the command line have none of these limits.
+A user of the pages can run queries; that is their purpose. A setup from a page must not import a module, start a
+program, read or write a file outside the pages' directories, or speak to another machine. That holds for its fields and
+for the texts of its queries. Setups on the command line have none of these limits.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ Invariants:
    that the policy is given is the local clock; boundaries then begin where the clock stands when the first row comes.
 3. Boundaries whose window is empty are passed over, so that a long silence costs nothing; the first empty one after
    a window with rows is kept, for the rows that vanish there are DSTREAM's.
-4. A window that stays as it is gives the same at each boundary from the second on. So where it stays as it is for
-   `LONG` boundaries, one is tried: if nothing comes of it, the others are passed over.
+4. A window whose rows do not change gives the same result at each boundary from the second on. If it does not change
+   for `LONG` boundaries, one boundary is tried: if it gives no result, the others are skipped.
+
+Why: docs/decisions/empty-boundaries.md
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from penstock.masking import masked
 
 class TableSource(Protocol):
     def rows(self) -> int | None:
-        """How many rows there are; None where nobody knows before they are read."""
+        """How many rows there are; None where this is not known before they are read."""
 
     def batches(self) -> Iterable[pa.RecordBatch]:
         """All rows, in the table's columns and types; `InputError` for one that does not fit."""
@@ -31,7 +31,7 @@ def register(opener: Callable[[TableDef], TableSource | None]) -> None:
 
 
 def source_of(table: TableDef) -> TableSource:
-    # By its name, since it lies above: who has an app may have asked for nothing else of the package yet.
+    # `connect` lies above this folder, so it is imported by its name here; the program may not have imported it yet.
     import_module("penstock.connect")
     for opener in (open_database, *_openers):
         found = opener(table)

@@ -151,7 +151,7 @@ class TableSet:
         return stream in self._by_stream
 
     def collect(self) -> None:
-        """Forgets what nobody reads any more."""
+        """Forgets previous rows that no reader needs any more."""
         for name in self._writers:
             self._tables[name].collect()
 

@@ -3,12 +3,15 @@
     penstock_epochs (table_name, owner, epoch)    how far the copy of a table is
 
 A checkpoint holds the keys that have changed since the copy was last written. It is made durable first; then their rows
-are written and the epoch is set, all or nothing. Whoever goes on from a checkpoint whose epoch the database has not
-writes the same rows again: they are what they are, not differences, so nothing is repeated and nothing is lost.
+are written and the epoch is set, in one transaction. An app that goes on from a checkpoint whose epoch the database
+does not have writes the same rows again. Rows are values and not differences, so nothing is done twice and nothing is
+lost.
 
 Invariants:
 1. `_changed` are the keys whose rows in the database may differ from those here.
 2. The epoch in the database is never ahead of the last durable checkpoint.
+
+Why: docs/decisions/copies-follow-checkpoints.md
 """
 
 from __future__ import annotations

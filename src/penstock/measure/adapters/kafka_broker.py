@@ -104,7 +104,7 @@ class KafkaBroker:
         if not (self.directory / "data" / "meta.properties").exists():
             self._format([*command, "kafka.tools.StorageTool", "format"], properties)
         with self.log.open("wb") as log:
-            # A session of its own: Ctrl-C is for us, who then stop it in order.
+            # A session of its own: Ctrl-C reaches only this process, which then stops the broker in order.
             self._process = subprocess.Popen(
                 [*command, "kafka.Kafka", str(properties)],
                 cwd=self.directory,

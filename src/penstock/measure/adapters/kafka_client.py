@@ -107,7 +107,7 @@ class Publisher:
 
 
 class Subscriber:
-    """Reads partitions from given offsets on. There is no group: who reads what is decided by the setup."""
+    """Reads partitions from given offsets on. There is no consumer group: the setup decides what to read."""
 
     def __init__(self, bootstrap: str, positions: Mapping[tuple[str, int], int]) -> None:
         self._watch = _Watch(bootstrap)

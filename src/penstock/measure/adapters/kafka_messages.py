@@ -2,7 +2,7 @@
 
 `json`: one message for each row, an object with the column names; times are ISO-8601 in UTC with microseconds.
 `arrow`: one message for each batch (a large one is cut), an Arrow IPC stream. A message without a value is an end mark:
-its header names who has ended.
+its header names the process that has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMATS = ("json", "arrow")
 END = "penstock-end"
 
 _MESSAGE_BYTES = 500_000
-"""A broker takes a million, if nobody has told it otherwise."""
+"""A broker takes a million by default."""
 
 _QUOTED_FLOAT = re.compile(rb':\s*"(NaN|-?Infinity)"')
 
@@ -95,8 +95,8 @@ def _whole(table: pa.Table) -> pa.RecordBatch:
 
 
 class LooseResults:
-    """Reads results of an engine whose types nobody told. The columns of `times` are TIMESTAMP, all numbers DOUBLE, so
-    that the schema does not depend on which values come first."""
+    """Reads results of an engine whose types are not known. The columns of `times` are TIMESTAMP, all numbers DOUBLE,
+    so that the schema does not depend on which values come first."""
 
     def __init__(self, form: str, times: Sequence[str]) -> None:
         self._form = form

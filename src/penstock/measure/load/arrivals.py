@@ -8,6 +8,8 @@ process): this gives the right process for any r.
 Invariants:
 1. Times are whole microseconds since the phase began, never go back, and are `number` modulo `total` (see `Share`).
 2. The times depend on the phase and the share alone, not on how many are asked for at once.
+
+Why: docs/decisions/copies-by-time.md
 """
 
 from __future__ import annotations

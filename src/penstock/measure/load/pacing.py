@@ -12,7 +12,7 @@ Invariants:
 3. A pause moves what is left of the schedule by its length; legs begin where the ones before them were to end, however
    late those were.
 
-Who calls: `load.driver`.
+Callers: `load.driver`.
 """
 
 from __future__ import annotations

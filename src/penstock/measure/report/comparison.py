@@ -1,7 +1,7 @@
-"""Several systems side by side: who is fastest at each point, and where that is not the one that is fastest at most.
+"""Several systems side by side: the fastest system at each point, and the points where it is not the usual one.
 
-The rate of events decides. Among those that have the highest, because the load was given and they kept it, the 99th
-percentile of latency does. A system whose run failed is behind those that came to an end.
+The rate of events decides. Among systems with the same highest rate, because they all kept the given load, the 99th
+percentile of latency decides. A system whose run failed is behind those that came to an end.
 """
 
 from __future__ import annotations

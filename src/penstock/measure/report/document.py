@@ -1,5 +1,5 @@
-"""A report before it is HTML or Markdown: sections of paragraphs, tables, figures and code. All text is plain; whoever
-writes it down escapes it."""
+"""A report before it is HTML or Markdown: sections of paragraphs, tables, figures and code. All text is plain; the
+writers of HTML and Markdown escape it."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ or sent it after the result came, the result counts from the first batch of any 
 
 Where batches of several streams overlap in time, the result counts from the first of them that was sent: no latency is
 shown too small. Recorded times that a replay keeps say nothing about copies; batches of all are then looked through.
+
+Why: docs/decisions/copies-by-time.md
 """
 
 from __future__ import annotations

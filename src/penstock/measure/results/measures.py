@@ -208,9 +208,9 @@ class Measures:
     @cached_property
     def interval_ns(self) -> tuple[int, int]:
         """From the first measured event's begin to the end of processing. In an open loop that is when it was due, so
-        that one who catches up is not shown faster than the load. In a closed loop it is when the system takes
-        it, for what is queued of an earlier phase is no part of it; and the system may have taken more than it has
-        done: the end is the last result's, or that of the system's finish."""
+        that a system that catches up is not shown faster than the load. In a closed loop it is when the system takes
+        it, since events queued in an earlier phase are not part of it. The system may have taken more than it has
+        processed: the end is that of the last result, or of the system's finish."""
         begun, done, _, measured, closed = self._accepted
         if not measured.any():
             return self.began_ns, self.began_ns

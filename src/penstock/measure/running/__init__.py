@@ -1,1 +1,1 @@
-"""The processes of a run and who leads them: host, drivers, sinks, controller; series of runs."""
+"""The processes of a run: host, drivers, sinks, and the controller that leads them; series of runs."""

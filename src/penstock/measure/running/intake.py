@@ -1,8 +1,8 @@
 """The batches that wait for the engine in the host: bounded by their rows and their number, handed over together.
 
 Invariants:
-1. Whoever puts a batch waits while as many rows or batches wait as may: a system that is behind makes its drivers
-   wait. A slow system is sent small batches; their number keeps short what it has before it.
+1. A put waits while the most rows or batches allowed are waiting: a system that is behind makes its drivers wait. A
+   slow system gets small batches; the limit on their number keeps its queue short.
 2. Batches are taken in the order they were put; what is taken at once is of one stream.
 """
 

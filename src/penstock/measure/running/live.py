@@ -179,7 +179,7 @@ class _Query:
 
 
 class Live:
-    """Gathers messages. Whoever uses it holds the controller's lock."""
+    """Gathers messages. The caller holds the controller's lock."""
 
     def __init__(self, setup: Setup) -> None:
         self.state = State.STARTING

@@ -1,10 +1,12 @@
 """Logs of a run as Parquet, in parts: a kill loses the last seconds at most.
 
-A part is written under another name and renamed when it is whole, by a thread of its own, so that the one who logs
-(and whose times are measured) does not wait for the disk.
+A part is written under another name and renamed when it is whole, by a thread of its own. So the logging thread, whose
+times are measured, does not wait for the disk.
 
 Invariant: parts `part-00001.parquet`, `part-00002.parquet`, … of a directory, in the order of their numbers, are what
 has been appended, in that order, but for what is not yet written.
+
+Why: docs/decisions/logs-in-parts.md
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class RollingLog:
         self.roll()
 
     def roll(self) -> None:
-        """Begins a new part if it is time; called now and then by one who has nothing to append."""
+        """Begins a new part if it is time; called now and then by a thread that has nothing to append."""
         if self._rows and (self._rows >= self._limit or time.monotonic() - self._since >= self._seconds):
             self._hand_over()
 

@@ -34,7 +34,7 @@ class Process:
         """Whether it has said its last: done, failed, or exit."""
         self.exited = False
         self.heard_at = time.monotonic()
-        """When it last said something, for those who wait."""
+        """When it last sent a message, for threads that wait for one."""
         with log.open("ab") as errors:
             # A session of its own: Ctrl-C does not reach it, and what it starts can be ended with it.
             self._process = subprocess.Popen(

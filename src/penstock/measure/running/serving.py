@@ -174,7 +174,7 @@ class Serving:
         self._raise_failure()
 
     def end(self) -> None:
-        """What still waits is given up, but not the log of what was taken; nobody waits for a push that hangs."""
+        """Gives up batches that still wait, but keeps the log of those taken. Does not wait for a push that hangs."""
         self._over.set()
         self._intake.end()
         if hasattr(self, "_server"):

@@ -10,7 +10,7 @@ sustained if
    second; a growth of more than `GROWTH` is taken for overload;
 3. the 99th percentile of every query's latency, from the scheduled time, is within the limit, if one is given.
 
-Who calls: `penstock bench sustainable`.
+Callers: `penstock bench sustainable`.
 """
 
 from __future__ import annotations

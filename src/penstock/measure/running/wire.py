@@ -24,7 +24,7 @@ WELCOME = b"\x01"
 
 _HEADER = struct.Struct("<BIqQ")
 _BUFFER = 1 << 17
-"""What waits in a socket is in no measure of ours: little shall."""
+"""Keep socket buffers small: bytes queued in the kernel do not show up in our latency."""
 
 _LONGEST = 1 << 32
 

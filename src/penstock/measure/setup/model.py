@@ -247,10 +247,12 @@ class Setup(Strict):
     series: tuple[Series, ...] = Field((), description="what a sweep varies when it is not told")
     streams: Mapping[Name, Stream] = Field(min_length=1, description="what drivers send")
     tables: Mapping[Name, Table] = Field(default_factory=dict, description="what queries look up")
-    drivers: tuple[Driver, ...] = Field(description="who sends")
-    sinks: tuple[Sink, ...] = Field((Sink(name="sink"),), description="who takes results; by default one takes all")
+    drivers: tuple[Driver, ...] = Field(description="the processes that send")
+    sinks: tuple[Sink, ...] = Field(
+        (Sink(name="sink"),), description="the processes that take results; by default one takes all"
+    )
     queries: Mapping[Name, Query] = Field(min_length=1, description="what is asked")
-    system: System = Field(System(), description="of whom it is asked")
+    system: System = Field(System(), description="the system under test")
     measuring: Measuring = Field(Measuring(), description="what is measured and kept")
 
     @property

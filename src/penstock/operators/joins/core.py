@@ -88,8 +88,9 @@ class View(Protocol):
 
 @dataclass(eq=False)
 class Reader:
-    """A query that reads a view: the results of calls that it has not made yet, and, for who wants to know (and takes
-    them away), the ends and starts of the windows that were looked at."""
+    """A query that reads a view. `inbox` has the results of calls that this query has not made yet. `starts` has the
+    ends and starts of evaluated windows, if an aggregation over the join asked for them; it removes those it has read.
+    """
 
     view: View
     inbox: Inbox
@@ -134,7 +135,7 @@ class JoinCore:
         self._share = Share()
         self._reached = START
 
-    # Who reads
+    # Readers
 
     @property
     def views(self) -> list[View]:

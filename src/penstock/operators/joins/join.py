@@ -23,7 +23,7 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 class Join(Operator):
-    """A query's part of a join. It has a core of its own, or one in common with others, who saves that then."""
+    """A query's part of a join. It has a core of its own, or shares one that the engine saves (`engine.join_cores`)."""
 
     def __init__(self, name: str, node: JoinNode, resources: Resources, core: JoinCore | None = None) -> None:
         self._owns = core is None
@@ -35,7 +35,7 @@ class Join(Operator):
         resources.at_end(lambda: self._core.drop(self._reader))
 
     def note_starts(self) -> deque[tuple[Int64s, Int64s]]:
-        """The ends and starts of windows, as they are looked at from now on. Whoever asks takes them away."""
+        """The ends and starts of windows that are evaluated from now on. The caller removes what it has read."""
         self._reader.starts = deque()
         return self._reader.starts
 

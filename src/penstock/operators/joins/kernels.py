@@ -2,9 +2,11 @@
 
 A side's rows have rising positions; `slots` and `previous` are those from position `base` on. `chains[slot]` are the
 positions of the last row with that key and of the one before it, so that a key with one row in the window costs one
-look at memory; `previous` of a row is how far before it the last row with the same key is. What lies before a window's
-tail may be long gone: chains end at the tail, wherever they lead. So a row too far away to say may be said to be
-nearer: no window has so many rows.
+look at memory; `previous` of a row is the distance to the row before it with the same key. Rows before a window's tail
+may be gone, so a walk ends at the tail and never follows a link beyond it. A distance that is too large for its type is
+stored as the largest one: that is before every tail, since no window has so many rows.
+
+Why: docs/decisions/joins-by-position.md
 """
 
 from __future__ import annotations
@@ -60,10 +62,10 @@ def walk(
     origins: Int64s,
     positions: Int64s,
 ) -> tuple[int, int]:
-    """For each of `asked`, from `begin` on, the positions in [low, high) with that key, rising; `origins` says whose
-    they are. Rows from position `fresh` on enter one after the other: who asks sees those before `reach`, which rises.
-    Those before `linked` have been in the chains already and leave them first; in the end all rows are in. Stops when
-    the answers are full; returns how many were answered and how many positions there are."""
+    """For each key of `asked`, from `begin` on, the positions in [low, high) with that key, rising; `origins` says to
+    which key each position belongs. Rows from position `fresh` on enter one after the other: key i sees the rows before
+    `reach[i]`, which rises. Rows before `linked` are in the chains already and leave them first; in the end all rows
+    are in. Stops when the output is full; returns how many keys were answered and how many positions there are."""
     head = base + len(slots)
     for position in range(linked - 1, fresh - 1, -1):
         slot = slots[position - base]

@@ -1,9 +1,11 @@
 """The search of joins with LEFT, RIGHT and FULL sides, where rows without a match remain.
 
-Such a join goes from left to right: P(0) is the first window and P(j) what side j makes of P(j-1). The rows of P(j)
-with a given row of side j are found backwards: those of an earlier side that go with it by key, the rows of P(j-1)
-that have these, and of them the ones that pass the condition of step j. If there are none the row stands alone, in a
-RIGHT or FULL join.
+Such a join goes from left to right: P(0) is the first window, and P(j) is the join of P(j-1) with side j. The rows of
+P(j) with a given row of side j are found backwards: first the rows of an earlier side with the same key, then the rows
+of P(j-1) that contain these, then those of them that pass the condition of step j. If there are none, the row stands
+alone in a RIGHT or FULL join.
+
+Why: docs/decisions/joins-by-position.md
 """
 
 from __future__ import annotations

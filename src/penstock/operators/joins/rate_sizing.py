@@ -20,6 +20,8 @@ Invariants:
    nothing and are left out.
 5. Slot j of the stream is at place j mod (depth + 1) of the slots' arrays, if `slots` says so there; depth slots are a
    sample.
+
+Why: docs/decisions/rates-in-slots.md
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ class KeyIndex:
     def find(
         self, asked: Slots, low: Int64s, high: Int64s, reach: Int64s, origin: int, fresh: int, used: int
     ) -> Iterator[tuple[Int64s, Int64s]]:
-        """Who asks for which rows, in parts: so many answers at once, or all that one asks for."""
+        """Pairs of (index into `asked`, position of a row found), in parts: at most `ANSWERS_AT_ONCE` pairs, or all
+        pairs of one key if those are more."""
         chains = self._fit()
         room = min(max(4 * len(asked), _FIRST_ROOM), ANSWERS_AT_ONCE)
         done = 0

@@ -5,6 +5,8 @@ tail, inclusive, to the side's head, exclusive. An evaluation at boundary b is o
 [b - r, b) are those in (b - 1 - r, b - 1].
 
 Invariant: tails never fall, neither within a call nor from one call to the next.
+
+Why: docs/decisions/joins-by-position.md
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ Invariants:
 5. Windows are known by numbers that stay; slots are laid out by their place among those that are left.
 
 Made by `engine.flow` for the queries that it starts together; their operators (`paned`) are the callers.
+
+Why: docs/decisions/families-in-one-sweep.md
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ class PaneFamily:
             self.close()
 
     def settle(self) -> None:
-        """Lets go what windows held that nobody asks for any more."""
+        """Frees the content of windows that no query reads any more."""
         wanted = {reader.window for reader in self._readers}
         kept = np.flatnonzero([number in wanted for number in self._numbers.tolist()])
         if len(kept) == len(self._windows):

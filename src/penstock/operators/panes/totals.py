@@ -1,10 +1,12 @@
 """What the windows of a family hold: for each window and group a row count and the states, made of pane rows.
 
 A pane row is the group's row count and then the words of each state. Where the words of a state are is fixed when the
-family is made; after a restart without some of its queries, words that nobody reads any more are zero.
+family is made; after a restart without some of its queries, words without a reader are zero.
 
 Invariant: counts and states have seen the same pane rows; slot = group * windows + window (see `aggregates.panes`).
 Driven by `panes`.
+
+Why: docs/decisions/families-in-one-sweep.md
 """
 
 from __future__ import annotations

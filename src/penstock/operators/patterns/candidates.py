@@ -8,7 +8,10 @@ Invariants:
 2. Nodes of one event are next to each other and have one position; no link leads to a node of the same event.
 3. Slot 0 is that of elements without a key; slot k + 1 belongs to group k of `groups`, as long as that has nodes.
 4. Nodes, keys and what is kept for each key are on the account before they are taken.
-5. Nodes in [tail, due) have had their time: who begins a match that waits was handed out once, at its deadline.
+5. The deadline of nodes in [tail, due) has passed. Matches that wait for a deadline begin with one of these nodes; each
+   such node was handed out once, at its deadline.
+
+Why: docs/decisions/patterns-backwards.md
 """
 
 from __future__ import annotations

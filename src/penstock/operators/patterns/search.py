@@ -5,6 +5,8 @@ drops at once what fails a condition that can be decided. Then repeated elements
 for, between the events that they lie between.
 
 What joins is looked at in parts, each through all steps before the next: only matches are in memory together.
+
+Why: docs/decisions/patterns-backwards.md
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ class Search:
         self._last = [Condition(c) for c in order.last]
         read = [c for cs in (*self._between.values(), self._last) for condition in cs for c in condition.columns]
         self._compares_aggregates = any(column.name.startswith("$") for column in read)
-        # What has served is in no more matches. It is passed over where nobody can tell: where nothing can fail.
+        # Events consumed by a ONE element cannot match again. Skip them early, but only if no condition can fail: a
+        # skipped event produces no reject.
         decided = [c for step in order.steps for c in step.conditions] + [c for b in between for c in b.conditions]
         total = all(map(is_total, (*decided, *order.last))) and not self._compares_aggregates
         self._served_once = frozenset(ones if total else ()) & frozenset(order.plain)

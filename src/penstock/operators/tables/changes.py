@@ -103,7 +103,7 @@ class Statement:
     # Events to operations
 
     def operations(self, chunk: Chunk, position: int, sequences: Int64s) -> Operations | None:
-        """What the events ask for; None if no one passes WHERE."""
+        """The operations that the events ask for; None if no event passes WHERE."""
         batch = chunk.arrow
         names = [f"{self.write.alias}.{name}" for name in batch.schema.names]
         events = pa.RecordBatch.from_arrays(batch.columns, names=names)

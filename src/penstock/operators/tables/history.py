@@ -1,14 +1,16 @@
-"""What rows of a table were before they changed, for as long as someone may still read them.
+"""The previous rows of a table, kept as long as a reader may still need them.
 
-Changes have numbers, in their total order (time, stream position, sequence). An entry is a change: its stamp, the key
-it concerned and what was there before. Who reads as of a moment counts the changes up to it, N; the row of a key is
-then what was there before the first change of that key whose number is N or more, and without one what is there now.
+Changes have numbers, in their total order (time, stream position, sequence). An entry is a change: its stamp, its key
+and the row before it. A reader as of a moment counts the changes up to that moment, N. It sees for a key the row before
+the first change of that key whose number is N or more; if there is no such change, it sees the row of now.
 
 Invariants:
 1. Entries are in the order of their numbers, which have no gaps: entry i is change `first + i`.
 2. Stamps never fall.
-3. Entries, and their order where someone has asked for it, are on the account before they are kept.
+3. Entries, and their order by key once it is needed, are on the account before they are kept.
 4. Where `_differ` holds, no two entries concern the same key.
+
+Why: docs/decisions/table-history.md
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class _Sorted(NamedTuple):
     ends: Int64s
 
     def pairs(self, words: Int64s, valid: Bools | None) -> tuple[Int64s, Int64s]:
-        """For each place that has the value asked for: who asked, and the place."""
+        """For each place that has a value asked for: the index of that value in `words`, and the place."""
         found = self.values.find(words, valid, False).rows.astype(np.int64)
         known = np.flatnonzero(found >= 0)
         begins = self.begins[found[known]]
@@ -62,7 +62,8 @@ class ValueIndex:
         return words, valid
 
     def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> tuple[Int64s, Matched]:
-        """Who asked, once for each row found, and the rows, as of so many entries of the history each."""
+        """For each row found the index of the value in `words`, and the rows, each as of so many entries of the
+        history (`numbers`)."""
         self._refresh()
         asked, rows = self._rows.pairs(words, valid)
         table, history = self._table, self._table.history
@@ -82,7 +83,7 @@ class ValueIndex:
         return all_asked[order], Matched(table, found, all_entries[order])
 
     def _of_the_past(self, words: Int64s, valid: Bools | None, numbers: Int64s) -> tuple[Int64s, Int64s]:
-        """Who asked, and the entries of the history that had such a value when it was asked for."""
+        """The indices into `words`, and the entries of the history that had such a value at the moment of reading."""
         history = self._table.history
         entries = np.flatnonzero(history.existed(np.arange(len(history))))
         columns = [self._stored(name, self._of_entries(name, entries)) for name in self._columns]

@@ -1,9 +1,9 @@
-"""Many operations of one statement in one pass, however often they concern the same key.
+"""Many operations of one statement in one pass, also if several of them concern the same key.
 
-What a column becomes is known before, or is what it was plus something. Each key then has a running row: the kernel
-goes over the operations in order, notes what was there before each and keeps what is there after. Nothing is written
-until all is known; where something fails (an overflow, a NULL that may not be) the pass is given up and the operations
-are done in rounds, which reject what fails one by one.
+Each new value of a column is known before, or is the old value plus something. Each key has a running row: the kernel
+goes over the operations in order, notes the row before each operation and keeps the row after it. Rows are written
+after the whole pass. If an operation fails (an overflow, a NULL that is not allowed), the pass is given up and the
+operations are done in rounds, which reject the failing ones one by one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A table as a whole, at every boundary of a slide: its rows as of then become those of a stream, a microsecond before.
 
 Invariants:
-1. Boundary b is looked at once all changes with times below b have been made; they, and no others, are seen.
+1. Boundary b is evaluated once all changes with times below b have been made; it sees these and no others.
 2. The first boundary is the first one after the first event of the streams that write the table, the last one of a
    bounded run the first one after their last event.
-3. A boundary waits until every one of these streams has been heard here as far: of a stream and one that derives from
-   it the derived one may be heard first.
+3. A boundary waits until this operator has the watermark of every one of these streams: the watermark of a derived
+   stream may arrive before that of the stream it derives from.
 """
 
 from __future__ import annotations

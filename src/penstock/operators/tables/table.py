@@ -1,12 +1,14 @@
-"""A table in memory: rows by their primary key as they are now, and as they were for who still reads the past.
+"""A table in memory: rows by their primary key as they are now, and as they were, for readers of the past.
 
 Invariants:
-1. `heard` says how far each stream has come that writes the table. All changes are made that belong before all those
-   that can still come (`operators.ports`); a reader of a later moment waits (`operators.tables.lookup`).
-2. Changes are made in the total order of (time, stream position, sequence); what was there before goes to the history
-   as long as there are readers. `collect` forgets what all readers have passed.
-3. Every row and every entry of the history holds one use of each of its strings. Those that rows give up in the course
-   of a run of changes are given back at its end, when the history has them.
+1. `heard` says how far each stream that writes the table has come. A change is made once no earlier change can come
+   (`operators.ports`); a reader of a later moment waits (`operators.tables.lookup`).
+2. Changes are made in the total order of (time, stream position, sequence). The previous row goes to the history as
+   long as there are readers. `collect` forgets entries that all readers have passed.
+3. Every row and every entry of the history holds one use of each of its strings. Strings that rows give up during a
+   run of changes are released at the end of the run, when the history holds its own uses.
+
+Why: docs/decisions/table-history.md
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ _NOT_EVERYWHERE = (SqlType.STRING, SqlType.DATE, SqlType.TIMESTAMP)
 
 
 class Reader:
-    """Who reads a table: never again as of times below `passed`, nor as of that time before `place`, a stream position
-    and a sequence."""
+    """A reader of a table. It does not read any more as of times below `passed`, nor as of that time before `place`, a
+    stream position and a sequence."""
 
     __slots__ = ("passed", "place")
 
@@ -177,7 +179,7 @@ class Table:
         others = [watermark + (place > position) for place, watermark in self.heard.items() if place != position]
         return min(others, default=END)
 
-    # Who reads
+    # Readers
 
     def reader(self) -> Reader:
         reader = Reader()

@@ -1,10 +1,10 @@
-"""Who changes a table: the ON statements of its streams, carried out in the total order of events.
+"""Changes a table: the ON statements of its streams, carried out in the total order of events.
 
 A run of events becomes operations, in order of (time, stream position, sequence, statement). Those on different keys do
 not touch each other, so they are done in rounds: the first of each key together, then the second of each key, and so
-on. Where what is set is known before, or adds to what is there, `runs` does all rounds in one pass. Events that concern
-different keys are done statement by statement. An operation that finds its rows by something else than the key stands
-alone.
+on. If a statement sets values that are known before, or adds to what is there, `runs` does all rounds in one pass.
+Events that concern different keys are done statement by statement. An operation that finds its rows by other columns
+than the key is done alone.
 
 Invariants:
 1. With several streams, events wait until no event can come that belongs before them; `table.heard` is how far each
@@ -167,8 +167,8 @@ class TableWriter:
         return self._entries(stamps, words, outcomes)
 
     def _at_once(self, asked: list[Operations]) -> list[Entries]:
-        """The operations of each statement on the same keys, which all differ. Nobody looks at a table between the
-        changes of one event, so what was there before the first of them is all that is noted."""
+        """The operations of each statement on the same keys, which all differ. No reader sees a table between the
+        changes of one event, so only the row before the first of these changes is noted."""
         first = asked[0]
         rest = np.ones(len(first), np.bool_)
         outcomes: list[tuple[Int64s, Outcome]] = []
@@ -183,7 +183,7 @@ class TableWriter:
     def _entries(
         self, stamps: Stamps, words: Int64s, outcomes: list[tuple[Int64s, Outcome]], *, differ: bool = False
     ) -> list[Entries]:
-        """What was there before, in the order of the operations, if someone may want it."""
+        """The rows before the operations, in the order of the operations, if the table has readers."""
         if not self._table.keeps_history:
             return []
         parts = [_changed(own, outcome) for own, outcome in outcomes if outcome.changed.any()]

@@ -90,7 +90,7 @@ def _read(select: Select, join: Join) -> Schema:
 
 
 def _raw(select: Select, join: Join) -> Emission:
-    """R(k) as it is, for those who aggregate it."""
+    """R(k) as it is, for aggregates over the join."""
     outputs = tuple(Output(field.name, Column(field.name, field.type)) for field in _read(select, join))
     return Emission(outputs, None, False, (), None, Emit.RSTREAM, select.drain)
 

@@ -2,8 +2,8 @@
 
     x.id = y.id AND x.a = y.b AND x.v < y.v    ->    (x.id, x.a) = (y.id, y.b), and x.v < y.v remains
 
-Expressions that can fail on a row stay conditions: the pair is rejected then, and not the row. So do those that have a
-value where an outer join has put NULLs: there is no row then that has it for a key.
+An expression that can fail on a row stays a condition: if it fails, the pair is rejected and not the row. An expression
+that has a value where an outer join has put NULLs stays a condition, too: no stored row has that value as its key.
 """
 
 from __future__ import annotations

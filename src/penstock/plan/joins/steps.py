@@ -1,8 +1,8 @@
 """In which order a join looks for the rows that go with a given one.
 
-In an inner join a row of any side may be the first; the next side is the one with the most keys in common with those
-that are there, so that every step looks rows up, if the conditions allow it at all. With outer joins the order is that
-of the text, for what a row does not match matters: `operators.joins.outer` goes by `outer_step`.
+In an inner join a row of any side may be the first. The next side is the one with the most keys in common with the
+sides already found, so that every step looks rows up by key if the conditions allow it. Outer joins keep the order of
+the text, since rows without a match matter there: `operators.joins.outer` uses `outer_step`.
 
     x.id = y.id AND y.k = z.k, from z:    z, then y by k, then x by id
 """

@@ -2,6 +2,8 @@
 
 Looking up partition by partition (batch grace hash join) reads each part of the table once for the whole batch, if
 enough keys meet in it; putting the keys in order costs a pass over them. Measured by `penstock bench join-table`.
+
+Why: docs/decisions/table-partitions-are-pages.md
 """
 
 GRACE_ROWS = 262144

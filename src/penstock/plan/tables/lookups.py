@@ -4,9 +4,9 @@
     FROM s JOIN t ON s.zone = t.zone               t by an index on zone
     FROM s LEFT JOIN t ON s.x > t.low              all rows of t are compared
 
-Conditions of WHERE and of inner joins are one pool: each is asked as soon as all that it reads is there. Tables are
-looked up in the order of FROM, except that one that is found by its key, and brings no more than a row, goes first if
-the next one could not be: that changes neither rows nor their order.
+Conditions of WHERE and of inner joins are one pool: each is checked as soon as all its columns are there. Tables are
+looked up in the order of FROM, with one exception: a table that is found by its key, and gives at most one row, goes
+before a table that is not found by its key yet. That changes neither the rows nor their order.
 """
 
 from __future__ import annotations

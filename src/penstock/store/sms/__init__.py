@@ -4,6 +4,6 @@
              ──deletes, updates──▶    └──▶ reader 2
 
 The interface is that of *Flexible and Scalable Storage Management for Data-intensive Stream Processing*:
-`properties` and `indices` say what a store shall be, `patterns` and `derive` where that follows from, `lifecycle`
+`properties` and `indices` say what a store must offer, `patterns` and `derive` where that follows from, `lifecycle`
 makes and removes stores, `instance` and `readers` are the operations. Underneath lie the engine's own columnar stores.
 """

@@ -1,7 +1,7 @@
-"""Which items each reader of a store has consumed, and hence which of them nobody needs any more.
+"""Which items each reader of a store has consumed, and hence which items are no longer needed.
 
-In a FIFO store a reader has consumed everything up to some id, and what all have consumed is what the slowest has. In a
-RANDOM one a reader marks items, and what all have consumed is the intersection of their marks.
+In a FIFO store a reader has consumed everything up to some id; the slowest reader decides what can go. In a RANDOM
+store a reader marks items; the items that all readers have marked can go.
 
 Invariants:
 1. An item is reported as consumed by all exactly once.

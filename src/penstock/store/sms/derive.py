@@ -1,4 +1,4 @@
-"""Properties of the engine's stores, derived from the plan: nobody sets them.
+"""Properties of the engine's stores, derived from the plan: users do not set them.
 
 Rows of a stream do not expire by themselves; the windows over them say which are needed. A window over the stream is
 done with its oldest rows first. A partition or session is done with its own rows, wherever they lie among those of the
@@ -12,6 +12,8 @@ others. A landmark is never done.
     a table                      Replaced Expire, Never Consume  IN-PLACE, random: by key; shared by its queries
 
 Called by `operators.resources`, for `StoreManager.create`.
+
+Why: docs/decisions/stores-from-properties.md
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class ValueIndices:
                 insort(groups.setdefault(after, []), item_id)
 
     def candidates(self, schema: IndexSchema, values: Sequence[Value]) -> tuple[Matcher, Sequence[int]]:
-        """Who knows whether an item matches, and the ids in rising order that agree in what is compared for equality.
-        Some may be gone."""
+        """The matcher, which says whether an item matches, and in rising order the ids whose values agree in the
+        columns that are compared for equality. Some of these items may be gone."""
         matcher, groups = self._indices[schema]
         return matcher, groups.get(matcher.key(values), ())
 

@@ -1,7 +1,8 @@
 """A store instance: the operations of the storage manager on one store, as its properties export them.
 
-The producer uses the store itself; each consumer has a reader of its own (`readers`). What the producer deletes has
-expired and is gone for everyone at once; what a reader deletes it has consumed, and it goes when all readers have.
+The producer uses the store itself; each consumer has a reader of its own (`readers`). An item that the producer deletes
+has expired and is gone for all readers at once. An item that a reader deletes is consumed by that reader only; it goes
+when all readers have consumed it.
 
 Invariants:
 1. One operation at a time is inside a store: every one holds `lock`, except reads from rows that a reader already has.

@@ -65,7 +65,7 @@ class ItemCodec:
         self._texts = Texts(texts)
         self._may_differ = bool(self._text_places) or any(field.nullable for field in self.layout)
         """Whether a value can be another than the one in its column: a code for a string, or a NULL."""
-        # Text is not checked by `struct`, and a FLOAT must be rounded before anyone sees it.
+        # `struct` does not check text, and a FLOAT must be rounded before it is read.
         direct = not self._text_places and all(field.type is not SqlType.FLOAT for field in self.layout)
         self._check = struct.Struct("<" + "".join(self._formats)).pack if direct else None
 

@@ -2,10 +2,10 @@
 
 Invariants:
 1. A block is in memory, on the device, or both; one that was changed in memory is no longer on the device.
-2. The account holds the frames in memory: a part of what it could get, since others, which cannot page, need room to
-   grow. When there is no more, the owner is first asked to collect what is gone; then the block that was used longest
-   ago goes to the device. One frame is set aside from the beginning.
-3. How many rows of a block mean something is its owner's matter.
+2. The account holds the frames in memory: a part of what it could get, since other accounts, which cannot page, need
+   room to grow. When the frames are used up, the owner first collects items that are gone; then the block that was used
+   longest ago goes to the device. One frame is set aside from the beginning.
+3. The owner knows how many rows of a block are in use.
 
 Used by the storages of RANDOM and IN-PLACE stores.
 """

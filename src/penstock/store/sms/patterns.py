@@ -6,8 +6,8 @@
     Unordered Expire  | RANDOM        | RANDOM          | RANDOM
     Replaced Expire   | IN-PLACE      | IN-PLACE        | IN-PLACE
 
-FIFO or RANDOM: with memory to spare, what was consumed early stays until its turn comes, and the store is a FIFO one;
-otherwise items must be able to leave from the middle.
+FIFO or RANDOM: with enough memory the store is FIFO, and items that were consumed early stay until all older items have
+left. With little memory it is RANDOM, so that items can leave from the middle.
 """
 
 from __future__ import annotations

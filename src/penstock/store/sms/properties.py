@@ -1,7 +1,7 @@
 """What is known of a store before it is made: the tunable parameters of the storage manager, with their defaults.
 
-Users of the language never set them; `derive` finds them from the plan. Who uses the storage manager by itself says
-what it knows and leaves out the rest: the defaults assume nothing and hence gain nothing.
+Users of the language never set them; `derive` finds them from the plan. A program that uses the storage manager by
+itself sets the properties it knows. The defaults of the others assume nothing, so they make nothing faster.
 
 >>> Properties().update, Properties().read
 (<UpdatePattern.RANDOM: 'RANDOM'>, (<ReadPattern.RANDOM: 'random'>,))

@@ -164,7 +164,7 @@ class Storage(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends its use; its `Place` is given back by who made it."""
+        """Ends its use. The caller that made its `Place` gives the `Place` back."""
 
     @abstractmethod
     def destroy(self) -> None:

@@ -5,7 +5,7 @@
     plain        tests every slide
     graph        tests along the sliding graph (graph_nodes), whose edges are divisibility
     optimised    the graph with extra nodes where they pay (Algorithm 3)
-    calendar     looks up who is due; the one that the engine uses
+    calendar     looks up the queries that are due; the strategy that the engine uses
     approximate  close slides as one, with a stated error
     remote_time  slides by the clock of the source: two approximations that are measured and decide nothing
 

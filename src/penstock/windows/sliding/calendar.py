@@ -1,17 +1,17 @@
-"""The calendar: who is due is written down a page ahead, and then only read.
+"""The calendar: the queries that are due are written down a page ahead. A tick then only reads them.
 
     page        ticks 4096 ... 8191, with the slides that are due at each: reading a tick is a slice
     regulars    slides of at most a page: they are on every page
     wheel       longer slides hang in bucket (page of their next due tick mod number of buckets), and move on by their
                 length when that page has passed
 
-Writing a page takes a step per slide on it and two per date. So a tick costs something for each slide that is due
-there, and not more with more queries, nor with more slides that are not due: a long slide is met once in its length.
-Queries with a slide that is there already join its group; where a slide comes or goes, the page is written again when
-it is next read.
+Writing a page takes a step per slide on it and two per date. So the cost of a tick grows with the number of slides that
+are due there. It does not grow with the number of queries, nor with slides that are not due: a long slide costs
+something once in its length. A query with a slide that is there already joins the group of that slide. Where a slide
+comes or goes, the page is written again when it is next read.
 
 Slides may have an offset here, as the windows of the language do. A tick is a position; with local time it is the
-greatest common divisor of all slides and offsets. Pages on which nobody is due are passed over.
+greatest common divisor of all slides and offsets. Pages on which no query is due are skipped.
 
 Invariants:
 1. `_page` is the number of the page that is written down, if there is one. If `_page_is_true`, it holds every live
@@ -20,6 +20,8 @@ Invariants:
    dates of the present page, one that the position has passed.
 3. `_next` and `_previous` link the groups of a bucket, -1 at the ends; groups that hang nowhere have -2 for
    `_previous`.
+
+Why: docs/decisions/sliding-calendar.md
 """
 
 from __future__ import annotations
@@ -80,8 +82,8 @@ class Calendar(GroupedStrategy):
         return self._earliest
 
     def overtaken(self, upto: int) -> Int64s:
-        """The queries that are due at least once up to here, each once however often: for a caller that makes up for
-        missed ticks by itself. A clock that was set back overtakes nobody."""
+        """The queries that are due at least once up to here, each query once: for a caller that handles missed ticks by
+        itself. For a clock that was set back there are none."""
         if self.next_due is None or upto < self.next_due:
             self.position = max(self.position, upto)
             return np.empty(0, np.int64)

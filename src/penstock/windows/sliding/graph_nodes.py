@@ -8,7 +8,7 @@
                                          24                    (weak ones: 3→12, 3→15, 2→22, 8→24)
 
 The strong edges are a tree, the sliding tree: a slide needs no test where its parent does not divide the position.
-Weak edges serve changes: they say whom to turn to when a node comes or goes.
+Weak edges serve changes: they say which nodes are concerned when a node comes or goes.
 
 Invariants:
 1. `parents[v]` are the divisors of v in the graph that divide no other divisor of v in the graph, and `children` is

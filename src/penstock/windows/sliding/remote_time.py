@@ -99,7 +99,7 @@ class _Stream:
 
 
 class SynchronisedTimers:
-    """The paper's second way, for many streams with one timer: whoever keeps the time calls `wake` at `next_wake`.
+    """The paper's second way, for many streams with one timer: the owner of the timer calls `wake` at `next_wake`.
 
     `alpha` is the weight of what λ was: λ = alpha * λ + (1 - alpha) * delay with each tuple, where the delay is by how
     much the tuple is later, against the clock that the first one set, than its timestamp. Tuples that are quicker than

@@ -28,7 +28,7 @@ PUSH_OPERATIONS = 11
 
 
 class Candidates(NamedTuple):
-    """Who is due where: one entry per position and query, in the order of positions."""
+    """Which queries are due at which positions: one entry per position and query, in the order of positions."""
 
     positions: Int64s
     queries: Int64s
@@ -77,7 +77,7 @@ class SlidingStrategy(Protocol):
     def remove(self, query: int) -> None: ...
 
     def candidates(self, upto: int) -> Candidates:
-        """Who is due at the positions after the last call's, up to and including this one."""
+        """The queries that are due at the positions after the last call's, up to and including this one."""
         ...
 
 
