@@ -37,15 +37,19 @@ class ColumnSpec:
 class Frame:
     """A block in memory. Rows `[0, count)` never change; rows behind them are not yet written."""
 
-    __slots__ = ("address", "count", "nbytes", "payload", "valid", "values")
+    __slots__ = ("count", "nbytes", "payload", "valid", "values")
 
     def __init__(self, payload: Values, values: tuple[Values, ...], valid: list[Bools | None], nbytes: int) -> None:
         self.payload = payload
         self.values = values
         self.valid = valid
         self.nbytes = nbytes
-        self.address: int = payload.__array_interface__["data"][0]
         self.count = 0
+
+    @property
+    def address(self) -> int:
+        """Where the block is in memory."""
+        return int(self.payload.ctypes.data)
 
     def slice(self, start: int, stop: int, wanted: Sequence[int] | None = None) -> tuple[Argument, ...]:
         """Some rows of the columns `wanted`, by their places; of all columns if none are named."""

@@ -385,7 +385,10 @@ class FifoStore:
     def _readers(self) -> list[int]:
         """The blocks at which cursors stand, rising, each once."""
         locate = self._directory.locate
-        return sorted({locate(cursor.position) for cursor in self._live_cursors()})
+        cursors = self._live_cursors()
+        if len(cursors) == 1:
+            return [locate(cursors[0].position)]
+        return sorted({locate(cursor.position) for cursor in cursors})
 
     def _live_cursors(self) -> list[Cursor]:
         return [cursor for reference in self._cursors if (cursor := reference()) is not None]

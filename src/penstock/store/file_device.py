@@ -81,7 +81,7 @@ class FileDevice(BlockDevice):
             if slot == 0 and sequence == 0:
                 os.ftruncate(self._file, 0)  # whatever a process before us left there
                 self.is_scratch = True
-            self._write_all([header, stored], self._offset(slot))
+            self._write_all(header, stored, self._offset(slot))
         except OSError as error:
             self._slots.undo_take(slot)
             if error.errno in _DISK_FULL:
@@ -172,10 +172,10 @@ class FileDevice(BlockDevice):
         seed = xxhash.xxh3_64_intdigest(fields, self._identity)
         return fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(stored, seed))
 
-    def _write_all(self, parts: list[bytes | memoryview], offset: int) -> None:
-        total = sum(len(part) for part in parts)
-        written = os.pwritev(self._file, parts, offset)
+    def _write_all(self, header: bytes, stored: bytes | memoryview, offset: int) -> None:
+        total = len(header) + len(stored)
+        written = os.pwritev(self._file, (header, stored), offset)
         if written < total:  # rare: a nearly full disk or a signal
-            rest = b"".join(parts)
+            rest = b"".join((header, stored))
             while written < total:
                 written += os.pwrite(self._file, memoryview(rest)[written:], offset + written)
