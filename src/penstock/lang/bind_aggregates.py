@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from penstock.aggregates.signatures import ALIASES, SIGNATURES, AggregateCall, result_type
+from penstock.aggregates.signatures import ALIASES, SIGNATURES, AggregateCall
 from penstock.expressions.functions import implicit_cast
 from penstock.expressions.tree import Column, Expression, Literal
 from penstock.lang.bind_expressions import ExpressionBinder
@@ -184,18 +184,19 @@ class AggregateBinder:
 
     def _result_type(self, name: str, args: tuple[Expression, ...], written: str, span: Span | None) -> SqlType:
         types = tuple(arg.type for arg in args)
-        arity = SIGNATURES[name].arity
+        signature = SIGNATURES[name]
+        arity = signature.arity
         if len(args) != arity:
             raise self._source.refusal(
                 f"{written} takes {arity} argument{'s' if arity > 1 else ''}, not {len(args)}",
                 span,
-                SIGNATURES[name].description,
+                signature.description,
             )
         self._check_typed(args, span)
-        result = result_type(name, types)
+        result = signature.returns(types)
         if result is None:
             given = ", ".join(map(str, types))
-            raise self._source.refusal(f"{written} cannot be applied to {given}", span, SIGNATURES[name].description)
+            raise self._source.refusal(f"{written} cannot be applied to {given}", span, signature.description)
         return result
 
     def _check_typed(self, args: tuple[Expression, ...], span: Span | None) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.aggregates.signatures import of_nothing
 from penstock.expressions.tree import Column, Expression, Literal
 from penstock.lang.bind_aggregates import AggregateBinder, KnownAggregates, RefusedAggregates
 from penstock.lang.bind_expressions import ExpressionBinder
@@ -228,7 +229,7 @@ class SelectBinder:
         if not isinstance(expression, Column):
             return True
         if expression.name.startswith("$"):
-            return not self._aggregates.calls[int(expression.name[1:])].function.startswith("COUNT")
+            return of_nothing(self._aggregates.calls[int(expression.name[1:])].function) is None
         if expression.name.startswith("#"):
             return self._nullable(group_by[int(expression.name[1:])], ())
         found = self._scope.schema.find(expression.name)

@@ -25,9 +25,6 @@ _BYTES_FOR_A_ROW = 16384
 _SHARE = 8
 """A part within this part of a window is short."""
 
-_CONSTANT = ("COUNT", "SUM", "MOMENTS", "COMOMENTS")
-"""The kinds of states that do not grow with the rows of a group."""
-
 
 class Cuts:
     """`until` says up to which time rows may be taken together with a row of the time given; at most `rows` of them.
@@ -67,4 +64,4 @@ def _grows(node: AggregateNode | RelationNode) -> bool:
     if isinstance(node, RelationNode):
         return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
     texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
-    return bool(node.group_by) or texts or any(state.kind not in _CONSTANT for state in node.states)
+    return bool(node.group_by) or texts or any(state.traits.grows for state in node.states)

@@ -83,8 +83,7 @@ def look_of(node: AggregateNode) -> Look:
 
 def state_key(state: StateSpec) -> tuple[Any, ...]:
     """What makes two states one, whatever is asked of them. MODE keeps more than COUNT(DISTINCT) does."""
-    keeps_order = state.kind == "DISTINCT" and any(want.function == "MODE" for want in state.wants)
-    return (state.kind, state.args, state.filter, state.user, keeps_order)
+    return (state.kind, state.args, state.filter, state.user, state.keeps_order)
 
 
 def unite(nodes: Sequence[AggregateNode]) -> United:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.aggregates.signatures import Want
+from penstock.aggregates.kinds import KINDS, Kind
+from penstock.aggregates.signatures import Want, keeps_order, written
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit, JoinKind, Order, Output
 from penstock.plan.patterns.nodes import PatternNode as PatternNode
@@ -47,13 +48,33 @@ class ProjectNode:
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One aggregate state: its kind (aggregates.factory), what it reads and which results it gives."""
+    """One aggregate state: the name of its kind, what it reads and which results it gives."""
 
     kind: str
     args: tuple[Expression, ...]
     filter: Expression | None
     wants: tuple[Want, ...]
     user: str | None = None
+
+    @property
+    def traits(self) -> Kind:
+        """What the table of kinds says of it."""
+        return KINDS[self.kind]
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it keeps the order of rows for an answer that depends on it, as for MODE."""
+        return keeps_order(self.wants)
+
+    @property
+    def is_order_free(self) -> bool:
+        """Whether the order of rows with equal times changes no answer."""
+        return self.traits.is_order_free and not self.keeps_order
+
+    @property
+    def shown(self) -> str:
+        """Its first function as a query calls it."""
+        return self.user or written(self.wants[0])
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,10 @@ from typing import Any, NamedTuple
 from penstock.lang.query import Emit
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode
-from penstock.plan.partials import written
 from penstock.plan.reads import grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
 from penstock.windows.spec import Range, TimeSlide
-
-_KINDS = frozenset(
-    ("COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX"),
-)
-"""The kinds of states that are `aggregates.panes.PanedState`."""
 
 
 class PanedWindow(NamedTuple):
@@ -93,10 +87,10 @@ def why_not(node: AggregateNode) -> str | None:
     if node.emission.emit is Emit.EVENT_GROUP:
         return "the window is looked at with every event"
     for state in node.states:
-        if state.kind not in _KINDS:
-            return f"{state.user or written(state.wants[0])} of panes cannot be put together"
+        if state.traits.pane_bytes is None:
+            return f"{state.shown} of panes cannot be put together"
         if any(arg.type is SqlType.STRING for arg in state.args):
-            return f"{written(state.wants[0])} of a STRING is kept row by row"
+            return f"{state.shown} of a STRING is kept row by row"
     return None
 
 

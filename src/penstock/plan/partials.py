@@ -10,7 +10,6 @@ Events may be dealt out to the parts in any way. Asked by runtimes that have sev
 
 from __future__ import annotations
 
-from penstock.aggregates.signatures import MERGEABLE, Want
 from penstock.lang.query import Emit
 from penstock.plan.nodes import AggregateNode, StreamNode
 from penstock.windows.spec import Range, Since, TimeSlide, WindowSpec
@@ -45,13 +44,6 @@ def _emission_reason(emit: Emit) -> str | None:
 
 def _states(node: AggregateNode) -> str | None:
     for state in node.states:
-        if state.kind not in MERGEABLE:
-            return f"{state.user or written(state.wants[0])} cannot be merged from partial results"
+        if not state.traits.is_mergeable:
+            return f"{state.shown} cannot be merged from partial results"
     return None
-
-
-def written(want: Want) -> str:
-    """A function as a query calls it."""
-    if want == Want("PERCENTILE_CONT", 0.5):
-        return "MEDIAN"
-    return "COUNT(DISTINCT)" if want.function == "COUNT_DISTINCT" else want.function

@@ -40,10 +40,6 @@ from penstock.plan.patterns.placement import keys_by_stream
 from penstock.plan.tables.placement import keys_of_tables
 from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
 
-_ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "ORDER", "DISTINCT"})
-"""Kinds of states that do not care in which order equal times come."""
-
-
 _WHOLE: dict[type, str] = {
     RelationNode: "it shows rows and not aggregates",
     CombineNode: "it compares windows of several lengths",
@@ -218,7 +214,7 @@ def order_matters(node: Node) -> bool:
         and isinstance(node.input, StreamNode)
         and isinstance(node.window.extent, Range | Since)
         and isinstance(node.window.slide, TimeSlide)
-        and all(state.kind in _ORDER_FREE for state in node.states)
+        and all(state.is_order_free for state in node.states)
     )
 
 
