@@ -17,7 +17,6 @@ from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.outgoing import PIECE_ROWS
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.store.budget import Budget
-from penstock.windows.spec import TimeSlide
 
 _BYTES_FOR_A_ROW = 1024
 """So many bytes must be within reach for each row that waits: about ten times what it takes."""
@@ -40,8 +39,9 @@ def meeting_slides(node: Node) -> dict[str, int]:
 
 def _shortest_slide(node: Node) -> int | None:
     slides = [slide for child in children(node) if (slide := _shortest_slide(child)) is not None]
-    if isinstance(node, AggregateNode | RelationNode) and isinstance(node.window.slide, TimeSlide):
-        slides.append(node.window.slide.micros)
+    own = node.window.time_slide if isinstance(node, AggregateNode | RelationNode) else None
+    if own is not None:
+        slides.append(own.micros)
     return min(slides, default=None)
 
 

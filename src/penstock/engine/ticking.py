@@ -87,8 +87,8 @@ def _is_due(clocked: Clocked, now: int) -> bool:
 def wall_clock_slides(node: Node) -> Iterator[TimeSlide]:
     """The slides of a plan's windows that follow the local clock."""
     if isinstance(node, AggregateNode | RelationNode):
-        slide = node.window.slide
-        if isinstance(slide, TimeSlide) and slide.wall_clock:
+        slide = node.window.wall_clock_slide
+        if slide is not None:
             yield slide
     for child in children(node):
         yield from wall_clock_slides(child)

@@ -19,7 +19,7 @@ from penstock.lang.scope import WINDOW_COLUMNS, Scope
 from penstock.lang.select_checks import check_clauses, check_outputs, check_over, check_partitions
 from penstock.lang.syntax import Name, SelectItem, SelectSyntax
 from penstock.types import Field, Schema, SqlType
-from penstock.windows.spec import EveryEvent, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,7 @@ class SelectBinder:
     def _emit(self, window: WindowSpec | None) -> Emit:
         if self._syntax.emit is not None:
             return self._syntax.emit[0]
-        per_event = window is not None and isinstance(window.slide, EveryEvent)
-        return Emit.EVENT_GROUP if per_event else Emit.RSTREAM
+        return Emit.EVENT_GROUP if window is not None and window.is_per_event else Emit.RSTREAM
 
     def _nullable(self, expression: Expression, group_by: tuple[Expression, ...]) -> bool:
         """Whether a NULL may come out; True where it is not plain."""

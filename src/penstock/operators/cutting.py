@@ -9,6 +9,7 @@ part of a window, or within one tumbling window, may have all the rows that go t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from penstock.operators.chunk import CHUNK_ROWS
 from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.budget import Account
 from penstock.types import SqlType
-from penstock.windows.spec import Range, Rows, Session
+from penstock.windows.spec import Range, RateSized, Rows, RowsOf, Session, Since
 
 _BYTES_FOR_A_ROW = 16384
 """So many bytes must be free for each row of a part that lasts long."""
@@ -49,12 +50,15 @@ def cuts_of(node: AggregateNode | RelationNode, account: Account) -> Cuts | None
     extent = node.window.extent
     if not _grows(node):
         return None
-    if isinstance(extent, Range):
-        return Cuts(account, lambda time: time + max(1, extent.micros // _SHARE))
-    if isinstance(extent, Session):
-        return Cuts(account, lambda time: time + max(1, extent.gap // _SHARE))
-    rows = extent.count // _SHARE if isinstance(extent, Rows) else CHUNK_ROWS
-    return Cuts(account, lambda time: _FOREVER, rows)
+    match extent:
+        case Range(micros=lasting) | Session(gap=lasting):
+            return Cuts(account, lambda time: time + max(1, lasting // _SHARE))
+        case Rows(count):
+            return Cuts(account, lambda time: _FOREVER, count // _SHARE)
+        case RowsOf() | Since() | RateSized():
+            return Cuts(account, lambda time: _FOREVER)
+        case other:
+            assert_never(other)
 
 
 _FOREVER = 1 << 62

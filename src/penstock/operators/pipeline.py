@@ -62,7 +62,6 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.sharing import may_share
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.windows.spec import Session, TimeSlide
 
 Waits = Callable[[int], bool]
 """Asks whether something waits for the time that is given."""
@@ -148,8 +147,8 @@ class Pipeline:
             core = next(self._cores, None) if isinstance(node, JoinNode) else None
             operator = make_operator(name, node, own, core or shared)
         if isinstance(node, AggregateNode | RelationNode):
-            slide = node.window.slide
-            if isinstance(slide, TimeSlide) and slide.wall_clock:
+            slide = node.window.wall_clock_slide
+            if slide is not None:
                 operator = WallClock(name, operator, slide, resources)
         if isinstance(node, AggregateNode) and isinstance(node.input, JoinNode) and node.input.is_aggregated:
             join = inputs[0].operator
@@ -342,7 +341,7 @@ def make_operator(
     if isinstance(node, EdgeNode):
         return EdgeOperator(name, node, resources)
     if isinstance(node, RelationNode):
-        if isinstance(node.window.extent, Session):
+        if node.window.extent.closes:
             return SessionRelation(name, node, resources)
         return (PartitionedRelation if node.partition_by else WindowRelation)(name, node, resources)
     assert isinstance(node, AggregateNode)

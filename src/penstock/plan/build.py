@@ -34,7 +34,7 @@ from penstock.plan.states import assign_states
 from penstock.plan.tables.lookups import build_lookup, build_scan
 from penstock.plan.tables.windowed import build_windowed_lookup
 from penstock.types import Schema
-from penstock.windows.spec import EveryEvent, Range, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 
 def build(source: Source) -> Node:
@@ -102,6 +102,6 @@ def _filters_first(window: WindowSpec, select: Select) -> bool:
 
     Counting windows count them; explicit R/I/DSTREAM on per-event windows evaluates at them.
     """
-    if window.counts_before_where or not isinstance(window.extent, Range):
+    if window.counts_before_where or window.extent.length is None:
         return False
-    return select.emit is Emit.EVENT_GROUP or not isinstance(window.slide, EveryEvent)
+    return select.emit is Emit.EVENT_GROUP or not window.is_per_event

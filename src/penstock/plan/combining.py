@@ -23,7 +23,7 @@ from penstock.windows.spec import Range
 
 def combined(node: AggregateNode, calls: tuple[AggregateCall, ...]) -> Node:
     """The node of a SELECT whose calls may look at shorter windows than its own."""
-    own = node.window.extent.micros if isinstance(node.window.extent, Range) else None
+    own = node.window.extent.length
     lengths = [call.over or own for call in calls]
     shorter = sorted({length for length in lengths if length != own and length is not None})
     if not shorter:

@@ -38,7 +38,6 @@ from penstock.plan.sharing import shareable, sharers
 from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.plan.tables.explain import describe_lookup, describe_writes
-from penstock.windows.spec import Range
 
 DEFAULT_BLOCK = 65536
 
@@ -271,8 +270,8 @@ def _estimates(node: AggregateNode, workload: cost.Workload, block_size: int) ->
     lines = [f"stores   rows of {row} bytes, each written once and read once"]
     if why_not(node) is None:
         lines += _comparison(compare(family_of([node]), workload), panes_used=False)
-    elif isinstance(node.window.extent, Range):
-        window, state = node.window.extent.micros / 1e6, state_bytes(node.states)
+    elif node.window.extent.length is not None:
+        window, state = node.window.extent.length / 1e6, state_bytes(node.states)
         one = cost.space_one_window(workload, aggregates=len(node.states) + 1, window=window, row=row, state=state)
         lines.append(f"space    one window (1W) {_size(one)} (2.2)")
     return [*lines, f"I/O      {io} once the window is larger than memory"]

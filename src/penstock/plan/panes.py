@@ -24,7 +24,6 @@ from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
-from penstock.windows.spec import Range, TimeSlide
 
 
 class PanedWindow(NamedTuple):
@@ -38,10 +37,10 @@ class PanedWindow(NamedTuple):
 
     @classmethod
     def of(cls, node: AggregateNode) -> PanedWindow:
-        extent, slide = node.window.extent, node.window.slide
-        assert isinstance(extent, Range)
-        assert isinstance(slide, TimeSlide)
-        return cls(extent.micros, slide.micros, slide.offset, node.window.when_full, node.emission.drain)
+        length, slide = node.window.extent.length, node.window.time_slide
+        assert length is not None
+        assert slide is not None
+        return cls(length, slide.micros, slide.offset, node.window.when_full, node.emission.drain)
 
 
 class Pane(NamedTuple):
@@ -79,8 +78,7 @@ def pane_of(windows: Sequence[PanedWindow]) -> Pane:
 
 def why_not(node: AggregateNode) -> str | None:
     """None if the window can be made of panes, or else what is against it."""
-    slide = node.window.slide
-    if not may_share(node) or not isinstance(node.window.extent, Range) or not isinstance(slide, TimeSlide):
+    if not may_share(node) or node.window.extent.length is None or node.window.time_slide is None:
         return "panes are for RANGE windows over a stream, with a time slide shorter than the window"
     if node.where is not None and not node.filter_first:
         return "the window counts rows before WHERE"

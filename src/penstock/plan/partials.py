@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from penstock.lang.query import Emit
 from penstock.plan.nodes import AggregateNode, StreamNode
-from penstock.windows.spec import Range, Since, TimeSlide, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 
 def mergeable(node: AggregateNode) -> str | None:
@@ -21,11 +21,11 @@ def mergeable(node: AggregateNode) -> str | None:
 
 
 def _window_reason(window: WindowSpec) -> str | None:
-    if not isinstance(window.slide, TimeSlide) or not isinstance(window.extent, Range | Since):
+    if not window.is_sliced_by_time:
         return "only RANGE and SINCE windows with a time slide hold the same events wherever these are"
     if window.partition_by:
         return "a window with PARTITION BY is kept whole, partition by partition"
-    if window.slide.wall_clock:
+    if window.wall_clock_slide is not None:
         return "ON WALL CLOCK slides follow the clock of one place"
     if window.when_full:
         return "WHEN FULL depends on the first event of the whole stream"

@@ -38,7 +38,6 @@ from penstock.plan.nodes import (
 from penstock.plan.partials import mergeable
 from penstock.plan.patterns.placement import keys_by_stream
 from penstock.plan.tables.placement import keys_of_tables
-from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
 
 _WHOLE: dict[type, str] = {
     RelationNode: "it shows rows and not aggregates",
@@ -212,16 +211,15 @@ def order_matters(node: Node) -> bool:
     return not (
         isinstance(node, AggregateNode)
         and isinstance(node.input, StreamNode)
-        and isinstance(node.window.extent, Range | Since)
-        and isinstance(node.window.slide, TimeSlide)
+        and node.window.is_sliced_by_time
         and all(state.is_order_free for state in node.states)
     )
 
 
 def follows_the_wall_clock(node: Node) -> bool:
     """Whether some window slides by the local clock, whose ticks a micro-batch that is run again could not repeat."""
-    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
-    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(follows_the_wall_clock, children(node)))
+    slide = node.window.wall_clock_slide if isinstance(node, AggregateNode | RelationNode) else None
+    return slide is not None or any(map(follows_the_wall_clock, children(node)))
 
 
 def _by_key(node: AggregateNode | RelationNode) -> Placement:
@@ -250,11 +248,11 @@ def _not_by_key(node: AggregateNode | RelationNode) -> str | None:
         return "DISTINCT, ISTREAM and DSTREAM compare rows of different groups where the keys are not shown"
     if window.when_full:
         return "WHEN FULL depends on the first event of the whole stream"
-    if not isinstance(window.extent, Range | Since):
+    if not window.extent.is_told_by_times:
         return "the window belongs to the whole stream"
-    if isinstance(window.slide, EveryEvent) and emission.emit is not Emit.EVENT_GROUP:
+    if window.is_per_event and emission.emit is not Emit.EVENT_GROUP:
         return "every event shows all groups"
-    if not isinstance(window.slide, TimeSlide | EveryEvent):
+    if window.counts_events:
         return "the slide counts the events of the whole stream"
     return None
 

@@ -15,16 +15,13 @@ from collections.abc import Hashable, Mapping
 from penstock.plan.joins.sharing import core_key, joins
 from penstock.plan.nodes import AggregateNode, Node, StreamNode, children
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.windows.spec import Range, Rows, TimeSlide
 
 
 def may_share(node: Node) -> bool:
     """Whether a node's window can be a part of one that others use as well."""
     if not isinstance(node, AggregateNode) or not isinstance(node.input, StreamNode):
         return False
-    if node.partition_by or closes_as_a_whole(node) or not isinstance(node.window.extent, Range | Rows):
-        return False
-    return not (isinstance(node.window.slide, TimeSlide) and node.window.slide.wall_clock)
+    return node.window.can_share_rows and not closes_as_a_whole(node)
 
 
 def shareable(node: Node) -> list[AggregateNode]:

@@ -10,13 +10,13 @@ Invariant: tails never fall, neither within a call nor from one call to the next
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
 from penstock.aggregates.state import Int64s
 from penstock.operators.joins.rate_sizing import RateSizer
-from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, WindowSpec
+from penstock.windows.spec import Range, RateSized, Rows, RowsOf, Session, Since, WindowSpec
 
 NOTHING = 1 << 62
 """Where an empty window that counts rows begins."""
@@ -106,9 +106,15 @@ class RateSizedWindow(SideWindow):
 
 
 def side_window(spec: WindowSpec) -> SideWindow:
-    if isinstance(spec.extent, Range):
-        return RangeWindow(spec.extent.micros, now=spec.extent.micros == 1 and isinstance(spec.slide, EveryEvent))
-    if isinstance(spec.extent, RateSized):
-        return RateSizedWindow(spec.extent)
-    assert isinstance(spec.extent, Rows), "the binder lets no other windows into a join"
-    return RowsWindow(spec.extent.count)
+    """An implementation for each extent that `can_be_joined`."""
+    match spec.extent:
+        case Range(micros):
+            return RangeWindow(micros, now=spec.is_now)
+        case Rows(count):
+            return RowsWindow(count)
+        case RateSized():
+            return RateSizedWindow(spec.extent)
+        case RowsOf() | Since() | Session():
+            raise AssertionError("the binder lets no other windows into a join")
+        case other:
+            assert_never(other)

@@ -12,7 +12,6 @@ from penstock.expressions.tree import Column, Expression, transform
 from penstock.lang.query import Emit
 from penstock.plan.joins.steps import Keys
 from penstock.plan.nodes import AggregateNode, JoinNode, StreamNode
-from penstock.windows.spec import EveryEvent, Range
 
 
 def join_keys(node: JoinNode | AggregateNode) -> tuple[tuple[str, Keys], ...] | str:
@@ -21,14 +20,14 @@ def join_keys(node: JoinNode | AggregateNode) -> tuple[tuple[str, Keys], ...] | 
     assert isinstance(join, JoinNode)
     if not all(isinstance(below, StreamNode) for below in join.inputs):
         return "it joins subqueries, whose rows belong together"
-    if not all(isinstance(side.window.extent, Range) for side in join.sides):
+    if not all(side.window.extent.is_told_by_times for side in join.sides):
         return "a window of the join counts the rows of the whole stream"
     emission = node.emission
     if emission.order_by or emission.limit is not None:
         return "ORDER BY and LIMIT compare all rows of an evaluation"
     if emission.distinct or emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
         return "DISTINCT, ISTREAM and DSTREAM compare all rows of an evaluation"
-    if isinstance(join.sides[0].window.slide, EveryEvent) and emission.emit is not Emit.EVENT_GROUP:
+    if join.sides[0].window.is_per_event and emission.emit is not Emit.EVENT_GROUP:
         return "every event shows all rows of the join"
     for keys in _classes(join):
         found = _by_stream(join, keys)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from penstock.expressions.tree import Expression
 from penstock.plan.nodes import Equality, JoinNode, Node, children
-from penstock.windows.spec import Range
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class CoreKey:
 
 
 def core_key(node: JoinNode) -> CoreKey:
-    sides = tuple((side.input, side.where, isinstance(side.window.extent, Range)) for side in node.sides)
+    sides = tuple((side.input, side.where, side.window.extent.is_told_by_times) for side in node.sides)
     return CoreKey(node.inputs, sides, node.equalities)
 
 
