@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.outgoing import PIECE_ROWS
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
+from penstock.plan.nodes import Node, children, streams
 from penstock.store.budget import Budget
 
 _BYTES_FOR_A_ROW = 1024
@@ -38,10 +38,10 @@ def meeting_slides(node: Node) -> dict[str, int]:
 
 
 def _shortest_slide(node: Node) -> int | None:
-    slides = [slide for child in children(node) if (slide := _shortest_slide(child)) is not None]
-    own = node.window.time_slide if isinstance(node, AggregateNode | RelationNode) else None
-    if own is not None:
-        slides.append(own.micros)
+    slides = [below for child in children(node) if (below := _shortest_slide(child)) is not None]
+    slide = None if node.own_window is None else node.own_window.time_slide
+    if slide is not None:
+        slides.append(slide.micros)
     return min(slides, default=None)
 
 

@@ -65,7 +65,11 @@ _FOREVER = 1 << 62
 
 
 def _grows(node: AggregateNode | RelationNode) -> bool:
-    if isinstance(node, RelationNode):
-        return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
-    texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
-    return bool(node.group_by) or texts or any(state.traits.grows for state in node.states)
+    match node:
+        case RelationNode():
+            return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
+        case AggregateNode():
+            texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
+            return bool(node.group_by) or texts or any(state.traits.grows for state in node.states)
+        case other:
+            assert_never(other)

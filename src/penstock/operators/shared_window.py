@@ -40,7 +40,7 @@ from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.outgoing import Share
 from penstock.operators.resources import Resources
 from penstock.operators.seat import Enter, Entered, Seat
-from penstock.plan.nodes import AggregateNode, StreamNode
+from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import TEXT, GroupingKey, grouping_of, reads_of
 from penstock.store.fifo import ColumnSpec
 
@@ -62,7 +62,7 @@ class SharedWindow:
         saved: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
-        self.stream = nodes[0].input.name if isinstance(nodes[0].input, StreamNode) else None
+        self.stream = nodes[0].input.stream_name
         self._resources = resources
         self._account = resources.account(f"{name}: groups and strings")
         self._columns = ArgumentColumns(nodes[0].input.schema, self._account)

@@ -20,7 +20,7 @@ from penstock.aggregates.signatures import Want
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit
-from penstock.plan.nodes import AggregateNode, Answer, Node, StateSpec, children
+from penstock.plan.nodes import AggregateNode, Answer, Node, StateSpec, walk
 from penstock.plan.reads import GroupingKey, grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
@@ -128,8 +128,7 @@ def aggregations(nodes: Mapping[str, Node], families: Mapping[AggregateNode, obj
 
 def aggregate_nodes(node: Node) -> list[AggregateNode]:
     """Those of a query, from the streams upwards."""
-    below = [window for child in children(node) for window in aggregate_nodes(child)]
-    return [*below, node] if isinstance(node, AggregateNode) else below
+    return [below for below in walk(node) if isinstance(below, AggregateNode)]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from penstock.expressions.tree import Column
 from penstock.lang.query import (
     Edge,
@@ -38,18 +40,23 @@ from penstock.windows.spec import WindowSpec
 
 
 def build(source: Source) -> Node:
-    if isinstance(source, StreamRef):
-        return StreamNode(source.name, source.schema)
-    if isinstance(source, Union):
-        return UnionNode(tuple(build(s) for s in source.inputs), columns_of(source))
-    if isinstance(source, Pattern):
-        return build_pattern(source, tuple(map(build, source.inputs)))
-    if isinstance(source, TableScan):
-        return build_scan(source)
-    assert not isinstance(source, Join), "a join stands in the FROM of a SELECT"
-    if isinstance(source, Edge):
-        return EdgeNode(build(source.source), source.keys, source.condition, source.outputs, source.schema)
-    return _build_select(source)
+    match source:
+        case StreamRef():
+            return StreamNode(source.name, source.schema)
+        case Union():
+            return UnionNode(tuple(build(s) for s in source.inputs), columns_of(source))
+        case Pattern():
+            return build_pattern(source, tuple(map(build, source.inputs)))
+        case TableScan():
+            return build_scan(source)
+        case Edge():
+            return EdgeNode(build(source.source), source.keys, source.condition, source.outputs, source.schema)
+        case Select():
+            return _build_select(source)
+        case Join():
+            raise AssertionError("a join stands in the FROM of a SELECT")
+        case other:
+            assert_never(other)
 
 
 def _build_select(select: Select) -> Node:

@@ -11,7 +11,7 @@ Events may be dealt out to the parts in any way. Asked by runtimes that have sev
 from __future__ import annotations
 
 from penstock.lang.query import Emit
-from penstock.plan.nodes import AggregateNode, StreamNode
+from penstock.plan.nodes import AggregateNode
 from penstock.windows.spec import WindowSpec
 
 
@@ -33,7 +33,7 @@ def _window_reason(window: WindowSpec) -> str | None:
 
 
 def _input_reason(node: AggregateNode) -> str | None:
-    return None if isinstance(node.input, StreamNode) else "where a subquery's last event is, no part can tell alone"
+    return "where a subquery's last event is, no part can tell alone" if node.input.stream_name is None else None
 
 
 def _emission_reason(emit: Emit) -> str | None:

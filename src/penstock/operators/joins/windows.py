@@ -32,6 +32,13 @@ class SideRows(NamedTuple):
 class SideWindow(ABC):
     """The window of one side. `tails` is called once for each run of evaluations, in order."""
 
+    sizer: RateSizer | None = None
+    """What says how many rows it holds, if that changes."""
+
+    def is_steady(self, tail: int, head: int) -> bool:
+        """Whether no row between its tail and head leaves before another one comes."""
+        return False
+
     @abstractmethod
     def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         """The window's tail at each evaluation; `times` are those of the evaluations, `heads` how many rows this side
@@ -66,6 +73,9 @@ class RangeWindow(SideWindow):
         self._micros = micros
         self._length = 0 if now else micros
 
+    def is_steady(self, tail: int, head: int) -> bool:
+        return tail == head
+
     def starts(self, ends: Int64s, tails: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         return ends - self._length
 
@@ -85,12 +95,17 @@ class RowsWindow(SideWindow):
     def __init__(self, count: int) -> None:
         self._count = count
 
+    def is_steady(self, tail: int, head: int) -> bool:
+        return True
+
     def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         return np.maximum(heads - self._count, 0)
 
 
 class RateSizedWindow(SideWindow):
     """As many rows as come in a time at the present rate."""
+
+    sizer: RateSizer
 
     def __init__(self, spec: RateSized) -> None:
         self.sizer = RateSizer(spec)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expressions.tree import Expression
-from penstock.plan.nodes import Equality, JoinNode, Node, children
+from penstock.plan.nodes import Equality, JoinNode, Node, walk
 
 
 @dataclass(frozen=True)
@@ -28,5 +28,4 @@ def core_key(node: JoinNode) -> CoreKey:
 
 def joins(node: Node) -> list[JoinNode]:
     """The joins of a query, in the order in which its operators are made."""
-    below = [join for child in children(node) for join in joins(child)]
-    return [*below, node] if isinstance(node, JoinNode) else below
+    return [below for below in walk(node) if isinstance(below, JoinNode)]
