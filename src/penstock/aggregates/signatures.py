@@ -50,6 +50,8 @@ class Signature:
     description: str
     of_nothing: int | None = None
     """The answer where there is no value; a function that answers 0 is never NULL."""
+    takes_fraction: bool = False
+    """A call has a fraction as well, and may be written WITHIN GROUP (ORDER BY ...)."""
     keeps_order: bool = False
     """The answer depends on the order of rows, for which the state keeps more than for other functions of its kind."""
     same_as: Want | None = None
@@ -94,8 +96,10 @@ SIGNATURES: dict[str, Signature] = {
     "ARG_MIN": Signature(kinds.ARG_MIN, 2, _first, _LEAST),
     "ARG_MAX": Signature(kinds.ARG_MAX, 2, _first, _GREATEST),
     "MEDIAN": Signature(kinds.ORDER, 1, _double, "PERCENTILE_CONT(0.5)", same_as=_HALF),
-    "PERCENTILE_CONT": Signature(kinds.ORDER, 1, _double, "interpolated percentile, DOUBLE"),
-    "PERCENTILE_DISC": Signature(kinds.ORDER, 1, _first, "least value whose cumulative share reaches the fraction"),
+    "PERCENTILE_CONT": Signature(kinds.ORDER, 1, _double, "interpolated percentile, DOUBLE", takes_fraction=True),
+    "PERCENTILE_DISC": Signature(
+        kinds.ORDER, 1, _first, "least value whose cumulative share reaches the fraction", takes_fraction=True
+    ),
     "COUNT_DISTINCT": Signature(
         kinds.DISTINCT, 1, _bigint, "number of distinct values, NULL not counted", of_nothing=0
     ),
@@ -112,6 +116,9 @@ ALIASES: dict[str, str] = {
     "ARGMIN": "ARG_MIN",
     "FIRST_VALUE": "FIRST",
     "LAST_VALUE": "LAST",
+    "PERCENTILE": "PERCENTILE_CONT",
+    "QUANTILE_CONT": "PERCENTILE_CONT",
+    "QUANTILE_DISC": "PERCENTILE_DISC",
 }
 
 
