@@ -61,7 +61,7 @@ class Longest(UserAggregate):
 def evaluated(function: str, arity: int, user: UserAggregate | None = None) -> object:
     budget = Budget(1 << 24)
     types = (SqlType.DOUBLE,) * arity
-    kind = kind_of(function)
+    kind = kind_of(function).name
     state = create_state(
         kind, types, [Want(function, PARAMETERS.get(function))], account=budget.account(function), user=user
     )

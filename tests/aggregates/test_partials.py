@@ -21,8 +21,8 @@ from test_moments import ONE, TWO, comoments_oracle, moments_oracle
 from test_sums import float_oracle, integer_oracle
 
 from penstock.aggregates.factory import create_mergeable
+from penstock.aggregates.kinds import KINDS
 from penstock.aggregates.partials import pack, partial_type, unpack
-from penstock.aggregates.signatures import MERGEABLE
 from penstock.aggregates.state import Argument, MergeableState, Schedule, Want
 from penstock.store.budget import Budget
 from penstock.types import SqlType
@@ -243,9 +243,9 @@ def test_codes_of_strings_are_compared_by_rank() -> None:
 
 def test_partials_have_the_type_that_is_promised() -> None:
     types = {"COMOMENTS": (SqlType.DOUBLE, SqlType.DOUBLE), "MIN": (SqlType.SMALLINT,), "COUNT": ()}
-    for kind in MERGEABLE:
-        given = types.get(kind, (SqlType.DOUBLE,))
-        state = maker(kind, *given)()
+    for kind in (kind for kind in KINDS.values() if kind.is_mergeable):
+        given = types.get(kind.name, (SqlType.DOUBLE,))
+        state = maker(kind.name, *given)()
         state.ensure(2)
         assert state.export(np.arange(2, dtype=np.int32)).type == partial_type(kind, given)
 

@@ -94,6 +94,8 @@ def test_queries_that_are_linked_stay_together() -> None:
         (MEDIAN, False),
         ("SELECT k, v FROM s WHERE v > 0", False),
         ("SELECT k, LAST(v) AS a FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k", True),
+        ("SELECT k, COUNT(DISTINCT v) AS a FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k", False),
+        ("SELECT k, MODE(v) AS a FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k", True),
         ("SELECT k, SUM(v) AS a FROM s [RANGE 1 HOUR] GROUP BY k", True),
         ("SELECT SUM(v) AS a FROM s [ROWS 3 SLIDE 1 HOUR]", True),
     ],

@@ -21,12 +21,13 @@ Why: docs/decisions/exact-merge.md
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.columns import plain
+from penstock.aggregates.kinds import Kind, Partial
 from penstock.aggregates.state import Int64s
 from penstock.aggregates.wide import Words
 from penstock.types import SqlType
@@ -37,17 +38,24 @@ _WORD = 8
 _UINT64 = np.dtype(np.uint64)
 
 
-def partial_type(kind: str, types: tuple[SqlType, ...]) -> pa.DataType:
+def partial_type(kind: Kind, types: tuple[SqlType, ...]) -> pa.DataType:
     """The Arrow type of the partials of a kind of state over arguments of these types.
 
-    >>> partial_type("MIN", (SqlType.INT,)), partial_type("SUM", (SqlType.DOUBLE,))
+    >>> from penstock.aggregates.kinds import MIN, SUM
+    >>> partial_type(MIN, (SqlType.INT,)), partial_type(SUM, (SqlType.DOUBLE,))
     (DataType(int32), DataType(binary))
     """
-    if kind == "COUNT":
-        return pa.int64()
-    if kind in ("MIN", "MAX"):
-        return pa.from_numpy_dtype(types[0].storage)
-    return pa.binary()
+    match kind.partial:
+        case Partial.NUMBER:
+            return pa.int64()
+        case Partial.VALUE:
+            return pa.from_numpy_dtype(types[0].storage)
+        case Partial.PACKED:
+            return pa.binary()
+        case None:
+            raise AssertionError(f"the planner asks whether {kind.name} can be merged")
+        case other:
+            assert_never(other)
 
 
 class Packed(NamedTuple):

@@ -1,23 +1,18 @@
 """The aggregate functions: their names, what they accept and what they return. No arithmetic here.
 
-A call names a *function*; the planner maps each function to the *state* that can answer it
-(`plan.states`), so that AVG, SUM and COUNT of one field share two states.
+A call names a *function*; its signature names the *kind* of state that answers it (`kinds`). Functions of one kind over
+the same arguments share one state (`plan.states`), so that AVG, SUM and COUNT of one field have one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 
+from penstock.aggregates import kinds
+from penstock.aggregates.kinds import Kind
 from penstock.expressions.tree import Expression
 from penstock.types import SqlType
-
-
-class Family(Enum):
-    SUBTRACTABLE = "subtractable"
-    SELECTIVE = "selective"
-    HOLISTIC = "holistic"
-    USER = "user-defined"
 
 
 @dataclass(frozen=True)
@@ -47,33 +42,68 @@ class Want:
 
 @dataclass(frozen=True)
 class Signature:
-    family: Family
-    arity: int
-    description: str
+    """`returns` gives the type of a call over arguments of these types, or None where they do not fit."""
 
+    kind: Kind
+    arity: int
+    returns: Callable[[tuple[SqlType, ...]], SqlType | None]
+    description: str
+    of_nothing: int | None = None
+    """The answer where there is no value; a function that answers 0 is never NULL."""
+    takes_fraction: bool = False
+    """A call has a fraction as well, and may be written WITHIN GROUP (ORDER BY ...)."""
+    keeps_order: bool = False
+    """The answer depends on the order of rows, for which the state keeps more than for other functions of its kind."""
+    same_as: Want | None = None
+    """Another function and a parameter with the same answer, by which the state knows it."""
+
+
+def _bigint(args: tuple[SqlType, ...]) -> SqlType | None:
+    return SqlType.BIGINT
+
+
+def _first(args: tuple[SqlType, ...]) -> SqlType | None:
+    return args[0]
+
+
+def _double(args: tuple[SqlType, ...]) -> SqlType | None:
+    return SqlType.DOUBLE if all(arg.is_numeric or arg is SqlType.NULL for arg in args) else None
+
+
+def _sum(args: tuple[SqlType, ...]) -> SqlType | None:
+    return SqlType.BIGINT if args[0].is_integer else _double(args)
+
+
+_LEAST = "first argument where the second is least; ties: the earliest event"
+_GREATEST = "first argument where the second is greatest; ties: the earliest event"
+_HALF = Want("PERCENTILE_CONT", 0.5)
 
 SIGNATURES: dict[str, Signature] = {
-    "COUNT": Signature(Family.SUBTRACTABLE, 1, "events, or those where the argument is not NULL"),
-    "SUM": Signature(Family.SUBTRACTABLE, 1, "exact sum: BIGINT of integers, DOUBLE of floats"),
-    "AVG": Signature(Family.SUBTRACTABLE, 1, "exact sum by count, DOUBLE"),
-    "VAR_POP": Signature(Family.SUBTRACTABLE, 1, "population variance"),
-    "VAR_SAMP": Signature(Family.SUBTRACTABLE, 1, "sample variance; NULL for fewer than two values"),
-    "STDDEV_POP": Signature(Family.SUBTRACTABLE, 1, "square root of VAR_POP"),
-    "STDDEV_SAMP": Signature(Family.SUBTRACTABLE, 1, "square root of VAR_SAMP"),
-    "COVAR_POP": Signature(Family.SUBTRACTABLE, 2, "population covariance"),
-    "COVAR_SAMP": Signature(Family.SUBTRACTABLE, 2, "sample covariance; NULL for fewer than two pairs"),
-    "CORR": Signature(Family.SUBTRACTABLE, 2, "Pearson correlation"),
-    "MIN": Signature(Family.SELECTIVE, 1, "least value; NaN counts as largest"),
-    "MAX": Signature(Family.SELECTIVE, 1, "greatest value; NaN counts as largest"),
-    "FIRST": Signature(Family.SELECTIVE, 1, "value of the earliest event, NULL included"),
-    "LAST": Signature(Family.SELECTIVE, 1, "value of the latest event, NULL included"),
-    "ARG_MIN": Signature(Family.SELECTIVE, 2, "first argument where the second is least; ties: the earliest event"),
-    "ARG_MAX": Signature(Family.SELECTIVE, 2, "first argument where the second is greatest; ties: the earliest event"),
-    "MEDIAN": Signature(Family.HOLISTIC, 1, "PERCENTILE_CONT(0.5)"),
-    "PERCENTILE_CONT": Signature(Family.HOLISTIC, 1, "interpolated percentile, DOUBLE"),
-    "PERCENTILE_DISC": Signature(Family.HOLISTIC, 1, "least value whose cumulative share reaches the fraction"),
-    "COUNT_DISTINCT": Signature(Family.HOLISTIC, 1, "number of distinct values, NULL not counted"),
-    "MODE": Signature(Family.HOLISTIC, 1, "most frequent value; ties: the one seen earliest"),
+    "COUNT": Signature(kinds.COUNT, 1, _bigint, "events, or those where the argument is not NULL", of_nothing=0),
+    "SUM": Signature(kinds.SUM, 1, _sum, "exact sum: BIGINT of integers, DOUBLE of floats"),
+    "AVG": Signature(kinds.SUM, 1, _double, "exact sum by count, DOUBLE"),
+    "VAR_POP": Signature(kinds.MOMENTS, 1, _double, "population variance"),
+    "VAR_SAMP": Signature(kinds.MOMENTS, 1, _double, "sample variance; NULL for fewer than two values"),
+    "STDDEV_POP": Signature(kinds.MOMENTS, 1, _double, "square root of VAR_POP"),
+    "STDDEV_SAMP": Signature(kinds.MOMENTS, 1, _double, "square root of VAR_SAMP"),
+    "COVAR_POP": Signature(kinds.COMOMENTS, 2, _double, "population covariance"),
+    "COVAR_SAMP": Signature(kinds.COMOMENTS, 2, _double, "sample covariance; NULL for fewer than two pairs"),
+    "CORR": Signature(kinds.COMOMENTS, 2, _double, "Pearson correlation"),
+    "MIN": Signature(kinds.MIN, 1, _first, "least value; NaN counts as largest"),
+    "MAX": Signature(kinds.MAX, 1, _first, "greatest value; NaN counts as largest"),
+    "FIRST": Signature(kinds.FIRST, 1, _first, "value of the earliest event, NULL included"),
+    "LAST": Signature(kinds.LAST, 1, _first, "value of the latest event, NULL included"),
+    "ARG_MIN": Signature(kinds.ARG_MIN, 2, _first, _LEAST),
+    "ARG_MAX": Signature(kinds.ARG_MAX, 2, _first, _GREATEST),
+    "MEDIAN": Signature(kinds.ORDER, 1, _double, "PERCENTILE_CONT(0.5)", same_as=_HALF),
+    "PERCENTILE_CONT": Signature(kinds.ORDER, 1, _double, "interpolated percentile, DOUBLE", takes_fraction=True),
+    "PERCENTILE_DISC": Signature(
+        kinds.ORDER, 1, _first, "least value whose cumulative share reaches the fraction", takes_fraction=True
+    ),
+    "COUNT_DISTINCT": Signature(
+        kinds.DISTINCT, 1, _bigint, "number of distinct values, NULL not counted", of_nothing=0
+    ),
+    "MODE": Signature(kinds.DISTINCT, 1, _first, "most frequent value; ties: the one seen earliest", keeps_order=True),
 }
 
 ALIASES: dict[str, str] = {
@@ -86,56 +116,51 @@ ALIASES: dict[str, str] = {
     "ARGMIN": "ARG_MIN",
     "FIRST_VALUE": "FIRST",
     "LAST_VALUE": "LAST",
+    "PERCENTILE": "PERCENTILE_CONT",
+    "QUANTILE_CONT": "PERCENTILE_CONT",
+    "QUANTILE_DISC": "PERCENTILE_DISC",
 }
 
 
-def result_type(function: str, args: tuple[SqlType, ...]) -> SqlType | None:
-    """The type of a call, or None where the argument types do not fit. User-defined functions are not here.
+def kind_of(function: str) -> Kind:
+    """The kind of state that answers a function; a function that is not in the table is the user's.
 
-    >>> result_type("SUM", (SqlType.INT,)), result_type("SUM", (SqlType.STRING,))
-    (<SqlType.BIGINT: 'BIGINT'>, None)
+    >>> [kind_of(function).name for function in ("AVG", "MEDIAN", "ARG_MAX", "MY_FUNCTION")]
+    ['SUM', 'ORDER', 'ARG_MAX', 'USER']
     """
-    if function in ("COUNT", "COUNT_DISTINCT"):
-        return SqlType.BIGINT
-    first = args[0]
-    numeric = first.is_numeric or first is SqlType.NULL
-    if function == "SUM":
-        return (SqlType.BIGINT if first.is_integer else SqlType.DOUBLE) if numeric else None
-    if function in ("AVG", "VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "MEDIAN", "PERCENTILE_CONT"):
-        return SqlType.DOUBLE if numeric else None
-    if function in ("COVAR_POP", "COVAR_SAMP", "CORR"):
-        second = args[1]
-        return SqlType.DOUBLE if numeric and (second.is_numeric or second is SqlType.NULL) else None
-    return first
+    signature = SIGNATURES.get(function)
+    return kinds.USER if signature is None else signature.kind
 
 
-def kind_of(function: str) -> str:
-    """The kind of state that answers a function: functions of one kind over the same arguments share one state.
+def of_nothing(function: str) -> int | None:
+    """The answer where there is no value.
 
-    >>> kind_of("AVG"), kind_of("MEDIAN"), kind_of("ARG_MAX"), kind_of("MY_FUNCTION")
-    ('SUM', 'ORDER', 'ARG_MAX', 'USER')
+    >>> of_nothing("COUNT"), of_nothing("SUM"), of_nothing("COUNTRY_OF_MY_OWN")
+    (0, None, None)
     """
-    if function not in SIGNATURES:
-        return "USER"
-    return _SHARED_KINDS.get(function, function)
+    signature = SIGNATURES.get(function)
+    return None if signature is None else signature.of_nothing
 
 
-MERGEABLE = frozenset(("COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX"))
-"""The kinds of states of which parts of a window can be computed in several places and merged
-(`aggregates.state.MergeableState`)."""
+def keeps_order(wants: Iterable[Want]) -> bool:
+    """Whether one of these functions of one state depends on the order of rows more than others of its kind."""
+    return any(want.function in SIGNATURES and SIGNATURES[want.function].keeps_order for want in wants)
 
-_SHARED_KINDS: dict[str, str] = {
-    "AVG": "SUM",
-    "VAR_POP": "MOMENTS",
-    "VAR_SAMP": "MOMENTS",
-    "STDDEV_POP": "MOMENTS",
-    "STDDEV_SAMP": "MOMENTS",
-    "COVAR_POP": "COMOMENTS",
-    "COVAR_SAMP": "COMOMENTS",
-    "CORR": "COMOMENTS",
-    "MEDIAN": "ORDER",
-    "PERCENTILE_CONT": "ORDER",
-    "PERCENTILE_DISC": "ORDER",
-    "COUNT_DISTINCT": "DISTINCT",
-    "MODE": "DISTINCT",
-}
+
+def want_of(call: AggregateCall) -> Want:
+    """What a call asks of its state."""
+    signature = SIGNATURES.get(call.function)
+    if signature is not None and signature.same_as is not None:
+        return signature.same_as
+    return Want(call.function, call.parameter)
+
+
+def written(want: Want) -> str:
+    """A function as a query calls it.
+
+    >>> written(Want("PERCENTILE_CONT", 0.5)), written(Want("COUNT_DISTINCT")), written(Want("SUM"))
+    ('MEDIAN', 'COUNT(DISTINCT)', 'SUM')
+    """
+    if want.function == "COUNT_DISTINCT":
+        return "COUNT(DISTINCT)"
+    return next((name for name, signature in SIGNATURES.items() if signature.same_as == want), want.function)

@@ -101,7 +101,7 @@ class AggregateState(ABC):
 
 class MergeableState(AggregateState):
     """A state whose content can be handed to another state of the same kind: what one would hold after seeing the
-    rows of both. The kinds are `signatures.MERGEABLE`; what a partial looks like is said in `partials`.
+    rows of both. The kinds are those with a `kinds.Kind.partial`; what a partial looks like is said in `partials`.
 
     Splitting the rows over any number of states and merging them in any order gives the answers of one state, to the
     bit. What was absorbed does not leave row by row: it goes with `reset`.

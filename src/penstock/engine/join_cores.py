@@ -15,7 +15,7 @@ from penstock.lang.query import Query
 from penstock.operators.joins.core import JoinCore
 from penstock.operators.resources import Resources
 from penstock.plan.joins.sharing import CoreKey, core_key, joins
-from penstock.plan.nodes import JoinNode, Node, StreamNode
+from penstock.plan.nodes import JoinNode, Node
 
 
 def make_cores(
@@ -32,9 +32,8 @@ def make_cores(
     for query, node, names in queries:
         asked[query.name] = []
         for number, join in enumerate(joins(node)):
-            common = all(isinstance(below, StreamNode) for below in join.inputs)
             known = names[number] if names is not None else ""
-            group = (known, core_key(join), "" if common else f"{query.name}-{number}")
+            group = (known, core_key(join), "" if join.joins_streams else f"{query.name}-{number}")
             groups.setdefault(group, []).append(join)
             asked[query.name].append(group)
     cores: dict[tuple[str, CoreKey, str], JoinCore] = {}

@@ -17,9 +17,8 @@ import numpy as np
 
 from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.outgoing import PIECE_ROWS
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
+from penstock.plan.nodes import Node, children, streams
 from penstock.store.budget import Budget
-from penstock.windows.spec import TimeSlide
 
 _BYTES_FOR_A_ROW = 1024
 """So many bytes must be within reach for each row that waits: about ten times what it takes."""
@@ -41,9 +40,10 @@ def meeting_slides(node: Node) -> dict[str, int]:
 
 
 def _shortest_slide(node: Node) -> int | None:
-    slides = [slide for child in children(node) if (slide := _shortest_slide(child)) is not None]
-    if isinstance(node, AggregateNode | RelationNode) and isinstance(node.window.slide, TimeSlide):
-        slides.append(node.window.slide.micros)
+    slides = [below for child in children(node) if (below := _shortest_slide(child)) is not None]
+    slide = None if node.own_window is None else node.own_window.time_slide
+    if slide is not None:
+        slides.append(slide.micros)
     return min(slides, default=None)
 
 

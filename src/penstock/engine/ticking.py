@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Protocol
 
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, children
+from penstock.plan.nodes import Node, walk
 from penstock.windows.sliding.calendar import Calendar
 from penstock.windows.spec import TimeSlide
 
@@ -86,9 +86,7 @@ def _is_due(clocked: Clocked, now: int) -> bool:
 
 def wall_clock_slides(node: Node) -> Iterator[TimeSlide]:
     """The slides of a plan's windows that follow the local clock."""
-    if isinstance(node, AggregateNode | RelationNode):
-        slide = node.window.slide
-        if isinstance(slide, TimeSlide) and slide.wall_clock:
+    for below in walk(node):
+        slide = None if below.own_window is None else below.own_window.wall_clock_slide
+        if slide is not None:
             yield slide
-    for child in children(node):
-        yield from wall_clock_slides(child)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from penstock.aggregates.signatures import ALIASES, SIGNATURES, AggregateCall, result_type
+from penstock.aggregates.signatures import ALIASES, SIGNATURES, AggregateCall
 from penstock.expressions.functions import implicit_cast
 from penstock.expressions.tree import Column, Expression, Literal
 from penstock.lang.bind_expressions import ExpressionBinder
@@ -20,9 +20,6 @@ from penstock.lang.dialect import span_of
 from penstock.lang.places import QueryText, Span
 from penstock.lang.scope import Scope
 from penstock.types import SqlType
-
-_SPELLINGS = {"PERCENTILE": "PERCENTILE_CONT", "QUANTILE_CONT": "PERCENTILE_CONT", "QUANTILE_DISC": "PERCENTILE_DISC"}
-_PERCENTILES = ("PERCENTILE_CONT", "PERCENTILE_DISC")
 
 
 class UserSignature(Protocol):
@@ -45,7 +42,7 @@ class KnownAggregates:
         return canonical_name(name) in SIGNATURES or name.upper() in self.users
 
     def names(self) -> list[str]:
-        return [*SIGNATURES, *ALIASES, *_SPELLINGS, *self.users]
+        return [*SIGNATURES, *ALIASES, *self.users]
 
 
 class RefusedAggregates:
@@ -106,7 +103,8 @@ class AggregateBinder:
         written, nodes = node.name, list(node.expressions)
         name = canonical_name(written)
         name_span = (node.meta["start"], node.meta["start"] + len(written))
-        if ordered is not None and name not in _PERCENTILES:
+        takes_fraction = name in SIGNATURES and SIGNATURES[name].takes_fraction
+        if ordered is not None and not takes_fraction:
             raise self._source.refusal(f"WITHIN GROUP is for percentiles, not for {written}", name_span)
         if name == "COUNT":
             return self._count(nodes, condition, node)
@@ -119,7 +117,7 @@ class AggregateBinder:
         if any(isinstance(n, exp.Star) for n in nodes):
             raise self._source.refusal(f"{written}(*) has no meaning", span_of(node), "name a column; * is for COUNT")
         parameter = None
-        if name in _PERCENTILES:
+        if takes_fraction:
             nodes, parameter = self._percentile(name, nodes, ordered, node)
         args = tuple(self._arguments.bind(n) for n in nodes)
         user = self._users.get(name) if name not in SIGNATURES else None
@@ -184,18 +182,19 @@ class AggregateBinder:
 
     def _result_type(self, name: str, args: tuple[Expression, ...], written: str, span: Span | None) -> SqlType:
         types = tuple(arg.type for arg in args)
-        arity = SIGNATURES[name].arity
+        signature = SIGNATURES[name]
+        arity = signature.arity
         if len(args) != arity:
             raise self._source.refusal(
                 f"{written} takes {arity} argument{'s' if arity > 1 else ''}, not {len(args)}",
                 span,
-                SIGNATURES[name].description,
+                signature.description,
             )
         self._check_typed(args, span)
-        result = result_type(name, types)
+        result = signature.returns(types)
         if result is None:
             given = ", ".join(map(str, types))
-            raise self._source.refusal(f"{written} cannot be applied to {given}", span, SIGNATURES[name].description)
+            raise self._source.refusal(f"{written} cannot be applied to {given}", span, signature.description)
         return result
 
     def _check_typed(self, args: tuple[Expression, ...], span: Span | None) -> None:
@@ -208,4 +207,4 @@ class AggregateBinder:
 
 def canonical_name(written: str) -> str:
     upper = written.upper()
-    return ALIASES.get(upper, _SPELLINGS.get(upper, upper))
+    return ALIASES.get(upper, upper)

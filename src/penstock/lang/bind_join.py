@@ -15,7 +15,7 @@ from penstock.lang.scope import Scope
 from penstock.lang.syntax import FromItem, JoinItem, Name, SelectSyntax
 from penstock.lang.table_checks import check_tables
 from penstock.types import Field, Schema
-from penstock.windows.spec import RateSized, Rows, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 Bound = tuple[Source | TableRef, WindowSpec | None]
 """What stands on one side, and its window."""
@@ -101,4 +101,4 @@ def _scope(sides: Sequence[JoinSide]) -> Scope:
 def _evaluation(sides: Sequence[JoinSide]) -> WindowSpec | None:
     """All slide alike; a window that counts rows comes first, for such a join cannot be drained."""
     windows = [side.window for side in sides if side.window is not None]
-    return min(windows, key=lambda window: not isinstance(window.extent, Rows | RateSized), default=None)
+    return min(windows, key=lambda window: not window.extent.counts_rows, default=None)

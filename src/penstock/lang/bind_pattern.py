@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from penstock.aggregates.signatures import of_nothing
 from penstock.expressions.tree import Call, Column, Expression, Literal, columns, walk
 from penstock.lang.bind_aggregates import KnownAggregates
 from penstock.lang.bind_expressions import ExpressionBinder
@@ -184,7 +185,7 @@ class PatternBinder:
             for column in _columns(expression):
                 if column.name.startswith("$"):
                     found = aggregates.found[int(column.name[1:])]
-                    sure = found.call.function.startswith("COUNT") and found.element not in optional
+                    sure = of_nothing(found.call.function) is not None and found.element not in optional
                     fields[column.name] = Field(column.name, column.type, not sure)
                 else:
                     fields[column.name] = self._field(column.name, optional)

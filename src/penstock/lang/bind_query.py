@@ -28,7 +28,7 @@ from penstock.lang.syntax import (
     WindowSyntax,
 )
 from penstock.types import Schema
-from penstock.windows.spec import RowsOf, TimeSlide, WindowSpec
+from penstock.windows.spec import RowsOf, WindowSpec
 
 
 class QueryBinder:
@@ -110,7 +110,8 @@ class QueryBinder:
                 )
 
     def _scan(self, table: TableRef, name: Name, window: WindowSyntax) -> TableScan:
-        if not window.whole or not isinstance(window.spec.slide, TimeSlide) or window.spec.slide.wall_clock:
+        slide = window.spec.time_slide
+        if not window.whole or slide is None or slide.wall_clock:
             raise self._source.refusal(
                 f"'{table.name}' is a table: all its rows are there at once",
                 window.span,
@@ -123,7 +124,7 @@ class QueryBinder:
                 f"join it with a stream: FROM s, {table.name} WHERE s.id = {table.name}.id",
             )
         self._catalog.note_read(table.name)
-        return TableScan(table, window.spec.slide, table.schema)
+        return TableScan(table, slide, table.schema)
 
     def _side(self, item: FromItem) -> tuple[Source | TableRef, WindowSpec | None]:
         """One of several sides of FROM: also a table."""

@@ -52,7 +52,6 @@ from penstock.lang.syntax import (
     UnionSyntax,
 )
 from penstock.types import Field, Schema, SqlType
-from penstock.windows.spec import Session
 
 Body = Select | Union | Edge
 
@@ -181,7 +180,7 @@ def edges(select: Select, keys: tuple[Expression, ...] = ()) -> Select | Edge:
         return Edge(select.source, keys, select.where, select.outputs, select.schema)
     if not is_windowed(select) or select.emit in (Emit.ISTREAM, Emit.DSTREAM):
         return select
-    if select.window is not None and isinstance(select.window.extent, Session):
+    if select.window is not None and select.window.extent.closes:
         return select
     if select.emit is Emit.EVENT_GROUP:
         return _edges_of_events(select) if select.aggregating else select

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.aggregates.signatures import of_nothing
 from penstock.expressions.tree import Column, Expression, Literal
 from penstock.lang.bind_aggregates import AggregateBinder, KnownAggregates, RefusedAggregates
 from penstock.lang.bind_expressions import ExpressionBinder
@@ -18,7 +19,7 @@ from penstock.lang.scope import WINDOW_COLUMNS, Scope
 from penstock.lang.select_checks import check_clauses, check_outputs, check_over, check_partitions
 from penstock.lang.syntax import Name, SelectItem, SelectSyntax
 from penstock.types import Field, Schema, SqlType
-from penstock.windows.spec import EveryEvent, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 
 @dataclass(frozen=True)
@@ -218,8 +219,7 @@ class SelectBinder:
     def _emit(self, window: WindowSpec | None) -> Emit:
         if self._syntax.emit is not None:
             return self._syntax.emit[0]
-        per_event = window is not None and isinstance(window.slide, EveryEvent)
-        return Emit.EVENT_GROUP if per_event else Emit.RSTREAM
+        return Emit.EVENT_GROUP if window is not None and window.is_per_event else Emit.RSTREAM
 
     def _nullable(self, expression: Expression, group_by: tuple[Expression, ...]) -> bool:
         """Whether a NULL may come out; True where it is not plain."""
@@ -228,7 +228,7 @@ class SelectBinder:
         if not isinstance(expression, Column):
             return True
         if expression.name.startswith("$"):
-            return not self._aggregates.calls[int(expression.name[1:])].function.startswith("COUNT")
+            return of_nothing(self._aggregates.calls[int(expression.name[1:])].function) is None
         if expression.name.startswith("#"):
             return self._nullable(group_by[int(expression.name[1:])], ())
         found = self._scope.schema.find(expression.name)

@@ -8,10 +8,7 @@ from penstock.lang.dialect import span_of
 from penstock.lang.places import QueryText, Span
 from penstock.lang.query import JoinKind, JoinSide, TableRef
 from penstock.lang.syntax import FromItem, JoinItem, SelectSyntax
-from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, TimeSlide, WindowSpec
-
-EXTENTS = (Range, Rows, RateSized)
-"""What windows of a join hold. Whatever is added here needs an implementation in `operators.joins.windows`."""
+from penstock.windows.spec import WindowSpec
 
 
 def check_order(source: QueryText, joins: Sequence[JoinItem]) -> None:
@@ -56,7 +53,7 @@ def check_sides(source: QueryText, sides: Sequence[JoinSide], items: Sequence[Fr
 
 def _check_window(source: QueryText, window: WindowSpec, item: FromItem) -> None:
     span = _window_span(item)
-    if not isinstance(window.extent, EXTENTS):
+    if not window.extent.can_be_joined:
         raise source.refusal(
             "a window of a join is RANGE, ROWS or RATE SIZED", span, "write [RANGE 10 MINUTES] or [ROWS 1000]"
         )
@@ -68,12 +65,11 @@ def _check_window(source: QueryText, window: WindowSpec, item: FromItem) -> None
         )
     if window.when_full:
         raise source.refusal("WHEN FULL is not available in a join", span, "leave it out")
-    if isinstance(window.slide, TimeSlide):
-        if window.slide.wall_clock:
-            raise source.refusal(
-                "ON WALL CLOCK is not available in a join", span, "leave it out: joins slide by event time"
-            )
-    elif not isinstance(window.slide, EveryEvent):
+    if window.wall_clock_slide is not None:
+        raise source.refusal(
+            "ON WALL CLOCK is not available in a join", span, "leave it out: joins slide by event time"
+        )
+    if window.time_slide is None and not window.is_per_event:
         raise source.refusal(
             "a window of a join slides by time or at every event",
             span,
@@ -94,7 +90,7 @@ def check_join_aggregates(
             span,
             "put the join into a subquery: FROM (SELECT ... FROM a [window], b [window]) [RANGE 1 DAY SLIDE 1 HOUR]",
         )
-    if window is not None and isinstance(window.slide, EveryEvent):
+    if window is not None and window.is_per_event:
         raise source.refusal(
             "aggregates over a join need windows with a SLIDE",
             span_of(syntax.group_by[0]) if syntax.group_by else syntax.items[0].span,

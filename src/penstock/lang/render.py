@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import assert_never
 
 from penstock.aggregates.signatures import AggregateCall
 from penstock.expressions.text_forms import write_date, write_timestamp
@@ -22,13 +23,17 @@ from penstock.lang.durations import UNITS
 from penstock.lang.symbols import SYMBOLS
 from penstock.types import SqlType
 from penstock.windows.spec import (
+    AtClose,
     CountSlide,
     EveryEvent,
+    Extent,
     Range,
     RateSized,
     Rows,
     RowsOf,
     Session,
+    Since,
+    Slide,
     TimeSlide,
     WindowSpec,
 )
@@ -62,34 +67,44 @@ def render_window(window: WindowSpec) -> str:
     parts = []
     if window.partition_by:
         parts.append("PARTITION BY " + ", ".join(map(render_name, window.partition_by)))
-    extent, slide = window.extent, window.slide
-    if isinstance(extent, Range):
-        now = extent.micros == 1 and isinstance(slide, EveryEvent)
-        parts.append("NOW" if now else f"RANGE {render_duration(extent.micros)}")
-    elif isinstance(extent, Rows):
-        parts.append(f"ROWS {extent.count}")
-    elif isinstance(extent, RowsOf):
-        parts.append(f"ROWS {render_name(extent.column)}")
-    elif isinstance(extent, RateSized):
-        parts.append(f"RATE SIZED {render_duration(extent.micros)} SAMPLE {render_duration(extent.sample)}")
-        parts.append(f"EVERY {render_duration(extent.every)}")
-        if extent.percent:
-            parts.append(f"ON CHANGE OF {extent.percent} PERCENT")
-    elif isinstance(extent, Session):
-        parts.append(f"SESSION {render_duration(extent.gap)}")
-    else:
-        parts.append(f"SINCE TIMESTAMP '{write_timestamp(extent.time)}'")
-    if isinstance(slide, TimeSlide):
-        parts.append(f"SLIDE {render_duration(slide.micros)}")
-        if slide.offset:
-            parts.append(f"OFFSET {render_duration(slide.offset)}")
-        if slide.wall_clock:
-            parts.append("ON WALL CLOCK")
-    elif isinstance(slide, CountSlide):
-        parts.append(f"SLIDE {slide.count} ROWS")
+    parts.append("NOW" if window.is_now else _render_extent(window.extent))
+    parts += _render_slide(window.slide)
     if window.when_full:
         parts.append("WHEN FULL")
     return f"[{' '.join(parts)}]"
+
+
+def _render_extent(extent: Extent) -> str:
+    match extent:
+        case Range(micros):
+            return f"RANGE {render_duration(micros)}"
+        case Rows(count):
+            return f"ROWS {count}"
+        case RowsOf(column):
+            return f"ROWS {render_name(column)}"
+        case Since(time):
+            return f"SINCE TIMESTAMP '{write_timestamp(time)}'"
+        case Session(gap):
+            return f"SESSION {render_duration(gap)}"
+        case RateSized(micros, sample, every, percent):
+            change = f" ON CHANGE OF {percent} PERCENT" if percent else ""
+            sampled = f"SAMPLE {render_duration(sample)} EVERY {render_duration(every)}"
+            return f"RATE SIZED {render_duration(micros)} {sampled}{change}"
+        case other:
+            assert_never(other)
+
+
+def _render_slide(slide: Slide) -> list[str]:
+    match slide:
+        case TimeSlide(micros, offset, wall_clock):
+            behind = [f"OFFSET {render_duration(offset)}"] if offset else []
+            return [f"SLIDE {render_duration(micros)}", *behind, *(["ON WALL CLOCK"] if wall_clock else [])]
+        case CountSlide(count):
+            return [f"SLIDE {count} ROWS"]
+        case EveryEvent() | AtClose():
+            return []
+        case other:
+            assert_never(other)
 
 
 def render_duration(micros: int) -> str:

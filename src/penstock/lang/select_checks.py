@@ -13,7 +13,7 @@ from penstock.lang.render import render_duration, render_name, render_window
 from penstock.lang.scope import WINDOW_COLUMNS
 from penstock.lang.syntax import Name, SelectSyntax
 from penstock.types import SqlType
-from penstock.windows.spec import EveryEvent, Range, RateSized, Session, TimeSlide, WindowSpec
+from penstock.windows.spec import Range, RateSized, TimeSlide, WindowSpec
 
 
 def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | None) -> None:
@@ -33,7 +33,7 @@ def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | 
             raise source.refusal(
                 f"{syntax.emit[0].value} needs a window", syntax.emit[1], "without a window each event gives one row"
             )
-    if syntax.order_by and (window is None or isinstance(window.slide, EveryEvent)):
+    if syntax.order_by and (window is None or window.is_per_event):
         raise source.refusal(
             "ORDER BY needs a window with a SLIDE",
             span_of(syntax.order_by[0].expression),
@@ -43,7 +43,7 @@ def check_clauses(source: QueryText, syntax: SelectSyntax, window: WindowSpec | 
         raise source.refusal(
             "LIMIT needs ORDER BY", syntax.limit[1], "without an order the rows that remain would be arbitrary"
         )
-    if syntax.drain and not _can_drain(window):
+    if syntax.drain and (window is None or not window.can_drain):
         raise source.refusal(
             "DRAIN is for windows that empty as time goes on",
             syntax.drain,
@@ -80,10 +80,9 @@ def check_partitions(
 
 def _together(syntax: SelectSyntax, window: WindowSpec) -> str:
     """How a query over the union of all partitions is written."""
-    if isinstance(window.extent, Session):
+    if window.extent.closes:
         return f"for sessions of all events together write {render_window(replace(window, partition_by=()))}"
-    slide = window.slide if isinstance(window.slide, TimeSlide) else TimeSlide(SECOND)
-    slide = replace(slide, wall_clock=False)
+    slide = replace(window.time_slide or TimeSlide(SECOND), wall_clock=False)
     inner = render_window(replace(window, slide=slide))
     outer = render_window(WindowSpec(Range(slide.micros), slide))
     shown = syntax.source.source.text if isinstance(syntax.source.source, Name) else "(SELECT ...)"
@@ -92,37 +91,27 @@ def _together(syntax: SelectSyntax, window: WindowSpec) -> str:
 
 def check_over(source: QueryText, window: WindowSpec | None, places: Mapping[int, Span | None]) -> None:
     """What stands behind OVER is a shorter view of the window in FROM."""
+    length = None if window is None else window.extent.length
+    slide = None if window is None else window.time_slide
     for micros, span in places.items():
-        if (
-            window is None
-            or not isinstance(window.extent, Range)
-            or not isinstance(window.slide, TimeSlide)
-            or window.slide.wall_clock
-        ):
+        if length is None or slide is None or slide.wall_clock:
             raise source.refusal(
                 "OVER needs a RANGE window with a SLIDE of event time in FROM",
                 span,
                 "write FROM s [RANGE 24 HOURS SLIDE 10 SECONDS] with the longest window, and OVER [RANGE 1 HOUR]",
             )
-        if micros > window.extent.micros:
+        if micros > length:
             raise source.refusal(
                 "the window behind OVER is longer than the one in FROM",
                 span,
                 "write the longest window in FROM: it says which groups have a row",
             )
-        if micros < window.slide.micros:
+        if micros < slide.micros:
             raise source.refusal(
                 "the window behind OVER is shorter than the SLIDE: events between two windows would be in none",
                 span,
                 "make it at least as long as the SLIDE in FROM",
             )
-
-
-def _can_drain(window: WindowSpec | None) -> bool:
-    if window is None:
-        return False
-    sliding = isinstance(window.extent, Range) and isinstance(window.slide, TimeSlide)
-    return sliding or isinstance(window.extent, Session)
 
 
 def check_outputs(

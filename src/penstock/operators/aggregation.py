@@ -37,12 +37,6 @@ from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import Answer, StateSpec
 from penstock.types import SqlType
 
-_PAGED_KINDS = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
-"""The kinds of states that page to a device of their own."""
-
-_POSITIONED_KINDS = (*_PAGED_KINDS, "DISTINCT", "USER")
-"""The kinds of states that tell rows apart by their positions; the others are given none."""
-
 EMITTED_AT_ONCE = 1 << 16
 """About how many result rows are made in one go."""
 
@@ -224,14 +218,14 @@ class Aggregation:
                 tuple(arg.type for arg in spec.args),
                 spec.wants,
                 account=resources.account(f"{name}: {spec.kind} state {i}"),
-                device=resources.device(f"{name}-{key[:12]}") if spec.kind in _PAGED_KINDS else None,
+                device=resources.device(f"{name}-{key[:12]}") if spec.traits.is_paged else None,
                 ranks=_ranks(intake, i),
                 user=None if spec.user is None else resources.user_aggregates[spec.user],
             )
             for i, (spec, key) in enumerate(zip(states, self._keys, strict=True))
         ]
         self._driven = list(zip(self._states, intake.state_columns, strict=True))
-        self._positioned = any(spec.kind in _POSITIONED_KINDS for spec in states)
+        self._positioned = any(spec.traits.needs_positions for spec in states)
         self._capacity = 0
         self.first_interners = [
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns

@@ -32,7 +32,7 @@ from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
-from penstock.windows.spec import Range, Session, TimeSlide
+from penstock.windows.spec import Session
 
 
 class ClosingAggregate(Operator):
@@ -52,9 +52,8 @@ class ClosingAggregate(Operator):
             self._windows = SessionWindows(node.window.extent.gap, node.partition_by, sessions)
             self._windows.hold(self._emitter.remembers)
         else:
-            assert isinstance(node.window.extent, Range)
-            assert isinstance(node.window.slide, TimeSlide)
-            self._windows = TumblingWindows(node.window.slide, node.window.when_full)
+            assert node.window.time_slide is not None, "tumbling windows have a slide of time"
+            self._windows = TumblingWindows(node.window.time_slide, node.window.when_full)
         self._cuts = Cuts(account, self._windows.next_close)
         self._outgoing = Outgoing()
         self._rows = 0

@@ -28,16 +28,15 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import CombineNode
 from penstock.types import SqlType
-from penstock.windows.spec import Range, TimeSlide
 
 
 class Combine(Operator):
     def __init__(self, name: str, node: CombineNode, resources: Resources) -> None:
         longest = node.inputs[0]
-        extent, slide = longest.window.extent, longest.window.slide
-        assert isinstance(extent, Range), "the binder refuses all others"
-        assert isinstance(slide, TimeSlide), "the binder refuses all others"
-        self._range, self._slide = extent.micros, slide.micros
+        length, slide = longest.window.extent.length, longest.window.time_slide
+        assert length is not None, "the binder refuses all others"
+        assert slide is not None, "the binder refuses all others"
+        self._range, self._slide = length, slide.micros
         self._schemas = [part.schema.arrow for part in node.inputs]
         self._key_types = tuple(key.type for key in longest.group_by)
         self._looked = node.looked

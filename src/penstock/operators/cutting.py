@@ -11,6 +11,7 @@ Why: docs/decisions/pushes-in-pieces.md
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import numpy as np
 
@@ -19,16 +20,13 @@ from penstock.operators.chunk import CHUNK_ROWS
 from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.budget import Account
 from penstock.types import SqlType
-from penstock.windows.spec import Range, Rows, Session
+from penstock.windows.spec import Range, RateSized, Rows, RowsOf, Session, Since
 
 _BYTES_FOR_A_ROW = 16384
 """So many bytes must be free for each row of a part that lasts long."""
 
 _SHARE = 8
 """A part within this part of a window is short."""
-
-_CONSTANT = ("COUNT", "SUM", "MOMENTS", "COMOMENTS")
-"""The kinds of states that do not grow with the rows of a group."""
 
 
 class Cuts:
@@ -54,19 +52,26 @@ def cuts_of(node: AggregateNode | RelationNode, account: Account) -> Cuts | None
     extent = node.window.extent
     if not _grows(node):
         return None
-    if isinstance(extent, Range):
-        return Cuts(account, lambda time: time + max(1, extent.micros // _SHARE))
-    if isinstance(extent, Session):
-        return Cuts(account, lambda time: time + max(1, extent.gap // _SHARE))
-    rows = extent.count // _SHARE if isinstance(extent, Rows) else CHUNK_ROWS
-    return Cuts(account, lambda time: _FOREVER, rows)
+    match extent:
+        case Range(micros=lasting) | Session(gap=lasting):
+            return Cuts(account, lambda time: time + max(1, lasting // _SHARE))
+        case Rows(count):
+            return Cuts(account, lambda time: _FOREVER, count // _SHARE)
+        case RowsOf() | Since() | RateSized():
+            return Cuts(account, lambda time: _FOREVER)
+        case other:
+            assert_never(other)
 
 
 _FOREVER = 1 << 62
 
 
 def _grows(node: AggregateNode | RelationNode) -> bool:
-    if isinstance(node, RelationNode):
-        return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
-    texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
-    return bool(node.group_by) or texts or any(state.kind not in _CONSTANT for state in node.states)
+    match node:
+        case RelationNode():
+            return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
+        case AggregateNode():
+            texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
+            return bool(node.group_by) or texts or any(state.traits.grows for state in node.states)
+        case other:
+            assert_never(other)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock.aggregates.kinds import Partial
 from penstock.aggregates.partials import VERSION, partial_type
 from penstock.aggregates.state import Int64s, Slots
 from penstock.errors import CheckpointError
@@ -51,9 +52,9 @@ def check_version(schema: pa.Schema) -> None:
 
 def _travelling_type(state: StateSpec) -> pa.DataType:
     types = tuple(arg.type for arg in state.args)
-    if state.kind in ("MIN", "MAX") and types[0] is SqlType.STRING:
+    if state.traits.partial is Partial.VALUE and types[0] is SqlType.STRING:
         return pa.string()
-    return partial_type(state.kind, types)
+    return partial_type(state.traits, types)
 
 
 class _Look(NamedTuple):

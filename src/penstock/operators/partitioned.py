@@ -232,7 +232,7 @@ def _arriving(
     row is for: LAST, where nothing can fail."""
     if node.emission.emit is not Emit.EVENT_GROUP:
         return node.states, node.answers, []
-    own = [s.kind == "LAST" and s.filter is None and is_total(s.args[0]) for s in node.states]
+    own = [s.traits.answers_newest and s.filter is None and is_total(s.args[0]) for s in node.states]
     places = np.cumsum(~np.array(own, np.bool_)) - 1
     answers, found = [], []
     for answer in node.answers:

@@ -26,7 +26,7 @@ from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 from penstock.store.queues import Moved
-from penstock.windows.spec import CountSlide, Rows, RowsOf, TimeSlide
+from penstock.windows.spec import RowsOf
 from penstock.windows.steps import BoundaryPolicy
 
 MOST_ROWS = 10**12
@@ -50,18 +50,18 @@ class Partitions:
         self, name: str, node: AggregateNode | RelationNode, columns: Sequence[ColumnSpec], resources: Resources
     ) -> None:
         extent, slide = node.window.extent, node.window.slide
-        assert isinstance(extent, Rows | RowsOf)
-        self._limit = extent.count if isinstance(extent, Rows) else None
-        self._own_limit = None if isinstance(extent, Rows) else node.window.partition_by.index(extent.column)
+        self._limit = extent.limit
+        self._own_limit = node.window.partition_by.index(extent.column) if isinstance(extent, RowsOf) else None
+        assert self._limit is not None or self._own_limit is not None, "other windows have no partitions, or close"
         self._reject = resources.reject
         account = resources.account(f"{name}: keys of partitions")
         self.table = GroupTable(tuple(key.type for key in node.partition_by), account)
         self.queues = resources.queues(name, columns, node)
         self._when_full = node.window.when_full
-        self._every = slide.count if isinstance(slide, CountSlide) else 1
+        self._every = slide.events or 1
         # WHEN FULL is each partition's own affair, not the policy's.
         boundaries = replace(node.window, when_full=False)
-        self._policy = BoundaryPolicy(boundaries) if isinstance(slide, TimeSlide) else None
+        self._policy = None if slide.by_time is None else BoundaryPolicy(boundaries)
         self._drain = node.emission.drain
         self._keys = [compile_expression(key) for key in node.partition_by]
         self._seen = ChargedArray(account, np.int64)

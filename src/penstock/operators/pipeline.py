@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -62,7 +62,6 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.sharing import may_share
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.windows.spec import Session, TimeSlide
 
 Waits = Callable[[int], bool]
 """Asks whether something waits for the time that is given."""
@@ -147,10 +146,9 @@ class Pipeline:
         else:
             core = next(self._cores, None) if isinstance(node, JoinNode) else None
             operator = make_operator(name, node, own, core or shared)
-        if isinstance(node, AggregateNode | RelationNode):
-            slide = node.window.slide
-            if isinstance(slide, TimeSlide) and slide.wall_clock:
-                operator = WallClock(name, operator, slide, resources)
+        slide = None if node.own_window is None else node.own_window.wall_clock_slide
+        if slide is not None:
+            operator = WallClock(name, operator, slide, resources)
         if isinstance(node, AggregateNode) and isinstance(node.input, JoinNode) and node.input.is_aggregated:
             join = inputs[0].operator
             assert isinstance(join, Join)
@@ -323,29 +321,45 @@ def moves(progress: Progress) -> list[tuple[Chunk, int]]:
 def make_operator(
     name: str, node: Node, resources: Resources, shared: SharedAggregation | PaneFamily | JoinCore | None = None
 ) -> Operator:
-    if isinstance(node, UnionNode):
-        return Union(name, node, resources)
-    if isinstance(node, CombineNode):
-        return Combine(name, node, resources)
-    if isinstance(node, JoinNode):
-        assert shared is None or isinstance(shared, JoinCore)
-        return Join(name, node, resources, shared)
-    assert not isinstance(shared, JoinCore)
-    if isinstance(node, ProjectNode):
-        return Project(node, resources)
-    if isinstance(node, PatternNode):
-        return Pattern(name, node, resources)
-    if isinstance(node, LookupNode):
-        return LookUp(name, node, resources)
-    if isinstance(node, ScanNode):
-        return Scan(name, node, resources)
-    if isinstance(node, EdgeNode):
-        return EdgeOperator(name, node, resources)
-    if isinstance(node, RelationNode):
-        if isinstance(node.window.extent, Session):
-            return SessionRelation(name, node, resources)
-        return (PartitionedRelation if node.partition_by else WindowRelation)(name, node, resources)
-    assert isinstance(node, AggregateNode)
+    """The operator of one node; `shared` is what it has in common with other queries, if anything."""
+    match node:
+        case StreamNode():
+            raise AssertionError("a stream is a leaf of the pipeline")
+        case UnionNode():
+            return Union(name, node, resources)
+        case CombineNode():
+            return Combine(name, node, resources)
+        case JoinNode():
+            assert shared is None or isinstance(shared, JoinCore)
+            return Join(name, node, resources, shared)
+        case ProjectNode():
+            return Project(node, resources)
+        case PatternNode():
+            return Pattern(name, node, resources)
+        case LookupNode():
+            return LookUp(name, node, resources)
+        case ScanNode():
+            return Scan(name, node, resources)
+        case EdgeNode():
+            return EdgeOperator(name, node, resources)
+        case RelationNode():
+            return _make_relation(name, node, resources)
+        case AggregateNode():
+            assert not isinstance(shared, JoinCore)
+            return _make_aggregate(name, node, resources, shared)
+        case other:
+            assert_never(other)
+
+
+def _make_relation(name: str, node: RelationNode, resources: Resources) -> Operator:
+    if node.window.extent.closes:
+        return SessionRelation(name, node, resources)
+    return (PartitionedRelation if node.partition_by else WindowRelation)(name, node, resources)
+
+
+def _make_aggregate(
+    name: str, node: AggregateNode, resources: Resources, shared: SharedAggregation | PaneFamily | None
+) -> Operator:
     if closes_as_a_whole(node):
         return ClosingAggregate(name, node, resources)
     if node.partition_by:

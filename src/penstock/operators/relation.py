@@ -22,7 +22,6 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
 from penstock.plan.nodes import RelationNode
-from penstock.windows.spec import Range, Rows, Since, TimeSlide
 from penstock.windows.steps import Steps, policy_for
 
 
@@ -33,11 +32,11 @@ class WindowRelation(Operator):
         self._kept = KeptRows(name, node, self._selection, resources)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
         self._drain = node.emission.drain
-        self._window = node.window
+        self._since = node.window.extent.since
         self._policy = policy_for(node.window, resources.rows_before(node.input))
-        self._by_position = isinstance(node.window.extent, Rows)
-        self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
-        self._by_range = isinstance(node.window.extent, Range) and isinstance(node.window.slide, TimeSlide)
+        self._by_position = node.window.extent.limit is not None
+        self._lag = node.window.lag
+        self._by_range = node.window.extent.length is not None and node.window.time_slide is not None
         self._store = resources.fifo(name, self._kept.specs, [node])
         self._tail = 0
         cuts = cuts_of(node, self._kept.account)
@@ -54,8 +53,8 @@ class WindowRelation(Operator):
 
     def _process(self, chunk: Chunk, watermark: int) -> None:
         self._policy.observe(chunk.times)
-        if isinstance(self._window.extent, Since) and chunk.rows:
-            chunk = chunk.slice(int(np.searchsorted(chunk.times, self._window.extent.time)), chunk.rows)
+        if self._since is not None and chunk.rows:
+            chunk = chunk.slice(int(np.searchsorted(chunk.times, self._since)), chunk.rows)
         selected = self._selection.select(chunk)
         chunk = selected.chunk
         first = self._store.head

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.aggregates.user import UserAggregate
 from penstock.operators.emitter import Reject
-from penstock.plan.nodes import Node, StreamNode
+from penstock.plan.nodes import Node
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import ColumnSpec, FifoStore
@@ -57,7 +57,8 @@ class Resources:
 
     def rows_before(self, node: Node) -> int:
         """How many rows came out of a node before this pipeline read it: of a stream, for the rest is its own."""
-        return self.passed.get(node.name, 0) if isinstance(node, StreamNode) else 0
+        name = node.stream_name
+        return 0 if name is None else self.passed.get(name, 0)
 
     @property
     def tables(self) -> Tables:

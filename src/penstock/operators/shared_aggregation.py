@@ -41,7 +41,7 @@ from penstock.operators.shared_window import SharedWindow
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
-from penstock.windows.spec import Range, TimeSlide, last_boundary_upto
+from penstock.windows.spec import last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, Steps, policy_for
 
 MakeEvaluation = Callable[..., Evaluation]
@@ -169,11 +169,11 @@ class SharedAggregation:
     def begins_at(self, reached: int, last_time: int) -> int:
         """The time of the oldest row that can be in its window once the stream has reached a time. At every event,
         ISTREAM and DSTREAM compare with the window of the stream's last one."""
-        window = self._node.window
-        assert isinstance(window.extent, Range), "the planner backfills no other windows"
-        if isinstance(window.slide, TimeSlide):
-            return last_boundary_upto(reached, window.slide) - window.extent.micros
-        return (last_time if self._compares else reached) - window.extent.micros + 1
+        length, slide = self._node.window.extent.length, self._node.window.time_slide
+        assert length is not None, "the planner backfills no other windows"
+        if slide is not None:
+            return last_boundary_upto(reached, slide) - length
+        return (last_time if self._compares else reached) - length + 1
 
     def fill(self, others: Sequence[SharedAggregation], reached: int) -> bool:
         """Takes over what others have stored, as if its queries had been there all along; False if not all of it is
@@ -189,18 +189,19 @@ class SharedAggregation:
         policy, seat = self._policy, self._seat
         if other.window is not self.window or other._seat.grouping is not seat.grouping:
             return False
-        if not isinstance(policy, BoundaryPolicy) or not isinstance(policy.extent, Range) or policy.first_time is None:
+        length = policy.extent.length
+        if not isinstance(policy, BoundaryPolicy) or length is None or policy.first_time is None:
             return False
         since = other.begins_at(reached, policy.stream_last)
         if seat.began > 0 and since <= policy.first_time:
             return False
-        return policy.closed is None or since >= policy.closed - policy.extent.micros
+        return policy.closed is None or since >= policy.closed - length
 
     def _fill_from(self, other: SharedAggregation, reached: int) -> None:
         """The last boundary or event is looked at for ISTREAM and DSTREAM, which compare with it; nothing comes out."""
-        known, slide = other._policy.snapshot(), self._node.window.slide
+        known, slide = other._policy.snapshot(), self._node.window.time_slide
         since = self.begins_at(reached, known["stream_last"])
-        boundary = last_boundary_upto(reached, slide) if isinstance(slide, TimeSlide) else None
+        boundary = None if slide is None else last_boundary_upto(reached, slide)
         start = since if boundary is not None else since - 1
         looked = self._node.window.when_full and start < known["first_time"]
         found = False

@@ -42,10 +42,9 @@ from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.outgoing import Share
 from penstock.operators.resources import Resources
 from penstock.operators.seat import Enter, Entered, Seat
-from penstock.plan.nodes import AggregateNode, StreamNode
+from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import TEXT, GroupingKey, grouping_of, reads_of
 from penstock.store.fifo import ColumnSpec
-from penstock.windows.spec import Range, Rows, Since
 
 _TIME = "time"
 
@@ -65,7 +64,7 @@ class SharedWindow:
         saved: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
-        self.stream = nodes[0].input.name if isinstance(nodes[0].input, StreamNode) else None
+        self.stream = nodes[0].input.stream_name
         self._resources = resources
         self._account = resources.account(f"{name}: groups and strings")
         self._columns = ArgumentColumns(nodes[0].input.schema, self._account)
@@ -79,8 +78,7 @@ class SharedWindow:
         self._rows = 0
         self._released = 0
         self.share = Share()
-        extent = nodes[0].window.extent
-        self._since = extent.time if isinstance(extent, Since) else None
+        self._since = nodes[0].window.extent.since
         self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
         self._store = None if self._since is not None else resources.fifo(name, self._layout, nodes)
 
@@ -105,7 +103,7 @@ class SharedWindow:
 
         Windows that count rows count from their own beginning, so they cannot join. Codes of strings that had no reader
         for a while mean nothing any more."""
-        if self._store is None or not isinstance(node.window.extent, Range):
+        if self._store is None or node.window.extent.length is None:
             return False
         key, names = grouping_of(node), {spec.name for spec in self._layout}
         if not (key.name in names or key.name in self._groupings):
@@ -129,7 +127,7 @@ class SharedWindow:
             shown = dict.fromkeys([_TIME, *([key.name] if has_slots else []), *own.names])
             shown |= dict.fromkeys(name for name in places if name.startswith(TEXT))
             texts = {name: at for at, name in enumerate(shown) if name.startswith(TEXT)}
-            by_position = isinstance(node.window.extent, Rows)
+            by_position = node.window.extent.limit is not None
             columns = tuple(places[name] for name in shown)
             tail = WindowTail(self._store, columns, self._release, by_position=by_position)
         else:

@@ -15,7 +15,6 @@ from penstock.operators.results import Results
 from penstock.operators.shared_aggregation import MakeEvaluation, SharedAggregation
 from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import AggregateNode
-from penstock.windows.spec import TimeSlide
 
 
 def make_results(
@@ -43,7 +42,7 @@ class SlidingAggregate(Operator):
         )
         self._reader = reader = self._shared.join(node, resources.reject)
         resources.at_end(lambda: self._shared.leave(reader))
-        self._lag = 0 if isinstance(node.window.slide, TimeSlide) else 1
+        self._lag = node.window.lag
 
     def send_to(self, receive: Receive) -> None:
         self._reader.inbox.receiver = receive

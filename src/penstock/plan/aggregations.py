@@ -22,7 +22,7 @@ from penstock.aggregates.signatures import Want
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit
-from penstock.plan.nodes import AggregateNode, Answer, Node, StateSpec, children
+from penstock.plan.nodes import AggregateNode, Answer, Node, StateSpec, walk
 from penstock.plan.reads import GroupingKey, grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
@@ -85,8 +85,7 @@ def look_of(node: AggregateNode) -> Look:
 
 def state_key(state: StateSpec) -> tuple[Any, ...]:
     """What makes two states one, whatever is asked of them. MODE keeps more than COUNT(DISTINCT) does."""
-    keeps_order = state.kind == "DISTINCT" and any(want.function == "MODE" for want in state.wants)
-    return (state.kind, state.args, state.filter, state.user, keeps_order)
+    return (state.kind, state.args, state.filter, state.user, state.keeps_order)
 
 
 def unite(nodes: Sequence[AggregateNode]) -> United:
@@ -131,8 +130,7 @@ def aggregations(nodes: Mapping[str, Node], families: Mapping[AggregateNode, obj
 
 def aggregate_nodes(node: Node) -> list[AggregateNode]:
     """Those of a query, from the streams upwards."""
-    below = [window for child in children(node) for window in aggregate_nodes(child)]
-    return [*below, node] if isinstance(node, AggregateNode) else below
+    return [below for below in walk(node) if isinstance(below, AggregateNode)]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,24 @@ Only columns that are shown as they are count: what is computed from instants ma
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from penstock.expressions.tree import Column
 from penstock.lang.query import Output, StreamDef
-from penstock.plan.nodes import JoinNode, Node, ProjectNode, RelationNode, StreamNode
+from penstock.plan.nodes import (
+    AggregateNode,
+    CombineNode,
+    EdgeNode,
+    JoinNode,
+    LookupNode,
+    Node,
+    PatternNode,
+    ProjectNode,
+    RelationNode,
+    ScanNode,
+    StreamNode,
+    UnionNode,
+)
 
 
 def arrival_columns(node: Node, streams: Iterable[StreamDef]) -> tuple[str, ...]:
@@ -20,16 +34,20 @@ def arrival_columns(node: Node, streams: Iterable[StreamDef]) -> tuple[str, ...]
 
 
 def _shown(node: Node, arrived: dict[str, str]) -> tuple[str, ...]:
-    if isinstance(node, StreamNode):
-        return (arrived[node.name],) if node.name in arrived else ()
-    if isinstance(node, ProjectNode):
-        return _among(node.outputs, _shown(node.input, arrived))
-    if isinstance(node, RelationNode):
-        return _among(node.emission.outputs, _shown(node.input, arrived))
-    if isinstance(node, JoinNode):
-        sides = [(side.alias, _shown(node.inputs[side.input], arrived)) for side in node.sides]
-        return _among(node.emission.outputs, tuple(f"{alias}.{name}" for alias, names in sides for name in names))
-    return ()
+    match node:
+        case StreamNode():
+            return (arrived[node.name],) if node.name in arrived else ()
+        case ProjectNode():
+            return _among(node.outputs, _shown(node.input, arrived))
+        case RelationNode():
+            return _among(node.emission.outputs, _shown(node.input, arrived))
+        case JoinNode():
+            sides = [(side.alias, _shown(node.inputs[side.input], arrived)) for side in node.sides]
+            return _among(node.emission.outputs, tuple(f"{alias}.{name}" for alias, names in sides for name in names))
+        case UnionNode() | AggregateNode() | CombineNode() | PatternNode() | EdgeNode() | LookupNode() | ScanNode():
+            return ()
+        case other:
+            assert_never(other)
 
 
 def _among(outputs: Iterable[Output], instants: tuple[str, ...]) -> tuple[str, ...]:

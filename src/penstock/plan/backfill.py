@@ -19,7 +19,6 @@ from penstock.errors import QueryError
 from penstock.lang.query import Query
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.sharing import may_share, stream_of
-from penstock.windows.spec import CountSlide, Range
 
 _HINT = "add it without backfill, and it begins from now on; or run it over the history in an app of its own"
 
@@ -32,7 +31,7 @@ def backfilled_stream(query: Query, node: Node, streams: Container[str]) -> str:
             "declared stream can",
             hint=_HINT,
         )
-    if not isinstance(node.window.extent, Range) or isinstance(node.window.slide, CountSlide):
+    if node.window.extent.length is None or node.window.counts_events:
         raise QueryError(
             f"query {query.name} cannot begin with rows of the past: its window counts rows from its own beginning",
             hint=_HINT,

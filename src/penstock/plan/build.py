@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from penstock.expressions.tree import Column
 from penstock.lang.query import (
     Edge,
@@ -34,22 +36,27 @@ from penstock.plan.states import assign_states
 from penstock.plan.tables.lookups import build_lookup, build_scan
 from penstock.plan.tables.windowed import build_windowed_lookup
 from penstock.types import Schema
-from penstock.windows.spec import EveryEvent, Range, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 
 def build(source: Source) -> Node:
-    if isinstance(source, StreamRef):
-        return StreamNode(source.name, source.schema)
-    if isinstance(source, Union):
-        return UnionNode(tuple(build(s) for s in source.inputs), columns_of(source))
-    if isinstance(source, Pattern):
-        return build_pattern(source, tuple(map(build, source.inputs)))
-    if isinstance(source, TableScan):
-        return build_scan(source)
-    assert not isinstance(source, Join), "a join stands in the FROM of a SELECT"
-    if isinstance(source, Edge):
-        return EdgeNode(build(source.source), source.keys, source.condition, source.outputs, source.schema)
-    return _build_select(source)
+    match source:
+        case StreamRef():
+            return StreamNode(source.name, source.schema)
+        case Union():
+            return UnionNode(tuple(build(s) for s in source.inputs), columns_of(source))
+        case Pattern():
+            return build_pattern(source, tuple(map(build, source.inputs)))
+        case TableScan():
+            return build_scan(source)
+        case Edge():
+            return EdgeNode(build(source.source), source.keys, source.condition, source.outputs, source.schema)
+        case Select():
+            return _build_select(source)
+        case Join():
+            raise AssertionError("a join stands in the FROM of a SELECT")
+        case other:
+            assert_never(other)
 
 
 def _build_select(select: Select) -> Node:
@@ -102,6 +109,6 @@ def _filters_first(window: WindowSpec, select: Select) -> bool:
 
     Counting windows count them; explicit R/I/DSTREAM on per-event windows evaluates at them.
     """
-    if window.counts_before_where or not isinstance(window.extent, Range):
+    if window.counts_before_where or window.extent.length is None:
         return False
-    return select.emit is Emit.EVENT_GROUP or not isinstance(window.slide, EveryEvent)
+    return select.emit is Emit.EVENT_GROUP or not window.is_per_event

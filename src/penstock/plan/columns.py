@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import StreamDef
@@ -21,7 +22,6 @@ from penstock.plan.nodes import (
     ScanNode,
     StreamNode,
     UnionNode,
-    children,
 )
 from penstock.plan.patterns.columns import read_columns
 from penstock.plan.tables.lookups import stream_columns, tables_of, written_columns
@@ -45,60 +45,57 @@ def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[Ta
 
 
 def _read(node: Node, stream: str) -> set[str]:
-    if isinstance(node, StreamNode | ScanNode):
-        return set()
-    if isinstance(node, UnionNode):
-        # A union passes rows on as they are, by position.
-        return set().union(
-            *(
-                set(child.schema.names)
-                if isinstance(child, StreamNode) and child.name == stream
-                else _read(child, stream)
-                for child in node.inputs
+    """The columns of the stream that a node and those below it read."""
+    match node:
+        case StreamNode() | ScanNode():
+            return set()
+        case UnionNode():  # passes rows on as they are, by position
+            return _of_inputs(node.inputs, stream, lambda number: set(node.inputs[number].schema.names))
+        case CombineNode():
+            return set().union(*(_read(part, stream) for part in node.inputs))
+        case PatternNode():
+            return _of_inputs(node.inputs, stream, lambda number: read_columns(node, number))
+        case JoinNode():
+            return _of_inputs(node.inputs, stream, lambda number: join_reads.read_columns(node, number))
+        case LookupNode():
+            return _of_inputs((node.input,), stream, lambda number: stream_columns(node))
+        case ProjectNode() | AggregateNode() | RelationNode() | EdgeNode():
+            return _of_inputs(
+                (node.input,), stream, lambda number: set().union(*(columns(e) for e in _expressions(node)))
             )
-        )
-    if isinstance(node, CombineNode):
-        return set().union(*(_read(part, stream) for part in node.inputs))
-    if isinstance(node, PatternNode):
-        return set().union(
-            *(
-                read_columns(node, number)
-                if isinstance(child, StreamNode) and child.name == stream
-                else _read(child, stream)
-                for number, child in enumerate(node.inputs)
-            )
-        )
-    if isinstance(node, JoinNode):
-        return set().union(
-            *(
-                join_reads.read_columns(node, number)
-                if isinstance(child, StreamNode) and child.name == stream
-                else _read(child, stream)
-                for number, child in enumerate(node.inputs)
-            )
-        )
-    if isinstance(node, LookupNode):
-        direct = isinstance(node.input, StreamNode) and node.input.name == stream
-        return stream_columns(node) if direct else _read(node.input, stream)
-    below = children(node)[0]
-    if isinstance(below, StreamNode):
-        return set().union(*(columns(e) for e in _expressions(node))) if below.name == stream else set()
-    return _read(below, stream)
+        case other:
+            assert_never(other)
+
+
+def _of_inputs(inputs: Sequence[Node], stream: str, own: Callable[[int], set[str]]) -> set[str]:
+    """What is read of inputs: `own` of one that is the stream itself, by its number; of others what they read."""
+    found: set[str] = set()
+    for number, child in enumerate(inputs):
+        found |= own(number) if child.stream_name == stream else _read(child, stream)
+    return found
 
 
 def _expressions(node: ProjectNode | AggregateNode | RelationNode | EdgeNode) -> list[Expression]:
-    if isinstance(node, EdgeNode):
-        tested = [] if node.condition is None else [node.condition]
-        return [*node.keys, *tested, *(o.expression for o in node.outputs)]
-    found = [] if node.where is None else [node.where]
-    if isinstance(node, ProjectNode):
-        return found + [o.expression for o in node.outputs]
-    found += node.partition_by
-    if isinstance(node, RelationNode):
-        return found + [o.expression for o in node.emission.outputs] + [o.expression for o in node.emission.order_by]
-    found += node.group_by
-    for state in node.states:
-        found += state.args
-        if state.filter is not None:
-            found.append(state.filter)
-    return found
+    match node:
+        case EdgeNode():
+            tested = [] if node.condition is None else [node.condition]
+            return [*node.keys, *tested, *(o.expression for o in node.outputs)]
+        case ProjectNode():
+            return [*_where(node), *(o.expression for o in node.outputs)]
+        case RelationNode():
+            shown = [o.expression for o in node.emission.outputs]
+            ordered = [o.expression for o in node.emission.order_by]
+            return [*_where(node), *node.partition_by, *shown, *ordered]
+        case AggregateNode():
+            found = [*_where(node), *node.partition_by, *node.group_by]
+            for state in node.states:
+                found += state.args
+                if state.filter is not None:
+                    found.append(state.filter)
+            return found
+        case other:
+            assert_never(other)
+
+
+def _where(node: ProjectNode | AggregateNode | RelationNode) -> list[Expression]:
+    return [] if node.where is None else [node.where]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.aggregates.signatures import AggregateCall
+from penstock.aggregates.signatures import AggregateCall, of_nothing
 from penstock.expressions.tree import Column
 from penstock.lang.query import Emit, Output
 from penstock.plan.nodes import WINDOW_COLUMNS, AggregateNode, CombineNode, Emission, Looked, Node
@@ -23,7 +23,7 @@ from penstock.windows.spec import Range
 
 def combined(node: AggregateNode, calls: tuple[AggregateCall, ...]) -> Node:
     """The node of a SELECT whose calls may look at shorter windows than its own."""
-    own = node.window.extent.micros if isinstance(node.window.extent, Range) else None
+    own = node.window.extent.length
     lengths = [call.over or own for call in calls]
     shorter = sorted({length for length in lengths if length != own and length is not None})
     if not shorter:
@@ -35,8 +35,7 @@ def combined(node: AggregateNode, calls: tuple[AggregateCall, ...]) -> Node:
         assert length is not None, "the binder lets OVER stand with RANGE windows alone"
         chosen = [i for i, mine in enumerate(lengths) if mine == length]
         for column, i in enumerate(chosen):
-            empty = 0 if calls[i].function.startswith("COUNT") else None
-            looked[i] = Looked(len(parts), column, empty)
+            looked[i] = Looked(len(parts), column, of_nothing(calls[i].function))
         part = _part(node, tuple(replace(calls[i], over=None) for i in chosen), length)
         needs_witness = bool(parts) and _can_fail(part)
         witnesses.append(len(parts) + needs_witness)
@@ -50,7 +49,7 @@ def combined(node: AggregateNode, calls: tuple[AggregateCall, ...]) -> Node:
 
 def _can_fail(part: AggregateNode) -> bool:
     """Whether a row of the part may be missing because an aggregate cannot be computed."""
-    return any(state.kind == "USER" or (state.kind == "SUM" and state.args[0].type.is_integer) for state in part.states)
+    return any(state.traits.can_fail(tuple(arg.type for arg in state.args)) for state in part.states)
 
 
 def _part(node: AggregateNode, calls: tuple[AggregateCall, ...], length: int) -> AggregateNode:

@@ -4,6 +4,7 @@ it would run on Spark."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import assert_never
 
 from penstock.lang.query import Emit, Program, Query, Rule, StreamDef
 from penstock.lang.render import render, render_duration, render_window
@@ -38,7 +39,6 @@ from penstock.plan.sharing import shareable, sharers
 from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.plan.tables.explain import describe_lookup, describe_writes
-from penstock.windows.spec import Range
 
 DEFAULT_BLOCK = 65536
 
@@ -155,35 +155,52 @@ def _tree(node: Node, indent: str, workload: cost.Workload, block_size: int, fam
 
 
 def _describe(node: Node, workload: cost.Workload, block_size: int, families: Families) -> tuple[str, list[str]]:
-    if isinstance(node, StreamNode):
-        return f"stream {node.name}", []
-    if isinstance(node, UnionNode):
-        return f"union all of {len(node.inputs)} inputs, by (time, position)", []
-    if isinstance(node, CombineNode):
-        names = {f"#{i}": render(key) for i, key in enumerate(node.inputs[0].group_by)}
-        for i, looked in enumerate(node.looked):
-            part = node.inputs[looked.input]
-            names[f"${i}"] = f"{_names(part)[f'${looked.column}']} OVER {render_window(part.window)}"
-        lengths = len({part.window.extent for part in node.inputs})
-        return f"combine windows of {lengths} lengths, by group", _emission(node.emission, names)
-    if isinstance(node, PatternNode):
-        return describe_pattern(node)
-    if isinstance(node, JoinNode):
-        title, details = describe_join(node)
-        return title, [*details, *_emission(node.emission, {}, "the arriving event's rows")]
-    if isinstance(node, ScanNode):
-        return f"all rows of the table {node.table}, every {render_duration(node.slide.micros)}", []
-    if isinstance(node, LookupNode):
-        return describe_lookup(node)
-    if isinstance(node, EdgeNode):
-        return "where a condition becomes true", _edge(node)
-    details = [] if node.where is None else [f"where    {render(node.where)}"]
-    if isinstance(node, ProjectNode):
-        named = names_in(node.input) if isinstance(node.input, PatternNode) else None
-        return "project", [*details, "outputs  " + _outputs(node, named)]
-    if isinstance(node, RelationNode):
-        details += _emission(node.emission, {})
-        return f"rows of {render_window(node.window)}", details
+    match node:
+        case StreamNode():
+            return f"stream {node.name}", []
+        case UnionNode():
+            return f"union all of {len(node.inputs)} inputs, by (time, position)", []
+        case CombineNode():
+            return _combine(node)
+        case PatternNode():
+            return describe_pattern(node)
+        case JoinNode():
+            title, details = describe_join(node)
+            return title, [*details, *_emission(node.emission, {}, "the arriving event's rows")]
+        case ScanNode():
+            return f"all rows of the table {node.table}, every {render_duration(node.slide.micros)}", []
+        case LookupNode():
+            return describe_lookup(node)
+        case EdgeNode():
+            return "where a condition becomes true", _edge(node)
+        case ProjectNode():
+            named = names_in(node.input) if isinstance(node.input, PatternNode) else None
+            return "project", [*_where(node), "outputs  " + _outputs(node, named)]
+        case RelationNode():
+            return f"rows of {render_window(node.window)}", [*_where(node), *_emission(node.emission, {})]
+        case AggregateNode():
+            return _aggregate(node, workload, block_size, families)
+        case other:
+            assert_never(other)
+
+
+def _where(node: ProjectNode | RelationNode | AggregateNode) -> list[str]:
+    return [] if node.where is None else [f"where    {render(node.where)}"]
+
+
+def _combine(node: CombineNode) -> tuple[str, list[str]]:
+    names = {f"#{i}": render(key) for i, key in enumerate(node.inputs[0].group_by)}
+    for i, looked in enumerate(node.looked):
+        part = node.inputs[looked.input]
+        names[f"${i}"] = f"{_names(part)[f'${looked.column}']} OVER {render_window(part.window)}"
+    lengths = len({part.window.extent for part in node.inputs})
+    return f"combine windows of {lengths} lengths, by group", _emission(node.emission, names)
+
+
+def _aggregate(
+    node: AggregateNode, workload: cost.Workload, block_size: int, families: Families
+) -> tuple[str, list[str]]:
+    details = _where(node)
     if node.where is not None:
         details[-1] += "  (before the window)" if node.filter_first else "  (the window counts rows before it)"
     if node.group_by:
@@ -271,8 +288,8 @@ def _estimates(node: AggregateNode, workload: cost.Workload, block_size: int) ->
     lines = [f"stores   rows of {row} bytes, each written once and read once"]
     if why_not(node) is None:
         lines += _comparison(compare(family_of([node]), workload), panes_used=False)
-    elif isinstance(node.window.extent, Range):
-        window, state = node.window.extent.micros / 1e6, state_bytes(node.states)
+    elif node.window.extent.length is not None:
+        window, state = node.window.extent.length / 1e6, state_bytes(node.states)
         one = cost.space_one_window(workload, aggregates=len(node.states) + 1, window=window, row=row, state=state)
         lines.append(f"space    one window (1W) {_size(one)} (2.2)")
     return [*lines, f"I/O      {io} once the window is larger than memory"]

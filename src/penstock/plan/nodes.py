@@ -5,12 +5,16 @@ Nodes are frozen and hashable; equal nodes are one operator, and `lang.fingerpri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import assert_never
 
-from penstock.aggregates.signatures import Want
+from penstock.aggregates.kinds import KINDS, Kind
+from penstock.aggregates.signatures import Want, keeps_order, written
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Emit, JoinKind, Order, Output
+from penstock.plan.base import PlanNode
 from penstock.plan.patterns.nodes import PatternNode as PatternNode
 from penstock.plan.tables.nodes import LookupNode as LookupNode
 from penstock.plan.tables.nodes import ScanNode as ScanNode
@@ -22,21 +26,25 @@ WINDOW_COLUMNS = (Field("window_start", SqlType.TIMESTAMP, False), Field("window
 
 
 @dataclass(frozen=True)
-class StreamNode:
+class StreamNode(PlanNode):
     """A declared or derived stream, already in order."""
 
     name: str
     schema: Schema
 
+    @property
+    def stream_name(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
-class UnionNode:
+class UnionNode(PlanNode):
     inputs: tuple[Node, ...]
     schema: Schema
 
 
 @dataclass(frozen=True)
-class ProjectNode:
+class ProjectNode(PlanNode):
     """SELECT without a window: event by event, times unchanged."""
 
     input: Node
@@ -47,13 +55,33 @@ class ProjectNode:
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One aggregate state: its kind (aggregates.factory), what it reads and which results it gives."""
+    """One aggregate state: the name of its kind, what it reads and which results it gives."""
 
     kind: str
     args: tuple[Expression, ...]
     filter: Expression | None
     wants: tuple[Want, ...]
     user: str | None = None
+
+    @property
+    def traits(self) -> Kind:
+        """What the table of kinds says of it."""
+        return KINDS[self.kind]
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it keeps the order of rows for an answer that depends on it, as for MODE."""
+        return keeps_order(self.wants)
+
+    @property
+    def is_order_free(self) -> bool:
+        """Whether the order of rows with equal times changes no answer."""
+        return self.traits.is_order_free and not self.keeps_order
+
+    @property
+    def shown(self) -> str:
+        """Its first function as a query calls it."""
+        return self.user or written(self.wants[0])
 
 
 @dataclass(frozen=True)
@@ -84,7 +112,7 @@ class Emission:
 
 
 @dataclass(frozen=True)
-class AggregateNode:
+class AggregateNode(PlanNode):
     """A windowed aggregation. `filter_first`: rows that fail WHERE need not enter the window at all."""
 
     input: Node
@@ -99,12 +127,21 @@ class AggregateNode:
     schema: Schema
 
     @property
+    def own_keys(self) -> tuple[Expression, ...]:
+        """What tells apart rows that never depend on each other: those of partitions, or else of groups."""
+        return self.partition_by or self.group_by
+
+    @property
     def key_types(self) -> tuple[SqlType, ...]:
         return tuple(key.type for key in self.group_by)
 
+    @property
+    def own_window(self) -> WindowSpec:
+        return self.window
+
 
 @dataclass(frozen=True)
-class RelationNode:
+class RelationNode(PlanNode):
     """A window without aggregation: the relation is the rows of the window."""
 
     input: Node
@@ -114,6 +151,15 @@ class RelationNode:
     partition_by: tuple[Expression, ...]
     emission: Emission
     schema: Schema
+
+    @property
+    def own_keys(self) -> tuple[Expression, ...]:
+        """What tells apart rows that never depend on each other: those of partitions."""
+        return self.partition_by
+
+    @property
+    def own_window(self) -> WindowSpec:
+        return self.window
 
 
 @dataclass(frozen=True)
@@ -127,7 +173,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class CombineNode:
+class CombineNode(PlanNode):
     """Aggregates over windows of several lengths in one row. The inputs show the same keys and their aggregates; the
     first has the longest window, which says which groups there are. A row that cannot be computed is missing from an
     input: its witness, `witnesses[i]`, has the rows of all groups that are in that window (it may be the input itself).
@@ -141,7 +187,7 @@ class CombineNode:
 
 
 @dataclass(frozen=True)
-class EdgeNode:
+class EdgeNode(PlanNode):
     """For rules: the rows at which `condition` becomes true, as seen from the row before with the same `keys`."""
 
     input: Node
@@ -195,7 +241,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class JoinNode:
+class JoinNode(PlanNode):
     """Windows joined from left to right. Inputs that several sides read are there once. `where` is checked after all
     outer joins; what could be is pushed into sides and conditions. `columns` are those of all sides, as
     `alias.column`, for the expressions here and in `emission`. `is_aggregated`: the SELECT of the join has aggregates,
@@ -215,6 +261,11 @@ class JoinNode:
     @cached_property
     def is_inner(self) -> bool:
         return all(side.kind is JoinKind.INNER for side in self.sides)
+
+    @property
+    def joins_streams(self) -> bool:
+        """Whether all inputs are streams and none is a subquery."""
+        return all(below.stream_name is not None for below in self.inputs)
 
     @property
     def is_theta(self) -> bool:
@@ -243,19 +294,29 @@ Node = (
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, StreamNode):
-        return ()
-    if isinstance(node, UnionNode | CombineNode | PatternNode | JoinNode):
-        return node.inputs
-    if isinstance(node, LookupNode):
-        return (node.input, *node.clocks)
-    if isinstance(node, ScanNode):
-        return node.clocks
-    return (node.input,)
+    """What a node reads, in the order of its operator's inputs."""
+    match node:
+        case StreamNode():
+            return ()
+        case UnionNode() | CombineNode() | PatternNode() | JoinNode():
+            return node.inputs
+        case LookupNode():
+            return (node.input, *node.clocks)
+        case ScanNode():
+            return node.clocks
+        case ProjectNode() | AggregateNode() | RelationNode() | EdgeNode():
+            return (node.input,)
+        case other:
+            assert_never(other)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it, each after what it reads."""
+    for child in children(node):
+        yield from walk(child)
+    yield node
 
 
 def streams(node: Node) -> set[str]:
     """The names of all streams a node reads."""
-    if isinstance(node, StreamNode):
-        return {node.name}
-    return set().union(*(streams(child) for child in children(node)))
+    return {below.stream_name for below in walk(node) if below.stream_name is not None}

@@ -23,16 +23,9 @@ from typing import Any, NamedTuple
 from penstock.lang.query import Emit
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode
-from penstock.plan.partials import written
 from penstock.plan.reads import grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
-from penstock.windows.spec import Range, TimeSlide
-
-_KINDS = frozenset(
-    ("COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX"),
-)
-"""The kinds of states that are `aggregates.panes.PanedState`."""
 
 
 class PanedWindow(NamedTuple):
@@ -46,10 +39,10 @@ class PanedWindow(NamedTuple):
 
     @classmethod
     def of(cls, node: AggregateNode) -> PanedWindow:
-        extent, slide = node.window.extent, node.window.slide
-        assert isinstance(extent, Range)
-        assert isinstance(slide, TimeSlide)
-        return cls(extent.micros, slide.micros, slide.offset, node.window.when_full, node.emission.drain)
+        length, slide = node.window.extent.length, node.window.time_slide
+        assert length is not None
+        assert slide is not None
+        return cls(length, slide.micros, slide.offset, node.window.when_full, node.emission.drain)
 
 
 class Pane(NamedTuple):
@@ -87,18 +80,17 @@ def pane_of(windows: Sequence[PanedWindow]) -> Pane:
 
 def why_not(node: AggregateNode) -> str | None:
     """None if the window can be made of panes, or else what is against it."""
-    slide = node.window.slide
-    if not may_share(node) or not isinstance(node.window.extent, Range) or not isinstance(slide, TimeSlide):
+    if not may_share(node) or node.window.extent.length is None or node.window.time_slide is None:
         return "panes are for RANGE windows over a stream, with a time slide shorter than the window"
     if node.where is not None and not node.filter_first:
         return "the window counts rows before WHERE"
     if node.emission.emit is Emit.EVENT_GROUP:
         return "the window is looked at with every event"
     for state in node.states:
-        if state.kind not in _KINDS:
-            return f"{state.user or written(state.wants[0])} of panes cannot be put together"
+        if state.traits.pane_bytes is None:
+            return f"{state.shown} of panes cannot be put together"
         if any(arg.type is SqlType.STRING for arg in state.args):
-            return f"{written(state.wants[0])} of a STRING is kept row by row"
+            return f"{state.shown} of a STRING is kept row by row"
     return None
 
 

@@ -10,10 +10,9 @@ Events may be dealt out to the parts in any way. Asked by runtimes that have sev
 
 from __future__ import annotations
 
-from penstock.aggregates.signatures import MERGEABLE, Want
 from penstock.lang.query import Emit
-from penstock.plan.nodes import AggregateNode, StreamNode
-from penstock.windows.spec import Range, Since, TimeSlide, WindowSpec
+from penstock.plan.nodes import AggregateNode
+from penstock.windows.spec import WindowSpec
 
 
 def mergeable(node: AggregateNode) -> str | None:
@@ -22,11 +21,11 @@ def mergeable(node: AggregateNode) -> str | None:
 
 
 def _window_reason(window: WindowSpec) -> str | None:
-    if not isinstance(window.slide, TimeSlide) or not isinstance(window.extent, Range | Since):
+    if not window.is_sliced_by_time:
         return "only RANGE and SINCE windows with a time slide hold the same events wherever these are"
     if window.partition_by:
         return "a window with PARTITION BY is kept whole, partition by partition"
-    if window.slide.wall_clock:
+    if window.wall_clock_slide is not None:
         return "ON WALL CLOCK slides follow the clock of one place"
     if window.when_full:
         return "WHEN FULL depends on the first event of the whole stream"
@@ -34,7 +33,7 @@ def _window_reason(window: WindowSpec) -> str | None:
 
 
 def _input_reason(node: AggregateNode) -> str | None:
-    return None if isinstance(node.input, StreamNode) else "where a subquery's last event is, no part can tell alone"
+    return "where a subquery's last event is, no part can tell alone" if node.input.stream_name is None else None
 
 
 def _emission_reason(emit: Emit) -> str | None:
@@ -45,13 +44,6 @@ def _emission_reason(emit: Emit) -> str | None:
 
 def _states(node: AggregateNode) -> str | None:
     for state in node.states:
-        if state.kind not in MERGEABLE:
-            return f"{state.user or written(state.wants[0])} cannot be merged from partial results"
+        if not state.traits.is_mergeable:
+            return f"{state.shown} cannot be merged from partial results"
     return None
-
-
-def written(want: Want) -> str:
-    """A function as a query calls it."""
-    if want == Want("PERCENTILE_CONT", 0.5):
-        return "MEDIAN"
-    return "COUNT(DISTINCT)" if want.function == "COUNT_DISTINCT" else want.function

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import assert_never
 
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit, Query
@@ -31,31 +32,21 @@ from penstock.plan.nodes import (
     PatternNode,
     ProjectNode,
     RelationNode,
+    ScanNode,
     StreamNode,
-    children,
+    UnionNode,
     streams,
+    walk,
 )
 from penstock.plan.partials import mergeable
 from penstock.plan.patterns.placement import keys_by_stream
 from penstock.plan.tables.placement import keys_of_tables
-from penstock.windows.spec import EveryEvent, Range, Since, TimeSlide
-
-_ORDER_FREE = frozenset({"COUNT", "SUM", "MOMENTS", "COMOMENTS", "MIN", "MAX", "ORDER", "DISTINCT"})
-"""Kinds of states that do not care in which order equal times come."""
-
-
-_WHOLE: dict[type, str] = {
-    RelationNode: "it shows rows and not aggregates",
-    CombineNode: "it compares windows of several lengths",
-    JoinNode: "it joins rows by it",
-    EdgeNode: "a rule looks at the events of a key one after the other",
-}
-"""Why queries that are no plain aggregations cannot be computed in parts."""
-
 
 Keys = tuple[Expression, ...]
 """What of a row decides where it goes."""
 
+
+_TOGETHER = "it reads a subquery or several streams, whose rows belong together"
 
 _NUMBERED = "a rule that calls functions numbers what it fires"
 
@@ -132,9 +123,7 @@ def _beside(
 ) -> Placement:
     if placement.spread is not Spread.BY_KEY:
         return placement
-    refused = mergeable(node) if isinstance(node, AggregateNode) else _WHOLE.get(type(node), "its rows belong together")
-    if is_numbered:
-        refused = _NUMBERED
+    refused = _NUMBERED if is_numbered else _not_in_parts(node)
     if in_parts and refused is None:
         return Placement(Spread.PARTIALS, (), "it was asked for, and its parts can be merged")
     contested = [stream for stream, _ in placement.keys if len(keys[stream]) > 1]
@@ -147,32 +136,55 @@ def _beside(
     return Placement(placement.spread, placement.keys, f"{copied} by this key, since {refused}")
 
 
+def _not_in_parts(node: Node) -> str | None:
+    """Why a query cannot be computed in parts; None if it can."""
+    match node:
+        case AggregateNode():
+            return mergeable(node)
+        case RelationNode():
+            return "it shows rows and not aggregates"
+        case CombineNode():
+            return "it compares windows of several lengths"
+        case JoinNode():
+            return "it joins rows by it"
+        case EdgeNode():
+            return "a rule looks at the events of a key one after the other"
+        case StreamNode() | UnionNode() | ProjectNode() | PatternNode() | LookupNode() | ScanNode():
+            return "its rows belong together"
+        case other:
+            assert_never(other)
+
+
 def place_alone(node: Node) -> Placement:
     """The best placement of a query that shares its stream with no other."""
-    if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
-        return Placement(Spread.ANYWHERE, (), "every row stands for itself")
-    if isinstance(node, ProjectNode) and isinstance(node.input, PatternNode):
-        keys = keys_by_stream(node.input)
-        if isinstance(keys, str):
-            return _one_place(keys)
-        return Placement(Spread.BY_KEY, keys, "all events of a match have the same key")
-    if isinstance(node, LookupNode):
-        return _place_lookup(node)
-    if isinstance(node, EdgeNode):
-        return _place_edge(node)
-    if isinstance(node, ProjectNode) and place_alone(node.input).spread is Spread.BY_KEY:
-        return place_alone(node.input)
-    if isinstance(node, JoinNode) or (isinstance(node, AggregateNode) and isinstance(node.input, JoinNode)):
-        found = join_keys(node)
-        if isinstance(found, str):
-            return _one_place(found)
-        return Placement(Spread.BY_KEY, found, "rows that match have the same key")
-    if isinstance(node, CombineNode):
-        node = replace(node.inputs[0], emission=node.emission)
-        reason = _not_by_key(node) if isinstance(node.input, StreamNode) else "it reads a subquery"
-        return _by_key(node) if reason is None else _one_place(reason)
-    if not isinstance(node, AggregateNode | RelationNode) or not isinstance(node.input, StreamNode):
-        return _one_place("it reads a subquery or several streams, whose rows belong together")
+    match node:
+        case ProjectNode(input=StreamNode()):
+            return Placement(Spread.ANYWHERE, (), "every row stands for itself")
+        case ProjectNode(input=PatternNode() as pattern):
+            return _placed_by(keys_by_stream(pattern), "all events of a match have the same key")
+        case ProjectNode():
+            below = place_alone(node.input)
+            return below if below.spread is Spread.BY_KEY else _one_place(_TOGETHER)
+        case LookupNode():
+            return _place_lookup(node)
+        case EdgeNode():
+            return _place_edge(node)
+        case JoinNode() | AggregateNode(input=JoinNode()):
+            return _placed_by(join_keys(node), "rows that match have the same key")
+        case CombineNode():
+            longest = replace(node.inputs[0], emission=node.emission)
+            reason = "it reads a subquery" if longest.input.stream_name is None else _not_by_key(longest)
+            return _by_key(longest) if reason is None else _one_place(reason)
+        case AggregateNode(input=StreamNode()) | RelationNode(input=StreamNode()):
+            return _place_window(node)
+        case StreamNode() | UnionNode() | AggregateNode() | RelationNode() | PatternNode() | ScanNode():
+            return _one_place(_TOGETHER)
+        case other:
+            assert_never(other)
+
+
+def _place_window(node: AggregateNode | RelationNode) -> Placement:
+    """Of a window over a stream: by key, or in parts."""
     refused = _not_by_key(node)
     if refused is None:
         return _by_key(node)
@@ -181,70 +193,71 @@ def place_alone(node: Node) -> Placement:
     return _one_place(refused)
 
 
+def _placed_by(keys: tuple[tuple[str, Keys], ...] | str, reason: str) -> Placement:
+    """By the keys of streams for the reason given, or in one place where there is but a reason why there are none."""
+    return _one_place(keys) if isinstance(keys, str) else Placement(Spread.BY_KEY, keys, reason)
+
+
 def _place_lookup(node: LookupNode) -> Placement:
     """Anywhere with tables that do not change, of which every place has a copy; else by their key, if all that read and
     write them have it."""
-    if not isinstance(node.input, StreamNode):
-        return _one_place("it reads a subquery or several streams, whose rows belong together")
+    if node.input.stream_name is None:
+        return _one_place(_TOGETHER)
     if not any(lookup.writes for lookup in node.lookups):
         return Placement(Spread.ANYWHERE, (), "every row stands for itself, and every place has a copy of the tables")
-    keys = keys_of_tables(node)
-    if isinstance(keys, str):
-        return _one_place(keys)
-    return Placement(Spread.BY_KEY, keys, "all that reads or writes a row of the table has its key")
+    return _placed_by(keys_of_tables(node), "all that reads or writes a row of the table has its key")
 
 
 def _place_edge(node: EdgeNode) -> Placement:
     """By the keys of the rule, or by those of the groups that it looks at."""
-    if isinstance(node.input, StreamNode):
+    stream = node.input.stream_name
+    if stream is not None:
         if not node.keys:
             return _one_place("the rule has no BY to split by")
         reason = "a rule looks at the events of each key for themselves"
-        return Placement(Spread.BY_KEY, ((node.input.name, node.keys),), reason)
+        return Placement(Spread.BY_KEY, ((stream, node.keys),), reason)
     below = place_alone(node.input)
     return below if below.spread in (Spread.BY_KEY, Spread.ONE_PLACE) else _one_place("a rule looks at all its rows")
 
 
 def order_matters(node: Node) -> bool:
     """Whether results may depend on the order of rows with equal times."""
-    if isinstance(node, LookupNode) and isinstance(node.input, StreamNode):
-        return any(lookup.writes for lookup in node.lookups)
-    if isinstance(node, ProjectNode) and isinstance(node.input, StreamNode):
-        return False
-    if isinstance(node, CombineNode):
-        return any(map(order_matters, node.inputs))
-    return not (
-        isinstance(node, AggregateNode)
-        and isinstance(node.input, StreamNode)
-        and isinstance(node.window.extent, Range | Since)
-        and isinstance(node.window.slide, TimeSlide)
-        and all(state.kind in _ORDER_FREE for state in node.states)
-    )
+    match node:
+        case LookupNode(input=StreamNode()):
+            return any(lookup.writes for lookup in node.lookups)
+        case ProjectNode(input=StreamNode()):
+            return False
+        case CombineNode():
+            return any(map(order_matters, node.inputs))
+        case AggregateNode(input=StreamNode()):
+            return not (node.window.is_sliced_by_time and all(state.is_order_free for state in node.states))
+        case StreamNode() | UnionNode() | ProjectNode() | AggregateNode() | RelationNode() | PatternNode():
+            return True
+        case EdgeNode() | JoinNode() | LookupNode() | ScanNode():
+            return True
+        case other:
+            assert_never(other)
 
 
 def follows_the_wall_clock(node: Node) -> bool:
     """Whether some window slides by the local clock, whose ticks a micro-batch that is run again could not repeat."""
-    slide = node.window.slide if isinstance(node, AggregateNode | RelationNode) else None
-    return (isinstance(slide, TimeSlide) and slide.wall_clock) or any(map(follows_the_wall_clock, children(node)))
+    windows = (below.own_window for below in walk(node))
+    return any(window is not None and window.wall_clock_slide is not None for window in windows)
 
 
 def _by_key(node: AggregateNode | RelationNode) -> Placement:
     (stream,) = streams(node)
-    return Placement(Spread.BY_KEY, ((stream, _keys(node)),), "rows of one key never depend on those of another")
+    return Placement(Spread.BY_KEY, ((stream, node.own_keys),), "rows of one key never depend on those of another")
 
 
 def _one_place(reason: str) -> Placement:
     return Placement(Spread.ONE_PLACE, (), reason)
 
 
-def _keys(node: AggregateNode | RelationNode) -> Keys:
-    return node.partition_by or (node.group_by if isinstance(node, AggregateNode) else ())
-
-
 def _not_by_key(node: AggregateNode | RelationNode) -> str | None:
     """Why rows of one key depend on those of another; None if they do not."""
     emission, window = node.emission, node.window
-    if not _keys(node):
+    if not node.own_keys:
         return "there is no GROUP BY to split by" if isinstance(node, AggregateNode) else "there is no key to split by"
     if node.partition_by:
         return None  # each partition is a stream of its own
@@ -254,11 +267,11 @@ def _not_by_key(node: AggregateNode | RelationNode) -> str | None:
         return "DISTINCT, ISTREAM and DSTREAM compare rows of different groups where the keys are not shown"
     if window.when_full:
         return "WHEN FULL depends on the first event of the whole stream"
-    if not isinstance(window.extent, Range | Since):
+    if not window.extent.is_told_by_times:
         return "the window belongs to the whole stream"
-    if isinstance(window.slide, EveryEvent) and emission.emit is not Emit.EVENT_GROUP:
+    if window.is_per_event and emission.emit is not Emit.EVENT_GROUP:
         return "every event shows all groups"
-    if not isinstance(window.slide, TimeSlide | EveryEvent):
+    if window.counts_events:
         return "the slide counts the events of the whole stream"
     return None
 
@@ -267,7 +280,7 @@ def _shows_keys(node: AggregateNode | RelationNode) -> bool:
     """Whether rows of different groups always differ in what is shown."""
     shown = (output.expression for output in node.emission.outputs)
     names = {expression.name for expression in shown if isinstance(expression, Column)}
-    return all(f"#{i}" in names for i in range(len(_keys(node))))
+    return all(f"#{i}" in names for i in range(len(node.own_keys)))
 
 
 def _linked(queries: Sequence[Query], nodes: Mapping[str, Node]) -> set[str]:

@@ -13,7 +13,6 @@ from penstock.plan import cost
 from penstock.plan.nodes import AggregateNode, Node
 from penstock.plan.reads import grouping_of, reads_of
 from penstock.plan.sharing import shareable, stream_of
-from penstock.windows.spec import Range
 
 _TIME, _SLOT = 8, 4
 """Bytes of a row's time, and of its group under one grouping."""
@@ -47,7 +46,7 @@ def shared_stores(
     members: dict[str, dict[str, list[AggregateNode]]] = {}
     for name, node in nodes.items():
         for window in shareable(node):
-            if isinstance(window.window.extent, Range) and window not in not_stored:
+            if window.window.extent.length is not None and window not in not_stored:
                 members.setdefault(stream_of(window), {}).setdefault(name, []).append(window)
     found = []
     for stream, by_query in members.items():
@@ -84,8 +83,9 @@ def _shared(
 
 
 def _seconds(window: AggregateNode) -> float:
-    assert isinstance(window.window.extent, Range)
-    return window.window.extent.micros / 1e6
+    length = window.window.extent.length
+    assert length is not None
+    return length / 1e6
 
 
 def _row_bytes(windows: Sequence[AggregateNode]) -> int:

@@ -15,18 +15,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from penstock.plan.joins.sharing import core_key, joins
-from penstock.plan.nodes import AggregateNode, Node, StreamNode, children
+from penstock.plan.nodes import AggregateNode, Node, children
 from penstock.plan.strategy import closes_as_a_whole
-from penstock.windows.spec import Range, Rows, TimeSlide
 
 
 def may_share(node: Node) -> bool:
     """Whether a node's window can be a part of one that others use as well."""
-    if not isinstance(node, AggregateNode) or not isinstance(node.input, StreamNode):
+    if not isinstance(node, AggregateNode) or node.input.stream_name is None:
         return False
-    if node.partition_by or closes_as_a_whole(node) or not isinstance(node.window.extent, Range | Rows):
-        return False
-    return not (isinstance(node.window.slide, TimeSlide) and node.window.slide.wall_clock)
+    return node.window.can_share_rows and not closes_as_a_whole(node)
 
 
 def shareable(node: Node) -> list[AggregateNode]:
@@ -44,9 +41,7 @@ def sharers(nodes: Mapping[str, Node], families: Mapping[AggregateNode, object] 
     shared: dict[str, list[Hashable]] = {}
     for name, node in nodes.items():
         windows: list[Hashable] = [paned.get(window) or ("rows", stream_of(window)) for window in shareable(node)]
-        cores: list[Hashable] = [
-            ("join", core_key(join)) for join in joins(node) if all(isinstance(i, StreamNode) for i in join.inputs)
-        ]
+        cores: list[Hashable] = [("join", core_key(join)) for join in joins(node) if join.joins_streams]
         shared[name] = [*windows, *cores]
         for key in shared[name]:
             users.setdefault(key, set()).add(name)
@@ -59,5 +54,6 @@ def sharers(nodes: Mapping[str, Node], families: Mapping[AggregateNode, object] 
 
 
 def stream_of(window: AggregateNode) -> str:
-    assert isinstance(window.input, StreamNode)
-    return window.input.name
+    stream = window.input.stream_name
+    assert stream is not None, "windows over subqueries share no rows"
+    return stream

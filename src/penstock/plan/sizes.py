@@ -7,14 +7,6 @@ from collections.abc import Sequence
 from penstock.plan.nodes import AggregateNode, StateSpec
 from penstock.plan.nullability import can_be_null
 
-STATE_BYTES = {"COUNT": 8, "SUM": 48, "MOMENTS": 144, "COMOMENTS": 320}
-"""Bytes per group and state of constant size; the other kinds grow with the window."""
-
-_PANE_BYTES = {"COUNT": 8, "SUM": 32, "MOMENTS": 96, "COMOMENTS": 216}
-"""Bytes of a state in a pane row; the selective kinds have the next."""
-
-_SELECTIVE_PANE_BYTES = 24
-
 
 def row_bytes(node: AggregateNode) -> int:
     """Bytes of a row in the window's blocks: time, group and each distinct argument and filter, as stored."""
@@ -26,9 +18,9 @@ def row_bytes(node: AggregateNode) -> int:
 
 def state_bytes(states: Sequence[StateSpec]) -> int:
     """Bytes of the largest of these states for one group."""
-    return max((STATE_BYTES.get(state.kind, 64) for state in states), default=8)
+    return max((state.traits.bytes_in_formulas for state in states), default=8)
 
 
 def pane_row_bytes(states: Sequence[StateSpec]) -> int:
     """Bytes of a pane row: group, where its extra words are, row count and the states."""
-    return 20 + sum(_PANE_BYTES.get(state.kind, _SELECTIVE_PANE_BYTES) for state in states)
+    return 20 + sum(state.traits.pane_bytes or 0 for state in states)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from penstock.expressions.tree import Expression
 from penstock.plan.nodes import AggregateNode
 from penstock.types import SqlType
-from penstock.windows.spec import Session, TimeSlide
 
 
 def closes_as_a_whole(node: AggregateNode) -> bool:
@@ -14,9 +13,9 @@ def closes_as_a_whole(node: AggregateNode) -> bool:
     A tumbling window stores its rows after all where an evaluation is compared with the one before, where a state
     keeps strings, whose codes are given back row by row, and where ticks of the local clock say what is in it.
     """
-    if isinstance(node.window.extent, Session):
+    if node.window.extent.closes:
         return True
-    if isinstance(node.window.slide, TimeSlide) and node.window.slide.wall_clock:
+    if node.window.wall_clock_slide is not None:
         return False
     if not node.window.is_tumbling or node.emission.emit.compares:
         return False

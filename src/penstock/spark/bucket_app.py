@@ -26,7 +26,7 @@ from penstock.engine.running import users_of
 from penstock.engine.stream_input import StreamInput
 from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.lang.render import render_window
-from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
+from penstock.plan.nodes import Node, children, streams
 from penstock.plan.placement import Spread
 from penstock.plan.tables.lookups import tables_of
 from penstock.spark.arrival import MARK, Arrivals, sequences_of
@@ -306,7 +306,7 @@ def _windows_of(node: Node) -> str:
     """All windows of a query, as in its text, and what they are over."""
 
     def windows(node: Node) -> list[str]:
-        own = [render_window(node.window)] if isinstance(node, AggregateNode | RelationNode) else []
+        own = [] if node.own_window is None else [render_window(node.own_window)]
         return own + [window for child in children(node) for window in windows(child)]
 
     return f"{' over '.join([*windows(node), ', '.join(sorted(streams(node)))])}"

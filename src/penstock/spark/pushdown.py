@@ -26,7 +26,7 @@ Why: docs/decisions/spark-filters-early.md
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -102,13 +102,19 @@ def pushed_down(frame: DataFrame, stream: StreamDef, comparisons: tuple[Expressi
 def _asked(node: Node, stream: str, *, whole: bool) -> list[tuple[Expression, ...]]:
     """What each reader of the stream below a node asks for; nothing where it cannot be told. `whole` if the window
     finds out for itself where the stream ends."""
-    if isinstance(node, AggregateNode | RelationNode | ProjectNode) and isinstance(node.input, StreamNode):
-        if node.input.name != stream:
-            return []
-        return [_comparisons(node.where) if node.where is not None and _may_be_first(node, whole) else ()]
-    if isinstance(node, StreamNode):
-        return [()] if node.name == stream else []
-    return [asks for child in children(node) for asks in _asked(child, stream, whole=whole)]
+    match node:
+        case StreamNode(name):
+            return [()] if name == stream else []
+        case (
+            AggregateNode(input=StreamNode(name))
+            | RelationNode(input=StreamNode(name))
+            | ProjectNode(input=StreamNode(name))
+        ):
+            if name != stream:
+                return []
+            return [_comparisons(node.where) if node.where is not None and _may_be_first(node, whole) else ()]
+        case _:
+            return [asks for child in children(node) for asks in _asked(child, stream, whole=whole)]
 
 
 def _may_be_first(node: AggregateNode | RelationNode | ProjectNode, whole: bool) -> bool:
@@ -116,9 +122,13 @@ def _may_be_first(node: AggregateNode | RelationNode | ProjectNode, whole: bool)
     assert node.where is not None
     if not is_total(node.where):
         return False
-    if isinstance(node, ProjectNode):
-        return True
-    return node.filter_first and not whole and not node.partition_by and not node.window.when_full
+    match node:
+        case ProjectNode():
+            return True
+        case AggregateNode() | RelationNode():
+            return node.filter_first and not whole and not node.partition_by and not node.window.when_full
+        case other:
+            assert_never(other)
 
 
 def _comparisons(where: Expression) -> tuple[Expression, ...]:

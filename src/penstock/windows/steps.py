@@ -19,19 +19,20 @@ Why: docs/decisions/empty-boundaries.md
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.jit import kernel
 from penstock.windows.spec import (
-    CountSlide,
-    EveryEvent,
+    Extent,
     Range,
+    RateSized,
     Rows,
+    RowsOf,
+    Session,
     Since,
-    TimeSlide,
     WindowSpec,
     first_boundary_after,
     last_boundary_upto,
@@ -107,8 +108,8 @@ class BoundaryPolicy:
     """Time slides: an evaluation at each boundary, over RANGE, ROWS or SINCE."""
 
     def __init__(self, spec: WindowSpec) -> None:
-        assert isinstance(spec.slide, TimeSlide)
-        self.slide = spec.slide
+        assert spec.time_slide is not None
+        self.slide = spec.time_slide
         self.extent = spec.extent
         self.when_full = spec.when_full
         self.first_time: int | None = None
@@ -135,10 +136,11 @@ class BoundaryPolicy:
             return _no_steps()
         if self.closed is None:
             self.closed = last_boundary_upto(watermark if self.slide.wall_clock else self.first_time, self.slide)
-        extent = self.extent.micros if isinstance(self.extent, Range) else FOREVER
-        steady = oldest + extent if isinstance(self.extent, Range) else FOREVER
-        if self.when_full and isinstance(self.extent, Range):
-            full_at = self.first_time + extent
+        length = self.extent.length
+        extent = FOREVER if length is None else length
+        steady = FOREVER if length is None else oldest + length
+        if self.when_full and length is not None:
+            full_at = self.first_time + length
             steady = steady if self.closed >= full_at else min(steady, full_at - 1)
         limit = STEPS_AT_ONCE
         unchanged = self._unchanged(times, watermark, steady)
@@ -173,21 +175,9 @@ class BoundaryPolicy:
         return (min(next_change, steady) - self.closed) // self.slide.micros
 
     def _steps(self, bounds: Int64s, upto: Int64s, evaluates: Bools, first_position: int, complete: bool) -> Steps:
-        if isinstance(self.extent, Range):
-            leave = bounds - self.extent.micros
-            start = leave
-            if self.when_full:
-                assert self.first_time is not None
-                evaluates &= start >= self.first_time
-        elif isinstance(self.extent, Rows):
-            leave = first_position + upto - self.extent.count
-            start = np.zeros(len(bounds), np.int64)
-            if self.when_full:
-                evaluates &= leave >= 0
-        else:
-            assert isinstance(self.extent, Since)
-            leave = np.full(len(bounds), -FOREVER, np.int64)
-            start = np.full(len(bounds), self.extent.time, np.int64)
+        leave, start = _tails(self.extent, bounds, first_position + upto, at_events=False)
+        if self.when_full:
+            evaluates &= _is_full(self.extent, leave, start, self.first_time)
         if complete:  # nothing leaves at the last step, for no boundary was reached
             leave[-1] = leave[-2] if len(leave) > 1 else -FOREVER
         return Steps(upto, leave, evaluates, start, bounds, complete)
@@ -198,8 +188,8 @@ class BoundaryPolicy:
         if self.first_time is None:
             return None
         end = first_boundary_after(self.stream_last if last_time is None else last_time, self.slide)
-        if drain and isinstance(self.extent, Range):
-            end = max(end, first_boundary_after(self.last_time + self.extent.micros, self.slide))
+        if drain and self.extent.length is not None:
+            end = max(end, first_boundary_after(self.last_time + self.extent.length, self.slide))
         return end
 
     def snapshot(self) -> dict[str, Any]:
@@ -219,9 +209,10 @@ class EventPolicy:
     """Count slides and per-event windows: an evaluation at every m-th row."""
 
     def __init__(self, spec: WindowSpec, rows_before: int = 0) -> None:
-        assert isinstance(spec.slide, (CountSlide, EveryEvent))
-        self.every = spec.slide.count if isinstance(spec.slide, CountSlide) else 1
+        assert spec.slide.events is not None
+        self.every = spec.slide.events
         self.extent = spec.extent
+        self._length = spec.extent.length
         self.when_full = spec.when_full
         self.first_time: int | None = None
         self.rows = rows_before
@@ -237,9 +228,9 @@ class EventPolicy:
         n = len(times)
         if n == 0:
             return _no_steps()
-        if n == 1 and self.every == 1 and isinstance(self.extent, Range) and not self.when_full:
+        if n == 1 and self.every == 1 and self._length is not None and not self.when_full:
             self.rows += 1
-            return self._one_step(times, self.extent.micros)
+            return self._one_step(times, self._length)
         if self.every == 1:
             upto = np.arange(1, n + 1)
             evaluates = np.ones(n, np.bool_)
@@ -254,19 +245,9 @@ class EventPolicy:
                 evaluates = np.append(evaluates, False)
             end = times[last]
         self.rows += n
-        if isinstance(self.extent, Range):
-            # (e.t - r, e.t] in whole microseconds; [NOW] is the range of one microsecond.
-            leave = end - (self.extent.micros - 1)
-            start = end - self.extent.micros if self.extent.micros > 1 else end
-            if self.when_full:
-                assert self.first_time is not None
-                evaluates &= start >= self.first_time
-        else:
-            assert isinstance(self.extent, Rows)
-            leave = first_position + upto - self.extent.count
-            start = np.zeros(len(upto), np.int64)
-            if self.when_full:
-                evaluates &= leave >= 0
+        leave, start = _tails(self.extent, end, first_position + upto, at_events=True)
+        if self.when_full:
+            evaluates &= _is_full(self.extent, leave, start, self.first_time)
         return Steps(upto, leave, evaluates, start, end)
 
     def _one_step(self, times: Int64s, extent: int) -> Steps:
@@ -288,7 +269,37 @@ Policy = BoundaryPolicy | EventPolicy
 
 def policy_for(spec: WindowSpec, rows_before: int = 0) -> Policy:
     """`rows_before`: rows of the stream that came before this policy's first; every m-th counts them too."""
-    return BoundaryPolicy(spec) if isinstance(spec.slide, TimeSlide) else EventPolicy(spec, rows_before)
+    return EventPolicy(spec, rows_before) if spec.time_slide is None else BoundaryPolicy(spec)
+
+
+def _tails(extent: Extent, ends: Int64s, heads: Int64s, *, at_events: bool) -> tuple[Int64s, Int64s]:
+    """Before what rows have left and where windows begin, at evaluations of windows with these ends. `heads` are the
+    positions after the last rows that are in."""
+    match extent:
+        case Range(micros):
+            if not at_events:
+                leave = ends - micros
+                return leave, leave
+            # (e.t - r, e.t] in whole microseconds; [NOW] is the range of one microsecond.
+            return ends - (micros - 1), ends - micros if micros > 1 else ends
+        case Rows(count):
+            return heads - count, np.zeros(len(ends), np.int64)
+        case RowsOf():  # each partition knows its own number, and which rows leave
+            return np.full(len(ends), -FOREVER, np.int64), np.zeros(len(ends), np.int64)
+        case Since(time):
+            return np.full(len(ends), -FOREVER, np.int64), np.full(len(ends), time, np.int64)
+        case Session() | RateSized():
+            raise AssertionError("sessions and windows of joins know their own tails")
+        case other:
+            assert_never(other)
+
+
+def _is_full(extent: Extent, leave: Int64s, start: Int64s, first_time: int | None) -> Bools:
+    """At which evaluations a window of time or rows is full: it reaches back to the first row of the stream."""
+    if extent.length is None:
+        return leave >= 0
+    assert first_time is not None
+    return start >= first_time
 
 
 def _no_steps() -> Steps:

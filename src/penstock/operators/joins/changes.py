@@ -23,7 +23,6 @@ from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.search import Found, Search, Windows, rows_of, together
 from penstock.plan.nodes import JoinNode
 from penstock.types import SqlType
-from penstock.windows.spec import EveryEvent
 
 
 def can_tell_changes(node: JoinNode) -> bool:
@@ -33,7 +32,7 @@ def can_tell_changes(node: JoinNode) -> bool:
         node.is_inner
         and emission.emit in (Emit.ISTREAM, Emit.DSTREAM)
         and not emission.distinct
-        and isinstance(node.sides[0].window.slide, EveryEvent)
+        and node.sides[0].window.is_per_event
         and all(is_total(output.expression) for output in emission.outputs)
     )
 

@@ -17,7 +17,6 @@ from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Receive
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import JoinNode
-from penstock.windows.spec import TimeSlide
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -31,7 +30,7 @@ class Join(Operator):
         same = [view for view in self._core.views if isinstance(view, JoinView) and view.node == node]
         self._view = same[0] if same else JoinView(name, node, self._core)
         self._reader = self._core.add(self._view)
-        self._lag = 0 if isinstance(node.sides[0].window.slide, TimeSlide) else 1
+        self._lag = node.sides[0].window.lag
         resources.at_end(lambda: self._core.drop(self._reader))
 
     def note_starts(self) -> deque[tuple[Int64s, Int64s]]:

@@ -33,7 +33,7 @@ from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 from penstock.types import Schema, SqlType
-from penstock.windows.spec import Range, WindowSpec
+from penstock.windows.spec import WindowSpec
 
 _NOBODY = -1
 _FIRST_ROOM, _LITTLE_ROOM = 1024, 16
@@ -152,7 +152,7 @@ class JoinRows:
     ) -> None:
         self._reject = resources.reject
         self._where = None if where is None else compile_expression(where)
-        self._filters_first = isinstance(window.extent, Range)
+        self._filters_first = window.extent.is_told_by_times
         self._account = resources.account(f"{name}: times and keys")
         self.indexes = {own: KeyIndex(own, table, self._account) for own, table in keys.items()}
         fields = {field.name: field for field in schema}

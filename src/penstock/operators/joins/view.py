@@ -25,10 +25,10 @@ from penstock.operators.joins.core import JoinCore, Piece
 from penstock.operators.joins.outer import OuterSearch
 from penstock.operators.joins.rate_sizing import MatchWaits
 from penstock.operators.joins.search import Found, Search, Windows, rows_of, stretches, together
-from penstock.operators.joins.windows import NOTHING, RangeWindow, RateSizedWindow, RowsWindow, side_window
+from penstock.operators.joins.windows import NOTHING, side_window
 from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import JoinNode
-from penstock.windows.spec import Range, TimeSlide, WindowSpec
+from penstock.windows.spec import WindowSpec
 from penstock.windows.steps import BoundaryPolicy
 
 _ROWS_AT_ONCE = 1 << 17
@@ -48,7 +48,7 @@ class JoinView:
         emission = replace(node.emission, emit=Emit.RSTREAM) if told else node.emission
         self._emitter = Emitter(emission, node.schema, reject)
         self._account = resources.account(f"{name}: rows that the next are compared with")
-        self._policy = BoundaryPolicy(_evaluation(node)) if isinstance(node.sides[0].window.slide, TimeSlide) else None
+        self._policy = None if node.sides[0].window.time_slide is None else BoundaryPolicy(_evaluation(node))
         self._of_events = self._policy is None and node.emission.emit is Emit.EVENT_GROUP
         expressions = [o.expression for o in node.emission.outputs] + [o.expression for o in node.emission.order_by]
         self._shown = sorted(set().union(*(columns(expression) for expression in expressions)))
@@ -57,7 +57,7 @@ class JoinView:
         self._ordered = len(inputs) == 2 and inputs[0] != inputs[1] and (node.is_inner or self._of_events)
         self.needed = [rows.head for rows in core.sides]
         sizers = zip(node.sides, self._windows, strict=True)
-        self.sizers = {side.alias: w.sizer for side, w in sizers if isinstance(w, RateSizedWindow)}
+        self.sizers = {side.alias: w.sizer for side, w in sizers if w.sizer is not None}
         self.waits = MatchWaits()
         checked = [condition.expression for condition in node.conditions]
         shareable = node.is_inner and self._of_events and all(map(is_total, checked))
@@ -201,10 +201,7 @@ class JoinView:
     def _is_steady(self, windows: Windows) -> bool:
         """Whether no row leaves a window before another one comes."""
         last = zip(self._windows, windows.low, windows.high, strict=True)
-        return all(
-            isinstance(window, RowsWindow) or (isinstance(window, RangeWindow) and low[-1] == high[-1])
-            for window, low, high in last
-        )
+        return all(window.is_steady(int(low[-1]), int(high[-1])) for window, low, high in last)
 
     def _relations(self, windows: Windows, starts: Int64s, ends: Int64s) -> int:
         most = 0
@@ -297,5 +294,5 @@ def rows_of_batch(rows: Batch, names: Sequence[str], which: Bools) -> Batch:
 def _evaluation(node: JoinNode) -> WindowSpec:
     """A window that is empty only where all windows of the join are."""
     extents = [side.window.extent for side in node.sides]
-    longest = max(extents, key=lambda e: e.micros if isinstance(e, Range) else 1 << 62)
+    longest = max(extents, key=lambda e: 1 << 62 if e.length is None else e.length)
     return replace(node.sides[0].window, extent=longest)

@@ -12,13 +12,13 @@ Why: docs/decisions/joins-by-position.md
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
 from penstock.aggregates.state import Int64s
 from penstock.operators.joins.rate_sizing import RateSizer
-from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, WindowSpec
+from penstock.windows.spec import Range, RateSized, Rows, RowsOf, Session, Since, WindowSpec
 
 NOTHING = 1 << 62
 """Where an empty window that counts rows begins."""
@@ -33,6 +33,13 @@ class SideRows(NamedTuple):
 
 class SideWindow(ABC):
     """The window of one side. `tails` is called once for each run of evaluations, in order."""
+
+    sizer: RateSizer | None = None
+    """What says how many rows it holds, if that changes."""
+
+    def is_steady(self, tail: int, head: int) -> bool:
+        """Whether no row between its tail and head leaves before another one comes."""
+        return False
 
     @abstractmethod
     def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
@@ -68,6 +75,9 @@ class RangeWindow(SideWindow):
         self._micros = micros
         self._length = 0 if now else micros
 
+    def is_steady(self, tail: int, head: int) -> bool:
+        return tail == head
+
     def starts(self, ends: Int64s, tails: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         return ends - self._length
 
@@ -87,12 +97,17 @@ class RowsWindow(SideWindow):
     def __init__(self, count: int) -> None:
         self._count = count
 
+    def is_steady(self, tail: int, head: int) -> bool:
+        return True
+
     def tails(self, times: Int64s, heads: Int64s, rows: SideRows) -> Int64s:
         return np.maximum(heads - self._count, 0)
 
 
 class RateSizedWindow(SideWindow):
     """As many rows as come in a time at the present rate."""
+
+    sizer: RateSizer
 
     def __init__(self, spec: RateSized) -> None:
         self.sizer = RateSizer(spec)
@@ -108,9 +123,15 @@ class RateSizedWindow(SideWindow):
 
 
 def side_window(spec: WindowSpec) -> SideWindow:
-    if isinstance(spec.extent, Range):
-        return RangeWindow(spec.extent.micros, now=spec.extent.micros == 1 and isinstance(spec.slide, EveryEvent))
-    if isinstance(spec.extent, RateSized):
-        return RateSizedWindow(spec.extent)
-    assert isinstance(spec.extent, Rows), "the binder lets no other windows into a join"
-    return RowsWindow(spec.extent.count)
+    """An implementation for each extent that `can_be_joined`."""
+    match spec.extent:
+        case Range(micros):
+            return RangeWindow(micros, now=spec.is_now)
+        case Rows(count):
+            return RowsWindow(count)
+        case RateSized():
+            return RateSizedWindow(spec.extent)
+        case RowsOf() | Since() | Session():
+            raise AssertionError("the binder lets no other windows into a join")
+        case other:
+            assert_never(other)

@@ -29,7 +29,6 @@ from penstock.store.charged import ChargedArray
 _NO_SLOTS = np.empty(0, np.int32)
 _NO_POSITIONS = np.empty(0, np.int64)
 _ONE_WORD = np.ones(1, np.int64)
-_SELECTIVE = ("MIN", "MAX", "FIRST", "LAST", "ARG_MIN", "ARG_MAX")
 
 
 class PaneTotals:
@@ -137,7 +136,7 @@ def _create(name: str, spec: StateSpec, resources: Resources) -> PanedState:
         tuple(arg.type for arg in spec.args),
         spec.wants,
         account=resources.account(f"{name}: {spec.kind} {key}"),
-        device=resources.device(f"{name}-{key}") if spec.kind in _SELECTIVE else None,
+        device=resources.device(f"{name}-{key}") if spec.traits.is_paged else None,
     )
     assert isinstance(state, PanedState), "the planner asked whether all states can be made of panes"
     return state

@@ -32,7 +32,6 @@ from penstock.operators.rows import taken
 from penstock.operators.tables.history import AFTER_ALL
 from penstock.operators.tables.reading import TableReading
 from penstock.operators.tables.table import END
-from penstock.plan.nodes import StreamNode
 from penstock.plan.reads import GroupingKey
 from penstock.plan.tables.lookups import expressions
 from penstock.plan.tables.nodes import LookupNode
@@ -63,9 +62,9 @@ class LookUp(Operator):
             TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
             for i, lookup in enumerate(node.lookups)
         ]
-        direct = isinstance(node.input, StreamNode)
-        self._position = resources.tables.position(node.input.name) if isinstance(node.input, StreamNode) else AFTER_ALL
-        self._next = resources.rows_before(node.input) if direct else 0
+        stream = node.input.stream_name
+        self._position = AFTER_ALL if stream is None else resources.tables.position(stream)
+        self._next = resources.rows_before(node.input)
         self._waits = bool(node.clocks)
         self._behind = node.behind
         self._ports = Ports(1, resources.account(f"{name}: events that wait for what writes the tables"))

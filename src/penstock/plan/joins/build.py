@@ -26,7 +26,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.states import assign_states
 from penstock.types import Schema
-from penstock.windows.spec import Range, TimeSlide, WindowSpec
+from penstock.windows.spec import Range, WindowSpec
 
 
 def build_join(select: Select, join: Join, build: Callable[[Source], Node]) -> Node:
@@ -74,8 +74,9 @@ def build_join(select: Select, join: Join, build: Callable[[Source], Node]) -> N
 
 
 def _tumbling(window: WindowSpec) -> WindowSpec:
-    assert isinstance(window.slide, TimeSlide), "the binder refuses aggregates over joins per event"
-    return WindowSpec(Range(window.slide.micros), window.slide)
+    slide = window.time_slide
+    assert slide is not None, "the binder refuses aggregates over joins per event"
+    return WindowSpec(Range(slide.micros), slide)
 
 
 def _read(select: Select, join: Join) -> Schema:

@@ -9,7 +9,8 @@ from penstock.expressions.tree import Column, Expression, transform
 from penstock.lang.query import JoinKind
 from penstock.lang.render import render, render_duration, render_window
 from penstock.plan.joins.reads import kept_columns
-from penstock.plan.nodes import Band, Equality, JoinNode, Node, children
+from penstock.plan.joins.sharing import joins
+from penstock.plan.nodes import Band, Equality, JoinNode, Node
 
 
 def describe_join(node: JoinNode) -> tuple[str, list[str]]:
@@ -38,12 +39,8 @@ THETA = "no equality or band leads to every side: an event is compared with all 
 def warn_of_theta(nodes: Mapping[str, Node]) -> None:
     """Says which queries compare all rows: that may be meant, but is seldom."""
     for name, node in nodes.items():
-        if _has_theta(node):
+        if any(join.is_theta for join in joins(node)):
             warnings.warn(f"{name}: {THETA}", stacklevel=4)
-
-
-def _has_theta(node: Node) -> bool:
-    return (isinstance(node, JoinNode) and node.is_theta) or any(map(_has_theta, children(node)))
 
 
 def _shown(expression: Expression) -> str:

@@ -11,32 +11,32 @@ from __future__ import annotations
 from penstock.expressions.tree import Column, Expression, transform
 from penstock.lang.query import Emit
 from penstock.plan.joins.steps import Keys
-from penstock.plan.nodes import AggregateNode, JoinNode, StreamNode
-from penstock.windows.spec import EveryEvent, Range
+from penstock.plan.nodes import AggregateNode, JoinNode
 
 
 def join_keys(node: JoinNode | AggregateNode) -> tuple[tuple[str, Keys], ...] | str:
     """The key of each stream, or why there is none."""
-    join = node.input if isinstance(node, AggregateNode) else node
+    groups = node if isinstance(node, AggregateNode) else None
+    join = node if groups is None else groups.input
     assert isinstance(join, JoinNode)
-    if not all(isinstance(below, StreamNode) for below in join.inputs):
+    if not join.joins_streams:
         return "it joins subqueries, whose rows belong together"
-    if not all(isinstance(side.window.extent, Range) for side in join.sides):
+    if not all(side.window.extent.is_told_by_times for side in join.sides):
         return "a window of the join counts the rows of the whole stream"
     emission = node.emission
     if emission.order_by or emission.limit is not None:
         return "ORDER BY and LIMIT compare all rows of an evaluation"
     if emission.distinct or emission.emit in (Emit.ISTREAM, Emit.DSTREAM):
         return "DISTINCT, ISTREAM and DSTREAM compare all rows of an evaluation"
-    if isinstance(join.sides[0].window.slide, EveryEvent) and emission.emit is not Emit.EVENT_GROUP:
+    if join.sides[0].window.is_per_event and emission.emit is not Emit.EVENT_GROUP:
         return "every event shows all rows of the join"
     for keys in _classes(join):
         found = _by_stream(join, keys)
-        if found is not None and (not isinstance(node, AggregateNode) or _groups_by(node, join, keys)):
+        if found is not None and (groups is None or _groups_by(groups, join, keys)):
             return found
     return (
         "no equality holds between all sides"
-        if not isinstance(node, AggregateNode)
+        if groups is None
         else ("the groups are not those of a key that all sides have in common")
     )
 
@@ -57,9 +57,9 @@ def _by_stream(join: JoinNode, keys: list[tuple[int, Keys]]) -> tuple[tuple[str,
     if {place for place, _ in keys} != set(range(len(join.sides))):
         return None
     for place, own in keys:
-        below = join.inputs[join.sides[place].input]
-        assert isinstance(below, StreamNode)
-        if found.setdefault(below.name, own) != own:
+        stream = join.inputs[join.sides[place].input].stream_name
+        assert stream is not None
+        if found.setdefault(stream, own) != own:
             return None
     return tuple(found.items())
 

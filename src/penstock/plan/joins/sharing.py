@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expressions.tree import Expression
-from penstock.plan.nodes import Equality, JoinNode, Node, children
-from penstock.windows.spec import Range
+from penstock.plan.nodes import Equality, JoinNode, Node, walk
 
 
 @dataclass(frozen=True)
@@ -23,11 +22,10 @@ class CoreKey:
 
 
 def core_key(node: JoinNode) -> CoreKey:
-    sides = tuple((side.input, side.where, isinstance(side.window.extent, Range)) for side in node.sides)
+    sides = tuple((side.input, side.where, side.window.extent.is_told_by_times) for side in node.sides)
     return CoreKey(node.inputs, sides, node.equalities)
 
 
 def joins(node: Node) -> list[JoinNode]:
     """The joins of a query, in the order in which its operators are made."""
-    below = [join for child in children(node) for join in joins(child)]
-    return [*below, node] if isinstance(node, JoinNode) else below
+    return [below for below in walk(node) if isinstance(below, JoinNode)]

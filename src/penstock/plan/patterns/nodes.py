@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Role
+from penstock.plan.base import PlanNode
 from penstock.types import Schema
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class RepeatPlan:
 
 
 @dataclass(frozen=True)
-class PatternNode:
+class PatternNode(PlanNode):
     """Matches of a pattern, each with the time of the event that completed it or of its end. With `apart`
     an event of a key is in one match at most."""
 

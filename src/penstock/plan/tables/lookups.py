@@ -18,7 +18,7 @@ from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Expression, columns
 from penstock.lang.query import Join, JoinKind, JoinSide, Select, Source, TableRef, TableScan
 from penstock.lang.table_defs import TableDef, TableWrite
-from penstock.plan.nodes import Node, StreamNode, children
+from penstock.plan.nodes import Node, StreamNode, walk
 from penstock.plan.tables.nodes import Lookup, LookupNode, ScanNode
 
 
@@ -116,9 +116,10 @@ def asks_only(condition: Expression, sides: set[str]) -> bool:
 
 def clocks_of(below: Node, join: Join) -> tuple[StreamNode, ...]:
     """The streams that write the tables, besides the one that is read."""
-    own = below.name if isinstance(below, StreamNode) else None
     writers = [writer for side in join.sides if isinstance(side.source, TableRef) for writer in side.source.writers]
-    found = {writer.name: StreamNode(writer.name, writer.schema) for writer in writers if writer.name != own}
+    found = {
+        writer.name: StreamNode(writer.name, writer.schema) for writer in writers if writer.name != below.stream_name
+    }
     return tuple(found.values())
 
 
@@ -149,9 +150,8 @@ def written_columns(write: TableWrite) -> set[str]:
 def tables_of(node: Node) -> dict[str, tuple[TableDef, tuple[TableWrite, ...]]]:
     """The tables that a plan reads, and what changes them."""
     found: dict[str, tuple[TableDef, tuple[TableWrite, ...]]] = {}
-    reads = node.lookups if isinstance(node, LookupNode) else (node,) if isinstance(node, ScanNode) else ()
-    for read in reads:
-        found[read.table] = read.definition, read.writes
-    for child in children(node):
-        found |= tables_of(child)
+    for below in walk(node):
+        reads = below.lookups if isinstance(below, LookupNode) else (below,) if isinstance(below, ScanNode) else ()
+        for read in reads:
+            found[read.table] = read.definition, read.writes
     return found

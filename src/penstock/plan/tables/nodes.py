@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.expressions.tree import Expression
 from penstock.lang.query import Output
 from penstock.lang.table_defs import TableDef, TableWrite
+from penstock.plan.base import PlanNode
 from penstock.types import Schema
 from penstock.windows.spec import TimeSlide
 
@@ -38,7 +39,7 @@ class Lookup:
 
 
 @dataclass(frozen=True)
-class LookupNode:
+class LookupNode(PlanNode):
     """Events of a stream with the rows of tables. Columns are named `alias.column`, those of the stream too. `first`
     filters events before anything is looked up, `where` the rows that come of it. `clocks` are the other streams that
     write the tables: events wait until these have come as far. Rows of windows at every event bear a time that is one
@@ -56,7 +57,7 @@ class LookupNode:
 
 
 @dataclass(frozen=True)
-class ScanNode:
+class ScanNode(PlanNode):
     """All rows of a table at every boundary of a slide, each time one microsecond before it. `clocks` are the streams
     that write the table: they say how far time has come."""
 

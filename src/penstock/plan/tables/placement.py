@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from penstock.expressions.tree import Column, Expression, transform
-from penstock.plan.nodes import StreamNode
 from penstock.plan.tables.nodes import LookupNode
 
 Keys = tuple[Expression, ...]
@@ -12,14 +11,15 @@ Keys = tuple[Expression, ...]
 def keys_of_tables(node: LookupNode) -> tuple[tuple[str, Keys], ...] | str:
     """For each stream that reads or writes the tables the key of their rows, over its own columns; or why there is
     none. All must be of the same types: only then do equal keys come together."""
-    assert isinstance(node.input, StreamNode)
+    stream = node.input.stream_name
+    assert stream is not None
     found: dict[str, set[Keys]] = {}
     for lookup in node.lookups:
         if not lookup.writes:
             continue
         if not lookup.is_keyed:
             return f"events look the table {lookup.table} up by something else than its key"
-        found.setdefault(node.input.name, set()).add(_own(lookup.keys, node.alias))
+        found.setdefault(stream, set()).add(_own(lookup.keys, node.alias))
         for write in lookup.writes:
             if not write.keys:
                 return f"{write.stream} changes rows of the table {lookup.table} by something else than its key"

@@ -19,7 +19,6 @@ from penstock.plan.nodes import WINDOW_COLUMNS, Node
 from penstock.plan.tables.lookups import asks_only, clocks_of, looked_up, lookups_of
 from penstock.plan.tables.nodes import LookupNode
 from penstock.types import Field, Schema
-from penstock.windows.spec import EveryEvent
 
 
 def build_windowed_lookup(select: Select, join: Join, build: Callable[[Source], Node]) -> Node:
@@ -52,7 +51,7 @@ def build_windowed_lookup(select: Select, join: Join, build: Callable[[Source], 
 
 
 def _is_per_event(join: Join) -> bool:
-    return join.window is not None and isinstance(join.window.slide, EveryEvent)
+    return join.window is not None and join.window.is_per_event
 
 
 def _windows(

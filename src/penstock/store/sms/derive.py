@@ -23,16 +23,15 @@ from collections.abc import Sequence
 from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.sms.patterns import Consumption, Expiry, update_pattern
 from penstock.store.sms.properties import Properties, ReadPattern, Sharing
-from penstock.windows.spec import Session, Since
 
 Window = AggregateNode | RelationNode
 
 
 def consumption_of(window: Window) -> Consumption:
     """How a window is done with the rows of its stream."""
-    if window.partition_by or isinstance(window.window.extent, Session):
+    if window.partition_by or window.window.extent.closes:
         return Consumption.EAGER
-    if isinstance(window.window.extent, Since):
+    if window.window.extent.since is not None:
         return Consumption.NEVER
     return Consumption.ORDERED
 
