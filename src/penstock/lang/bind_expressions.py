@@ -25,8 +25,8 @@ DEEPEST = 100
 
 _BITS = {SqlType.TINYINT: 7, SqlType.SMALLINT: 15, SqlType.INT: 31, SqlType.BIGINT: 63}
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_PREDICATES = (*_COMPARISONS, exp.In, exp.Like, exp.Between, exp.Is)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_NOT_COMPARED = (*_COMPARISONS, exp.In, exp.Like, exp.Between)
 
 _OF_THE_CLOCK = frozenset({"now", "current_timestamp", "current_date", "rand", "random", "uuid", "randn"})
 
@@ -233,7 +233,7 @@ class ExpressionBinder:
 
     def _operator(self, node: exp.Expr, depth: int) -> Expression:
         if isinstance(node, _COMPARISONS) and (
-            isinstance(node.this, _PREDICATES) or isinstance(node.expression, _PREDICATES)
+            isinstance(node.this, _NOT_COMPARED) or isinstance(node.expression, _NOT_COMPARED)
         ):
             raise self._source.refusal(
                 "comparisons cannot be chained", span_of(node), "write a < b AND b < c, or use parentheses"
@@ -265,8 +265,7 @@ class ExpressionBinder:
         if isinstance(node, exp.In):
             return self._bound_call("in", [node.this, *node.expressions], node, depth)
         if isinstance(node, exp.Like):
-            like = self._bound_call("like", [node.this, node.expression], node, depth)
-            return self._negated(like) if node.args.get("negate") else like
+            return self._bound_call("like", [node.this, node.expression], node, depth)
         if isinstance(node, exp.Is):
             return self._is(node, depth)
         if isinstance(node, exp.Concat) and all(isinstance(part, exp.Literal) for part in node.expressions):

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlglot.tokenizer_core import TokenType
-
-from penstock.lang.dialect import TYPE_NAMES
+from penstock.lang.dialect import TYPE_NAMES, Kind
 from penstock.lang.durations import UNITS, duration
 from penstock.lang.places import Span
 from penstock.lang.stream_options import HEARTBEAT
@@ -45,22 +43,17 @@ class CreateParser(WindowParser):
 
     def create_stream(self) -> CreateStream:
         name = self.name("the name of the stream")
-        self.expect(TokenType.L_PAREN, "'(' and the columns")
-        columns: list[ColumnSyntax] = []
         properties = _Properties()
-        while True:
-            if not self.stream_properties(properties):
-                columns.append(self.column())
-            if not self._match(TokenType.COMMA):
-                break
-        self.expect(TokenType.R_PAREN, "',' or ')'")
+        written = self.enclosed(
+            lambda: None if self.stream_properties(properties) else self.column(), "'(' and the columns"
+        )
         uri: str | None = None
         options: Options | None = None
-        while self._curr:
-            if uri is None and self._match(TokenType.FROM):
+        while self.token.kind is not Kind.END:
+            if uri is None and self.take("FROM"):
                 uri = self.string("a quoted address, such as 'events.parquet'")
-            elif options is None and self._match(TokenType.WITH):
-                start = self._prev.start if self._prev else 0
+            elif options is None and self.take("WITH"):
+                start = self.last.start
                 options = self.options()
                 if self.has_heartbeat(options, self.span_since(start)):
                     properties.of_event_time.append(("a heartbeat", self.span_since(start)))
@@ -74,7 +67,7 @@ class CreateParser(WindowParser):
                 f"leave {what} out, or write EVENT TIME",
             )
         return CreateStream(
-            name, tuple(columns), properties.event_time, properties.time_unit, properties.lateness or 0,
+            name, tuple(filter(None, written)), properties.event_time, properties.time_unit, properties.lateness or 0,
             properties.sequence, properties.idle_after, properties.late_into, uri, options or (),
             properties.arrival, properties.arrived,
         )  # fmt: skip
@@ -88,20 +81,19 @@ class CreateParser(WindowParser):
 
     def create_sink(self) -> CreateSink:
         name = self.name("the name of the sink")
-        if not self.take("TO"):
-            self.unexpected("TO and a quoted address")
+        self.expect("TO", "TO and a quoted address")
         uri = self.string("a quoted address, such as 'results.jsonl'")
-        return CreateSink(name, uri, self.options() if self._match(TokenType.WITH) else ())
+        return CreateSink(name, uri, self.options() if self.take("WITH") else ())
 
     def column(self) -> ColumnSyntax:
         name = self.name("a column")
         type_ = self.sql_type()
         nullable = True
-        if self._match(TokenType.NOT):
-            self.expect(TokenType.NULL, "NULL")
+        if self.take("NOT"):
+            self.expect("NULL")
             nullable = False
         else:
-            self._match(TokenType.NULL)
+            self.take("NULL")
         return ColumnSyntax(name, type_, nullable)
 
     def stream_properties(self, said: _Properties) -> bool:
@@ -112,7 +104,7 @@ class CreateParser(WindowParser):
         return taken
 
     def stream_property(self, said: _Properties) -> bool:
-        start = self._curr.start if self._curr else 0
+        start = self.token.start
         if self.take("EVENT", "TIME"):
             self.time_column(said, "EVENT TIME", start)
         elif self.take("ARRIVAL", "ORDER"):
@@ -120,11 +112,12 @@ class CreateParser(WindowParser):
             said.arrival = True
             if self.take("ARRIVED"):
                 said.arrived = self.name("the column of ARRIVED")
-        elif self.takes_unambiguously("LATENESS", TokenType.NUMBER, TokenType.INTERVAL):
+        elif self.at("LATENESS") and (self.peek().kind is Kind.NUMBER or self.peek().word == "INTERVAL"):
+            self.advance()
             self.once(said.lateness is None, "LATENESS", start)
             said.lateness = self.lateness()
             said.of_event_time.append(("LATENESS", self.span_since(start)))
-        elif self._next.token_type in self.ID_VAR_TOKENS and not self.is_column_ahead() and self.take("SEQUENCE"):
+        elif self.peek().is_name and not self.is_column_ahead() and self.take("SEQUENCE"):
             self.once(said.sequence is None, "SEQUENCE", start)
             said.sequence = self.name("the column of SEQUENCE")
             said.of_event_time.append(("SEQUENCE", self.span_since(start)))
@@ -146,44 +139,36 @@ class CreateParser(WindowParser):
         self.once(said.event_time is None, what, start)
         said.event_time = self.name(f"the column of {what}")
         if self.take("UNIT"):
-            unit_start = self._curr.start if self._curr else 0
+            unit_start = self.token.start
             said.time_unit = UNITS[self.unit()], self.span_since(unit_start)
 
     def lateness(self) -> int:
-        zero = self._match(TokenType.NUMBER, advance=False) and self._curr.text == "0"
-        if not zero:
+        number = self.token
+        if number.kind is not Kind.NUMBER or number.text != "0":
             return self.duration("the LATENESS")
-        self._advance()
-        if self._curr and self._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
+        self.advance()
+        if self.token.kind is not Kind.END and not self.at(",", ")"):
             self.unit()
         return 0
 
-    def takes_unambiguously(self, word: str, *following: TokenType) -> bool:
-        """Takes a word that may also be a column's name only where what follows can be no type."""
-        return self._next.token_type in following and self.take(word)
-
     def is_column_ahead(self) -> bool:
         """`sequence BIGINT` declares a column, `SEQUENCE id` a property: a type name tells them apart."""
-        return bool(self._next) and self._next.text.upper() in TYPE_NAMES
+        return self.peek().word in TYPE_NAMES
 
     def once(self, first: bool, what: str, start: int) -> None:
         if not first:
             self.refuse(f"{what} is given twice", self.span_since(start))
 
-    def string(self, wanted: str) -> str:
-        return self.expect(TokenType.STRING, wanted).text
-
     def options(self) -> Options:
         """`('key' = 'value', ...)`; keys are told apart by their exact text."""
-        self.expect(TokenType.L_PAREN, "'(' after WITH")
-        found: dict[str, str] = {}
-        while True:
-            key = self.expect(TokenType.STRING, "a quoted option")
-            self.expect(TokenType.EQ, "'='")
-            if key.text in found:
-                self.refuse(f"the option '{key.text}' is given twice", self.span_of_token(key))
-            found[key.text] = self.string("a quoted value")
-            if not self._match(TokenType.COMMA):
-                break
-        self.expect(TokenType.R_PAREN, "',' or ')'")
-        return tuple(found.items())
+        seen: set[str] = set()
+
+        def option() -> tuple[str, str]:
+            key = self.expect_kind(Kind.STRING, "a quoted option")
+            self.expect("=")
+            if key.text in seen:
+                self.refuse(f"the option '{key.text}' is given twice", key.span)
+            seen.add(key.text)
+            return key.text, self.string("a quoted value")
+
+        return self.enclosed(option, "'(' after WITH")

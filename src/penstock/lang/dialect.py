@@ -1,14 +1,19 @@
-"""The sqlglot dialect: its tokens, the names of types, and where a node stands in the text."""
+"""The one module that uses sqlglot's tokenizer: query text to tokens of our own, and where a node stands in the text.
+
+The grammar reads `Token`s and knows nothing of sqlglot but its expression nodes (`sqlglot.exp`). Whatever else of
+sqlglot is needed, such as its parsers for other dialects, belongs into this module.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from enum import Enum, auto
+from typing import ClassVar, NamedTuple
 
-from sqlglot import exp
+import sqlglot
+from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.errors import SqlglotError
 
 from penstock.lang.places import QueryText, Span
 from penstock.types import SqlType
@@ -42,19 +47,68 @@ SUFFIXES: dict[str, SqlType] = {
 }
 """Spark's letters after a number: 10L is a BIGINT."""
 
+_SPELLINGS = {
+    "==": "=",
+    "!=": "<>",
+    "!": "NOT",
+    "~~": "LIKE",
+    "PARTITIONED BY": "PARTITION BY",
+    "PARTITIONED_BY": "PARTITION BY",
+}
+"""Tokens that mean the same as another one."""
+
+_RESERVED = frozenset(
+    """
+    ALL ALTER AND AS BETWEEN CASE CREATE CROSS DISTINCT DROP ELSE EXCEPT FALSE FETCH FOR FROM GLOB GRANT HAVING ILIKE
+    INNER INSERT INTERSECT INTO JOIN LATERAL LIKE MINUS NOT NOTNULL NULL ON OR OUTER QUALIFY REGEXP RETURNING REVOKE
+    RLIKE ROLLBACK SELECT SERDEPROPERTIES TABLESAMPLE THEN TRUE UNCACHE UNION USING VALUES WHEN WHERE WITH XOR
+    """.split()  # noqa: SIM905
+)
+"""Words that are names only in quotes."""
+
 _UNCLOSED = re.compile(r"Missing (.+) from \d+:(\d+)")
 
 
-def span_of(node: exp.Expr) -> Span | None:
-    """The stretch of text a node was read from: its own offsets joined with those of everything below it."""
-    starts: list[int] = []
-    ends: list[int] = []
-    for part in node.walk():
-        start = part.meta.get("start")
-        if start is not None:
-            starts.append(start)
-            ends.append(part.meta["end"] + 1)
-    return (min(starts), max(ends)) if starts else None
+class Kind(Enum):
+    NAME = auto()
+    """A word without a meaning in SQL."""
+    KEYWORD = auto()
+    """A word, or several such as GROUP BY, with a meaning in SQL, though not always in this language."""
+    QUOTED = auto()
+    """A name in quotes."""
+    STRING = auto()
+    NUMBER = auto()
+    SYMBOL = auto()
+    OTHER = auto()
+    """A literal that this language has not, such as N'text'."""
+    END = auto()
+    """Behind the last token of a statement."""
+
+
+class Token(NamedTuple):
+    """`text` is as written, without quotes. `word` is what the grammar compares: upper case and in one spelling. Names
+    in quotes, literals and the end have no `word`."""
+
+    kind: Kind
+    text: str
+    word: str
+    start: int
+    end: int
+    commented: bool = False
+
+    @property
+    def span(self) -> Span:
+        return self.start, self.end
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it can name something: words that SQL can do without are names too."""
+        kind = self.kind
+        return (
+            kind is Kind.NAME
+            or kind is Kind.QUOTED
+            or (kind is Kind.KEYWORD and " " not in self.word and self.word not in _RESERVED)
+        )
 
 
 class Penstock(Spark):
@@ -70,15 +124,43 @@ class Penstock(Spark):
         NUMERIC_LITERALS: ClassVar = {suffix: type_.value for suffix, type_ in SUFFIXES.items()}
 
 
-DIALECT = Penstock()
+_DIALECT = Penstock()
+
+_KINDS = {
+    TokenType.VAR: Kind.NAME,
+    TokenType.IDENTIFIER: Kind.QUOTED,
+    TokenType.STRING: Kind.STRING,
+    TokenType.NUMBER: Kind.NUMBER,
+    **{type_: Kind.OTHER for type_ in TokenType if type_.name.endswith("_STRING")},
+}
+_WITHOUT_WORD = frozenset({Kind.QUOTED, Kind.STRING, Kind.NUMBER, Kind.OTHER})
 
 
 def tokenize(source: QueryText) -> list[Token]:
     try:
-        return DIALECT.tokenize(source.text)
-    except TokenError as error:
+        return [_token(token) for token in _DIALECT.tokenize(source.text)]
+    except SqlglotError as error:
         unclosed = _UNCLOSED.match(str(error.__cause__))
         if unclosed is None:
             raise source.refusal("this text cannot be read as SQL", (0, 1)) from None
         delimiter, start = unclosed.group(1), min(int(unclosed.group(2)), len(source.text) - 1)
         raise source.refusal(f"a closing {delimiter} is missing", (start, len(source.text))) from None
+
+
+def _token(token: sqlglot.Token) -> Token:
+    text = token.text
+    kind = _KINDS.get(token.token_type) or (Kind.KEYWORD if text[:1].isalpha() else Kind.SYMBOL)
+    word = "" if kind in _WITHOUT_WORD else text.upper()
+    return Token(kind, text, _SPELLINGS.get(word, word), token.start, token.end + 1, bool(token.comments))
+
+
+def span_of(node: exp.Expr) -> Span | None:
+    """The stretch of text a node was read from: its own offsets joined with those of everything below it."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for part in node.walk():
+        start = part.meta.get("start")
+        if start is not None:
+            starts.append(start)
+            ends.append(part.meta["end"] + 1)
+    return (min(starts), max(ends)) if starts else None
