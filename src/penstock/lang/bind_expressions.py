@@ -26,7 +26,7 @@ DEEPEST = 100
 _BITS = {SqlType.TINYINT: 7, SqlType.SMALLINT: 15, SqlType.INT: 31, SqlType.BIGINT: 63}
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-_NOT_COMPARED = (*_COMPARISONS, exp.In, exp.Like, exp.Between)
+_RANGES = (exp.In, exp.Like, exp.Between)
 
 _OF_THE_CLOCK = frozenset({"now", "current_timestamp", "current_date", "rand", "random", "uuid", "randn"})
 
@@ -232,9 +232,7 @@ class ExpressionBinder:
         return self._call("case", tuple(args), nodes, node)
 
     def _operator(self, node: exp.Expr, depth: int) -> Expression:
-        if isinstance(node, _COMPARISONS) and (
-            isinstance(node.this, _NOT_COMPARED) or isinstance(node.expression, _NOT_COMPARED)
-        ):
+        if _is_chained(node):
             raise self._source.refusal(
                 "comparisons cannot be chained", span_of(node), "write a < b AND b < c, or use parentheses"
             )
@@ -256,8 +254,6 @@ class ExpressionBinder:
             if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
                 return self._bound_call("is_not_null", [inner.this], node, depth)
             return self._bound_call("not", [node.this], node, depth)
-        if isinstance(node, exp.NullSafeNEQ):
-            return self._negated(self._bound_call("eq_null_safe", [node.this, node.expression], node, depth))
         if isinstance(node, exp.Between):
             low = self._bound_call("ge", [node.this, node.args["low"]], node, depth)
             high = self._bound_call("le", [node.this, node.args["high"]], node, depth)
@@ -268,8 +264,6 @@ class ExpressionBinder:
             return self._bound_call("like", [node.this, node.expression], node, depth)
         if isinstance(node, exp.Is):
             return self._is(node, depth)
-        if isinstance(node, exp.Concat) and all(isinstance(part, exp.Literal) for part in node.expressions):
-            return Literal("".join(part.this for part in node.expressions), SqlType.STRING)
         if isinstance(node, exp.Star):
             raise self._source.refusal("'*' cannot stand here", span_of(node), "'*' is for SELECT * and COUNT(*)")
         raise self._source.refusal("this form of expression is not available", span_of(node))
@@ -280,9 +274,6 @@ class ExpressionBinder:
         if isinstance(node.expression, exp.Boolean):
             return self._bound_call("eq_null_safe", [node.this, node.expression], node, depth)
         raise self._source.refusal("after IS stands NULL, TRUE, FALSE or DISTINCT FROM", span_of(node))
-
-    def _negated(self, expression: Expression) -> Expression:
-        return Call("not", (expression,), SqlType.BOOLEAN)
 
     def converted(self, expression: Expression, target: SqlType, node: exp.Expr) -> Expression:
         """A cast, done at once where a literal allows, so that a bad date is refused and not rejected later."""
@@ -304,6 +295,18 @@ class ExpressionBinder:
                 if target.is_integer and -(2 ** _BITS[target]) <= value < 2 ** _BITS[target]:
                     return Literal(value, target)
         return Cast(expression, target)
+
+
+def _is_chained(node: exp.Expr) -> bool:
+    """Whether it compares what is a comparison without parentheses; x NOT LIKE y is one too."""
+    if isinstance(node, exp.NullSafeEQ):
+        return isinstance(_unnegated(node.this), _RANGES)
+    sides = (node.this, node.expression) if isinstance(node, _COMPARISONS) else ()
+    return any(isinstance(_unnegated(side), (*_COMPARISONS, *_RANGES)) for side in sides)
+
+
+def _unnegated(node: exp.Expr) -> exp.Expr:
+    return node.this if isinstance(node, exp.Not) and isinstance(node.this, exp.Like) else node
 
 
 def _flattened(node: exp.Expr) -> list[exp.Expr]:

@@ -12,6 +12,9 @@ from penstock.masking import masked
 
 T = TypeVar("T")
 
+_LOOKED_AHEAD = 5
+"""Tokens that a rule of the grammar looks ahead or passes at once, at most."""
+
 
 class Cursor:
     """`token` is the next one to read, `last` the one read before it. Behind the last token of a statement stands one
@@ -23,7 +26,7 @@ class Cursor:
     def begin(self, tokens: list[Token]) -> None:
         """Stands before the first token of a statement."""
         end = tokens[-1].end
-        self._tokens = [*tokens, Token(Kind.END, "", "", end, end + 1)]
+        self._tokens = tokens + _LOOKED_AHEAD * [Token(Kind.END, "", "", end, end + 1)]
         self._index = 0
         self.token = self._tokens[0]
 
@@ -32,13 +35,13 @@ class Cursor:
         return self._tokens[self._index - 1]
 
     def peek(self, ahead: int = 1) -> Token:
-        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+        return self._tokens[self._index + ahead]
 
     def advance(self, by: int = 1) -> Token:
         """Goes on; the last token passed."""
-        self._index = min(self._index + by, len(self._tokens) - 1)
-        self.token = self._tokens[self._index]
-        return self._tokens[self._index - 1]
+        self._index = index = self._index + by
+        self.token = self._tokens[index]
+        return self._tokens[index - 1]
 
     # -- taking ---------------------------------------------------------------------------------------------
 
@@ -48,7 +51,9 @@ class Cursor:
 
     def take(self, word: str, *more: str) -> bool:
         """Takes the words if they come next, one after the other."""
-        if self.token.word != word or any(self.peek(i).word != later for i, later in enumerate(more, 1)):
+        if self.token.word != word:
+            return False
+        if more and any(self.peek(i).word != later for i, later in enumerate(more, 1)):
             return False
         self.advance(1 + len(more))
         return True

@@ -18,24 +18,14 @@ from sqlglot.errors import SqlglotError
 from penstock.lang.places import QueryText, Span
 from penstock.types import SqlType
 
-TYPE_NAMES: dict[str, SqlType] = {
-    "BOOLEAN": SqlType.BOOLEAN,
+TYPE_NAMES = {type_.value: type_ for type_ in SqlType if type_ not in (SqlType.NULL, SqlType.INTERVAL)} | {
     "BOOL": SqlType.BOOLEAN,
-    "TINYINT": SqlType.TINYINT,
-    "SMALLINT": SqlType.SMALLINT,
-    "INT": SqlType.INT,
     "INTEGER": SqlType.INT,
-    "BIGINT": SqlType.BIGINT,
     "LONG": SqlType.BIGINT,
-    "FLOAT": SqlType.FLOAT,
     "REAL": SqlType.FLOAT,
-    "DOUBLE": SqlType.DOUBLE,
     "DOUBLE PRECISION": SqlType.DOUBLE,
-    "STRING": SqlType.STRING,
     "TEXT": SqlType.STRING,
     "VARCHAR": SqlType.STRING,
-    "DATE": SqlType.DATE,
-    "TIMESTAMP": SqlType.TIMESTAMP,
 }
 
 SUFFIXES: dict[str, SqlType] = {
@@ -47,14 +37,7 @@ SUFFIXES: dict[str, SqlType] = {
 }
 """Spark's letters after a number: 10L is a BIGINT."""
 
-_SPELLINGS = {
-    "==": "=",
-    "!=": "<>",
-    "!": "NOT",
-    "~~": "LIKE",
-    "PARTITIONED BY": "PARTITION BY",
-    "PARTITIONED_BY": "PARTITION BY",
-}
+_SPELLINGS = {"==": "=", "!=": "<>", "!": "NOT", "~~": "LIKE", "PARTITIONED BY": "PARTITION BY"}
 """Tokens that mean the same as another one."""
 
 _RESERVED = frozenset(
@@ -70,19 +53,17 @@ _UNCLOSED = re.compile(r"Missing (.+) from \d+:(\d+)")
 
 
 class Kind(Enum):
+    """NAME is a word without a meaning in SQL, KEYWORD one or several (GROUP BY) with one, though perhaps not here.
+    OTHER is a literal that this language has not, such as N'text'. END stands behind the last token of a statement."""
+
     NAME = auto()
-    """A word without a meaning in SQL."""
     KEYWORD = auto()
-    """A word, or several such as GROUP BY, with a meaning in SQL, though not always in this language."""
     QUOTED = auto()
-    """A name in quotes."""
     STRING = auto()
     NUMBER = auto()
     SYMBOL = auto()
     OTHER = auto()
-    """A literal that this language has not, such as N'text'."""
     END = auto()
-    """Behind the last token of a statement."""
 
 
 class Token(NamedTuple):
@@ -103,12 +84,9 @@ class Token(NamedTuple):
     @property
     def is_name(self) -> bool:
         """Whether it can name something: words that SQL can do without are names too."""
-        kind = self.kind
-        return (
-            kind is Kind.NAME
-            or kind is Kind.QUOTED
-            or (kind is Kind.KEYWORD and " " not in self.word and self.word not in _RESERVED)
-        )
+        if self.kind is Kind.KEYWORD:
+            return " " not in self.word and self.word not in _RESERVED
+        return self.kind is Kind.NAME or self.kind is Kind.QUOTED
 
 
 class Penstock(Spark):
@@ -133,7 +111,7 @@ _KINDS = {
     TokenType.NUMBER: Kind.NUMBER,
     **{type_: Kind.OTHER for type_ in TokenType if type_.name.endswith("_STRING")},
 }
-_WITHOUT_WORD = frozenset({Kind.QUOTED, Kind.STRING, Kind.NUMBER, Kind.OTHER})
+"""All others are words and symbols that mean something in SQL."""
 
 
 def tokenize(source: QueryText) -> list[Token]:
@@ -148,10 +126,13 @@ def tokenize(source: QueryText) -> list[Token]:
 
 
 def _token(token: sqlglot.Token) -> Token:
-    text = token.text
-    kind = _KINDS.get(token.token_type) or (Kind.KEYWORD if text[:1].isalpha() else Kind.SYMBOL)
-    word = "" if kind in _WITHOUT_WORD else text.upper()
-    return Token(kind, text, _SPELLINGS.get(word, word), token.start, token.end + 1, bool(token.comments))
+    text, kind, word = token.text, _KINDS.get(token.token_type), ""
+    if kind is None or kind is Kind.NAME:
+        word = text.upper()
+        word = _SPELLINGS.get(word, word)
+    if kind is None:
+        kind = Kind.KEYWORD if text[:1].isalpha() else Kind.SYMBOL
+    return Token(kind, text, word, token.start, token.end + 1, bool(token.comments))
 
 
 def span_of(node: exp.Expr) -> Span | None:

@@ -102,10 +102,10 @@ class OperandParser(DurationParser):
 
     def strings(self) -> exp.Expr:
         """A string; several that follow each other are one."""
-        found: list[exp.Expr] = []
+        start, text = self.token.start, ""
         while self.token.kind is Kind.STRING:
-            found.append(self.literal(self.token.text, is_string=True))
-        return found[0] if len(found) == 1 else exp.Concat(expressions=found)
+            text += self.advance().text
+        return self.with_span(exp.Literal(this=text, is_string=True), start)
 
     def parenthesis(self) -> exp.Expr:
         start = self.advance().start
@@ -149,7 +149,7 @@ class OperandParser(DurationParser):
 
     def column_or_call(self) -> exp.Expr | None:
         token = self.token
-        called = self.peek().word == "("
+        called = self.peek().word == "(" and token.word != "IN"
         if not token.is_name and not (called and token.word == "ALL"):
             return None
         return self.function_call() if called else exp.Column(this=self.identifier())

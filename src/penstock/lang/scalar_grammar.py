@@ -10,24 +10,16 @@ from sqlglot import exp
 from penstock.lang.operand_grammar import OperandParser
 from penstock.lang.symbols import BINARY, SYMBOLS
 
-_IS, _COMPARISON, _RANGE, _BITWISE, _TERM, _TIGHTEST = 6, 8, 9, 10, 18, 20
-"""How tightly operators bind: twice what `SYMBOLS` says, as BETWEEN, IN and LIKE lie between two levels of it."""
+_IS, _EQUALITY, _ORDER, _RANGE, _BITWISE, _TERM, _TIGHTEST = 9, 12, 13, 14, 15, 27, 30
+"""How tightly operators bind: three times what `SYMBOLS` says, as `_ORDER` and `_RANGE` lie between two levels of it."""
 
-_BINARY = {SYMBOLS[name][0]: (2 * SYMBOLS[name][1], node) for node, name in BINARY.items() if name in SYMBOLS}
+_BINARY = {SYMBOLS[name][0]: (3 * SYMBOLS[name][1], node) for node, name in BINARY.items() if name in SYMBOLS}
+_BINARY |= {symbol: (_ORDER, _BINARY[symbol][1]) for symbol in ("<", "<=", ">", ">=")}
 _BINARY["||"] = _TERM, exp.DPipe
 
-_PREDICATES = {
-    "IS": _IS,
-    "ISNULL": _IS,
-    "NOTNULL": _IS,
-    "NOT NULL": _IS,
-    "BETWEEN": _RANGE,
-    "NOT BETWEEN": _RANGE,
-    "IN": _RANGE,
-    "NOT IN": _RANGE,
-    "LIKE": _RANGE,
-    "NOT LIKE": _RANGE,
-}
+_PREDICATES = dict.fromkeys(("IS", "ISNULL", "NOTNULL", "NOT NULL"), _IS) | dict.fromkeys(
+    ("BETWEEN", "NOT BETWEEN", "IN", "NOT IN", "LIKE", "NOT LIKE"), _RANGE
+)
 """What makes a condition of the operand before it."""
 
 
@@ -71,11 +63,14 @@ class ExpressionParser(OperandParser):
 
     def signed(self) -> exp.Expr | None:
         """An operand with the signs and NOT before it."""
+        if not self.at("+", "-", "NOT"):
+            return self.operand()
         if self.take("+"):
             return self.signed()
         if self.take("-"):
             return exp.Neg(this=self.signed() or self.unexpected("a value"))
-        return exp.Not(this=self.right(_IS)) if self.take("NOT") else self.operand()
+        self.expect("NOT")
+        return exp.Not(this=self.right(_IS))
 
     def predicate(self, operator: str, this: exp.Expr) -> exp.Expr:
         """A condition, its first operand and its operator having been read."""
@@ -97,8 +92,8 @@ class ExpressionParser(OperandParser):
         elif operator == "IS":
             negated = self.take("NOT")
             if self.take("DISTINCT", "FROM"):
-                distinct = exp.NullSafeEQ if negated else exp.NullSafeNEQ
-                return distinct(this=this, expression=self.right(_COMPARISON))
+                same = exp.NullSafeEQ(this=this, expression=self.right(_EQUALITY))
+                return same if negated else exp.Not(this=same)
             made = exp.Is(this=this, expression=self.right(_BITWISE, "NULL, TRUE, FALSE or DISTINCT FROM"))
         else:
             made = exp.Is(this=this, expression=exp.Null())
