@@ -66,7 +66,7 @@ class ExpressionBinder:
             return self.bind(node.this, depth)
         if isinstance(node, exp.Column):
             found = self._scope.resolve(node, self._source)
-            return found if not isinstance(found, exp.Expr) else self._without_aliases().bind(found, depth)
+            return found if isinstance(found, Expression) else self._without_aliases().bind(found, depth)
         if isinstance(node, exp.Literal):
             return self._literal(node, negative=False)
         if isinstance(node, exp.Null):
