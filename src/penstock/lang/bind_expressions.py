@@ -261,7 +261,8 @@ class ExpressionBinder:
         if isinstance(node, exp.In):
             return self._bound_call("in", [node.this, *node.expressions], node, depth)
         if isinstance(node, exp.Like):
-            return self._bound_call("like", [node.this, node.expression], node, depth)
+            like = self._bound_call("like", [node.this, node.expression], node, depth)
+            return Call("not", (like,), SqlType.BOOLEAN) if node.args.get("negate") else like
         if isinstance(node, exp.Is):
             return self._is(node, depth)
         if isinstance(node, exp.Star):
@@ -298,15 +299,11 @@ class ExpressionBinder:
 
 
 def _is_chained(node: exp.Expr) -> bool:
-    """Whether it compares what is a comparison without parentheses; x NOT LIKE y is one too."""
+    """Whether it compares what is a comparison without parentheses."""
     if isinstance(node, exp.NullSafeEQ):
-        return isinstance(_unnegated(node.this), _RANGES)
+        return isinstance(node.this, _RANGES)
     sides = (node.this, node.expression) if isinstance(node, _COMPARISONS) else ()
-    return any(isinstance(_unnegated(side), (*_COMPARISONS, *_RANGES)) for side in sides)
-
-
-def _unnegated(node: exp.Expr) -> exp.Expr:
-    return node.this if isinstance(node, exp.Not) and isinstance(node.this, exp.Like) else node
+    return any(isinstance(side, (*_COMPARISONS, *_RANGES)) for side in sides)
 
 
 def _flattened(node: exp.Expr) -> list[exp.Expr]:

@@ -10,67 +10,41 @@ CREATE STREAM requests (id INT, t TIMESTAMP, came TIMESTAMP, ARRIVAL ORDER t ARR
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from penstock.lang.dialect import TYPE_NAMES, Kind
 from penstock.lang.durations import UNITS, duration
 from penstock.lang.places import Span
 from penstock.lang.stream_options import HEARTBEAT
-from penstock.lang.syntax import ColumnSyntax, CreateSink, CreateStream, Name
+from penstock.lang.syntax import ColumnSyntax, CreateSink, CreateStream
 from penstock.lang.window_grammar import WindowParser
 
 Options = tuple[tuple[str, str], ...]
-
-
-@dataclass
-class _Properties:
-    """What is said about a stream besides its columns, collected in the order it is written."""
-
-    event_time: Name | None = None
-    time_unit: tuple[int, Span] | None = None
-    lateness: int | None = None
-    sequence: Name | None = None
-    idle_after: int | None = None
-    late_into: Name | None = None
-    arrival: bool = False
-    arrived: Name | None = None
-    of_event_time: list[tuple[str, Span]] = field(default_factory=list)
-    """What only a stream that is put in order can have, where it was said."""
 
 
 class CreateParser(WindowParser):
     """Windows and expressions plus declarations."""
 
     def create_stream(self) -> CreateStream:
-        name = self.name("the name of the stream")
-        properties = _Properties()
-        written = self.enclosed(
-            lambda: None if self.stream_properties(properties) else self.column(), "'(' and the columns"
-        )
-        uri: str | None = None
-        options: Options | None = None
+        said = CreateStream(self.name("the name of the stream"))
+        columns = self.enclosed(lambda: None if self.stream_properties(said) else self.column(), "'(' and the columns")
+        said.columns = tuple(filter(None, columns))
         while self.token.kind is not Kind.END:
-            if uri is None and self.take("FROM"):
-                uri = self.string("a quoted address, such as 'events.parquet'")
-            elif options is None and self.take("WITH"):
+            if said.uri is None and self.take("FROM"):
+                said.uri = self.string("a quoted address, such as 'events.parquet'")
+            elif not said.options and self.take("WITH"):
                 start = self.last.start
-                options = self.options()
-                if self.has_heartbeat(options, self.span_since(start)):
-                    properties.of_event_time.append(("a heartbeat", self.span_since(start)))
-            elif not self.stream_properties(properties):
+                said.options = self.options()
+                if self.has_heartbeat(said.options, self.span_since(start)):
+                    said.of_event_time.append(("a heartbeat", self.span_since(start)))
+            elif not self.stream_properties(said):
                 self.unexpected("FROM 'uri', WITH (...), LATE INTO name or the end of the statement")
-        if properties.arrival and properties.of_event_time:
-            what, span = properties.of_event_time[0]
+        if said.arrival and said.of_event_time:
+            what, span = said.of_event_time[0]
             self.refuse(
                 f"{what} is for streams with EVENT TIME: in ARRIVAL ORDER nothing is put in order, so nothing is late",
                 span,
                 f"leave {what} out, or write EVENT TIME",
             )
-        return CreateStream(
-            name, tuple(filter(None, written)), properties.event_time, properties.time_unit, properties.lateness or 0,
-            properties.sequence, properties.idle_after, properties.late_into, uri, options or (),
-            properties.arrival, properties.arrived,
-        )  # fmt: skip
+        return said
 
     def has_heartbeat(self, options: Options, span: Span) -> bool:
         """Whether there is the one option that says something of the stream, and not of how its source is read."""
@@ -88,52 +62,47 @@ class CreateParser(WindowParser):
     def column(self) -> ColumnSyntax:
         name = self.name("a column")
         type_ = self.sql_type()
-        nullable = True
-        if self.take("NOT"):
-            self.expect("NULL")
-            nullable = False
-        else:
-            self.take("NULL")
-        return ColumnSyntax(name, type_, nullable)
+        not_null = self.take("NOT")
+        if not self.take("NULL") and not_null:
+            self.unexpected("NULL")
+        return ColumnSyntax(name, type_, not not_null)
 
-    def stream_properties(self, said: _Properties) -> bool:
+    def stream_properties(self, said: CreateStream) -> bool:
         """Takes as many properties as follow; False if none does."""
         taken = False
         while self.stream_property(said):
             taken = True
         return taken
 
-    def stream_property(self, said: _Properties) -> bool:
+    def stream_property(self, said: CreateStream) -> bool:
         start = self.token.start
         if self.take("EVENT", "TIME"):
             self.time_column(said, "EVENT TIME", start)
-        elif self.take("ARRIVAL", "ORDER"):
+            return True
+        if self.take("ARRIVAL", "ORDER"):
             self.time_column(said, "ARRIVAL ORDER", start)
             said.arrival = True
-            if self.take("ARRIVED"):
-                said.arrived = self.name("the column of ARRIVED")
-        elif self.at("LATENESS") and (self.peek().kind is Kind.NUMBER or self.peek().word == "INTERVAL"):
+            said.arrived = self.name("the column of ARRIVED") if self.take("ARRIVED") else None
+            return True
+        if self.at("LATENESS") and (self.peek().kind is Kind.NUMBER or self.peek().word == "INTERVAL"):
             self.advance()
-            self.once(said.lateness is None, "LATENESS", start)
+            self.once(said.lateness is None, what := "LATENESS", start)
             said.lateness = self.lateness()
-            said.of_event_time.append(("LATENESS", self.span_since(start)))
         elif self.peek().is_name and not self.is_column_ahead() and self.take("SEQUENCE"):
-            self.once(said.sequence is None, "SEQUENCE", start)
+            self.once(said.sequence is None, what := "SEQUENCE", start)
             said.sequence = self.name("the column of SEQUENCE")
-            said.of_event_time.append(("SEQUENCE", self.span_since(start)))
         elif self.take("IDLE", "AFTER"):
-            self.once(said.idle_after is None, "IDLE AFTER", start)
+            self.once(said.idle_after is None, what := "IDLE AFTER", start)
             said.idle_after = self.duration("the time of IDLE AFTER")
-            said.of_event_time.append(("IDLE AFTER", self.span_since(start)))
         elif self.take("LATE", "INTO"):
-            self.once(said.late_into is None, "LATE INTO", start)
+            self.once(said.late_into is None, what := "LATE INTO", start)
             said.late_into = self.name("a name for the late events")
-            said.of_event_time.append(("LATE INTO", self.span_since(start)))
         else:
             return False
+        said.of_event_time.append((what, self.span_since(start)))
         return True
 
-    def time_column(self, said: _Properties, what: str, start: int) -> None:
+    def time_column(self, said: CreateStream, what: str, start: int) -> None:
         if said.event_time is not None and said.arrival != (what == "ARRIVAL ORDER"):
             self.refuse("a stream has EVENT TIME or ARRIVAL ORDER, and not both", self.span_since(start))
         self.once(said.event_time is None, what, start)

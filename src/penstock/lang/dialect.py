@@ -28,13 +28,7 @@ TYPE_NAMES = {type_.value: type_ for type_ in SqlType if type_ not in (SqlType.N
     "VARCHAR": SqlType.STRING,
 }
 
-SUFFIXES: dict[str, SqlType] = {
-    "L": SqlType.BIGINT,
-    "S": SqlType.SMALLINT,
-    "Y": SqlType.TINYINT,
-    "D": SqlType.DOUBLE,
-    "F": SqlType.FLOAT,
-}
+SUFFIXES = {"L": SqlType.BIGINT, "S": SqlType.SMALLINT, "Y": SqlType.TINYINT, "D": SqlType.DOUBLE, "F": SqlType.FLOAT}
 """Spark's letters after a number: 10L is a BIGINT."""
 
 _SPELLINGS = {"==": "=", "!=": "<>", "!": "NOT", "~~": "LIKE", "PARTITIONED BY": "PARTITION BY"}
@@ -48,6 +42,10 @@ _RESERVED = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words that are names only in quotes."""
+
+_ESCAPED = re.compile(r"''|\\(u[\da-fA-F]{4}|U00(?:0[\da-fA-F]|10)[\da-fA-F]{4}|[01][0-7]{2}|.)", re.DOTALL | re.ASCII)
+_CONTROLS = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 _UNCLOSED = re.compile(r"Missing (.+) from \d+:(\d+)")
 
@@ -102,8 +100,6 @@ class Penstock(Spark):
         NUMERIC_LITERALS: ClassVar = {suffix: type_.value for suffix, type_ in SUFFIXES.items()}
 
 
-_DIALECT = Penstock()
-
 _KINDS = {
     TokenType.VAR: Kind.NAME,
     TokenType.IDENTIFIER: Kind.QUOTED,
@@ -116,7 +112,7 @@ _KINDS = {
 
 def tokenize(source: QueryText) -> list[Token]:
     try:
-        return [_token(token) for token in _DIALECT.tokenize(source.text)]
+        return [_token(token, source.text) for token in Penstock().tokenize(source.text)]
     except SqlglotError as error:
         unclosed = _UNCLOSED.match(str(error.__cause__))
         if unclosed is None:
@@ -125,14 +121,46 @@ def tokenize(source: QueryText) -> list[Token]:
         raise source.refusal(f"a closing {delimiter} is missing", (start, len(source.text))) from None
 
 
-def _token(token: sqlglot.Token) -> Token:
-    text, kind, word = token.text, _KINDS.get(token.token_type), ""
+def _token(token: sqlglot.Token, source: str) -> Token:
+    text, kind, word, end = token.text, _KINDS.get(token.token_type), "", token.end + 1
     if kind is None or kind is Kind.NAME:
         word = text.upper()
         word = _SPELLINGS.get(word, word)
+    elif kind is Kind.STRING:
+        text = _unescaped(source[token.start + 1 : end - 1])
+    elif kind is Kind.QUOTED:
+        text = source[token.start + 1 : end - 1].replace(2 * source[token.start], source[token.start])
     if kind is None:
         kind = Kind.KEYWORD if text[:1].isalpha() else Kind.SYMBOL
-    return Token(kind, text, word, token.start, token.end + 1, bool(token.comments))
+    return Token(kind, text, word, token.start, end, bool(token.comments))
+
+
+def _unescaped(written: str) -> str:
+    r"""What a string says, as in Spark. Versions of sqlglot differ in that.
+
+    >>> _unescaped(r"it''s \u0041\n")
+    "it's A\n"
+    """
+    text = _ESCAPED.sub(_character, written) if "\\" in written or "'" in written else written
+    if SURROGATE.search(text) is None:
+        return text
+    return SURROGATE.sub("?", text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass"))
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code is None or len(code) == 1:
+        return "'" if code is None else _CONTROLS.get(code, code)
+    return chr(int(code, 8) if code.isdigit() else int(code[1:], 16))
+
+
+def column_at(span: Span, column: str, table: str) -> exp.Column:
+    """A column, of a table unless that is empty, for something else that stands in the text."""
+    names = [exp.Identifier(this=name, quoted=True) for name in (column, table) if name]
+    node = exp.Column(this=names[0], table=names[1] if table else None)
+    for part in (node, *names):
+        part.meta["start"], part.meta["end"] = span[0], span[1] - 1
+    return node
 
 
 def span_of(node: exp.Expr) -> Span | None:

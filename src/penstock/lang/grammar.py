@@ -159,7 +159,7 @@ class StatementParser(JoinParser, RuleParser):
 
     def from_item(self) -> FromItem:
         if self.is_pattern_ahead():
-            self.refuse_beside_others(self.token)
+            self.refuse_beside_others()
         start = self.token.start
         source: Name | QuerySyntax | RecognizeSyntax
         if self.take("("):

@@ -14,11 +14,7 @@ from penstock.lang.create_grammar import CreateParser
 from penstock.lang.query import JoinKind
 from penstock.lang.syntax import FromItem, JoinItem
 
-_OUTER = {
-    "LEFT": JoinKind.LEFT,
-    "RIGHT": JoinKind.RIGHT,
-    "FULL": JoinKind.FULL,
-}
+_OUTER = {"LEFT": JoinKind.LEFT, "RIGHT": JoinKind.RIGHT, "FULL": JoinKind.FULL}
 
 _REFUSED = {
     "NATURAL": ("NATURAL JOIN", "write JOIN b [window] AS y ON x.id = y.id"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from penstock.lang.dialect import SUFFIXES, TYPE_NAMES, Kind, Token
+from penstock.lang.dialect import SUFFIXES, TYPE_NAMES, Kind
 from penstock.lang.duration_grammar import DurationParser
 from penstock.lang.durations import LONGEST
 from penstock.types import SqlType
@@ -74,15 +74,14 @@ class OperandParser(DurationParser):
         token = self.token
         word, kind = token.word, token.kind
         if kind is Kind.NUMBER:
-            return self.literal(token.text, is_string=False)
+            return self.literal(self.advance().text, token.start)
         if kind is Kind.STRING:
-            return self.strings()
+            return self.string_literal()
         if word in _LEAVES:
             self.advance()
             return self.with_span(_LEAVES[word](), token.start)
         if word == "." and self.peek().kind is Kind.NUMBER:
-            self.advance()
-            return self.literal(f"0.{self.token.text}", is_string=False, start=token.start)
+            return self.literal(f"0.{self.advance(2).text}", token.start)
         if word == "(":
             return self.parenthesis()
         if word == "CASE":
@@ -91,21 +90,19 @@ class OperandParser(DurationParser):
             return self.interval()
         if word in ("TIMESTAMP", "DATE") and self.peek().kind is Kind.STRING:
             self.advance()
-            literal = self.literal(self.token.text, is_string=True)
+            literal = self.literal(self.advance().text, self.last.start, is_string=True)
             return self.with_span(exp.Cast(this=literal, to=exp.DataType(this=word)), token.start)
         return None
 
-    def literal(self, text: str, *, is_string: bool, start: int | None = None) -> exp.Expr:
-        """Takes the next token as a literal of that text."""
-        token = self.advance()
-        return self.with_span(exp.Literal(this=text, is_string=is_string), token.start if start is None else start)
+    def literal(self, text: str, start: int, *, is_string: bool = False) -> exp.Expr:
+        return self.with_span(exp.Literal(this=text, is_string=is_string), start)
 
-    def strings(self) -> exp.Expr:
+    def string_literal(self) -> exp.Expr:
         """A string; several that follow each other are one."""
         start, text = self.token.start, ""
         while self.token.kind is Kind.STRING:
             text += self.advance().text
-        return self.with_span(exp.Literal(this=text, is_string=True), start)
+        return self.literal(text, start, is_string=True)
 
     def parenthesis(self) -> exp.Expr:
         start = self.advance().start
@@ -174,8 +171,16 @@ class OperandParser(DurationParser):
         token = self.token
         self.advance(2)
         made: exp.Expr
-        if token.word in ("CAST", "TRY_CAST"):
-            made = self.cast(token)
+        if token.word == "TRY_CAST":
+            self.refuse(
+                "TRY_CAST is not available",
+                token.span,
+                "write CAST: a row whose cast fails goes to the rejects and the run goes on",
+            )
+        if token.word == "CAST":
+            operand = self.value()
+            self.expect("AS", "AS and a type")
+            made = exp.Cast(this=operand, to=exp.DataType(this=self.sql_type().value))
         elif token.word == "EXTRACT":
             part = self.advance().text
             self.expect("FROM", "FROM, as in EXTRACT(HOUR FROM t)")
@@ -184,17 +189,6 @@ class OperandParser(DurationParser):
             made = exp.Anonymous(this=token.text, expressions=self.arguments())
         self.expect(")")
         return self.call_suffixes(self.with_span(made, token.start), token.start)
-
-    def cast(self, token: Token) -> exp.Expr:
-        if token.word == "TRY_CAST":
-            self.refuse(
-                "TRY_CAST is not available",
-                token.span,
-                "write CAST: a row whose cast fails goes to the rejects and the run goes on",
-            )
-        operand = self.value()
-        self.expect("AS", "AS and a type")
-        return exp.Cast(this=operand, to=exp.DataType(this=self.sql_type().value))
 
     def arguments(self) -> list[exp.Expr]:
         if self.at(")"):

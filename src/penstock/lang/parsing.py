@@ -6,14 +6,13 @@ nothing of it is ever run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.lang.bind_aggregates import UserSignature
 from penstock.lang.catalog import Catalog
-from penstock.lang.dialect import Token, tokenize
+from penstock.lang.dialect import SURROGATE, Token, tokenize
 from penstock.lang.grammar import StatementParser
 from penstock.lang.places import QueryText
 from penstock.lang.program import ProgramBinder
@@ -25,7 +24,6 @@ LONGEST_TEXT = 500_000
 DEEPEST_NESTING = 30
 
 _BYTE_ORDER_MARK = "\ufeff"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _OPENING = frozenset({"(", "[", "{", "CASE"})
 _CLOSING = frozenset({")", "]", "}", "END"})
@@ -100,7 +98,7 @@ def _refusals(text: str) -> Iterator[QueryText]:
         raise source.refusal(
             f"the text is {len(text):,} characters long; at most {LONGEST_TEXT:,} are read", None, "split it"
         )
-    half = _SURROGATE.search(source.text)
+    half = SURROGATE.search(source.text)
     if half is not None:
         raise source.refusal(
             "half of a surrogate pair is no character", half.span(), "write the whole character, or its escape in data"

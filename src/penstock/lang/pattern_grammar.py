@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import NoReturn
 
-from penstock.lang.dialect import Kind, Token
+from penstock.lang.dialect import Kind
 from penstock.lang.recognize_grammar import RecognizeParser
 from penstock.lang.syntax import ElementSyntax, FromItem, Name, OperatorSyntax, PatternSyntax, QuerySyntax
 
@@ -28,10 +28,10 @@ class PatternParser(RecognizeParser):
     def is_pattern_ahead(self) -> bool:
         return self.at("PATTERN") and self.peek().word in _OPERATORS and self.peek(2).word == "("
 
-    def refuse_beside_others(self, token: Token) -> NoReturn:
+    def refuse_beside_others(self) -> NoReturn:
         self.refuse(
             "a pattern stands alone in FROM",
-            token.span,
+            self.token.span,
             "put it into a subquery: FROM (SELECT ... FROM PATTERN ... WITHIN ...) [window], ...",
         )
 
@@ -39,7 +39,7 @@ class PatternParser(RecognizeParser):
         start = self.token.start
         item = FromItem(self.pattern(), None, None, self.span_since(start))
         if self.at(",", "JOIN"):
-            self.refuse_beside_others(self.token)
+            self.refuse_beside_others()
         return item
 
     def pattern(self) -> PatternSyntax:

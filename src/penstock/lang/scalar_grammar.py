@@ -11,7 +11,7 @@ from penstock.lang.operand_grammar import OperandParser
 from penstock.lang.symbols import BINARY, SYMBOLS
 
 _IS, _EQUALITY, _ORDER, _RANGE, _BITWISE, _TERM, _TIGHTEST = 9, 12, 13, 14, 15, 27, 30
-"""How tightly operators bind: three times what `SYMBOLS` says, as `_ORDER` and `_RANGE` lie between two levels of it."""
+"""How tightly operators bind: three times what `SYMBOLS` says, as `_ORDER` and `_RANGE` lie between its levels."""
 
 _BINARY = {SYMBOLS[name][0]: (3 * SYMBOLS[name][1], node) for node, name in BINARY.items() if name in SYMBOLS}
 _BINARY |= {symbol: (_ORDER, _BINARY[symbol][1]) for symbol in ("<", "<=", ">", ">=")}
@@ -86,7 +86,7 @@ class ExpressionParser(OperandParser):
             made = exp.In(this=this, expressions=list(self.listed(self.value)))
             self.expect(")")
         elif operator.endswith("LIKE"):
-            made = exp.Like(this=this, expression=self.right(_BITWISE))
+            made, negated = exp.Like(this=this, expression=self.right(_BITWISE), negate=negated), False
             if self.take("ESCAPE"):
                 made = exp.Escape(this=made, expression=self.right(_BITWISE))
         elif operator == "IS":

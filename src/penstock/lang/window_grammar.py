@@ -58,7 +58,9 @@ class WindowParser(ExpressionParser):
                 self.unexpected("']', SLIDE, OFFSET, ON WALL CLOCK or WHEN FULL")
         span = self.span_since(start)
         if slide is None:
-            slide = self.default_slide(extent, span)
+            if isinstance(extent, Since):
+                self.refuse("a window SINCE a time needs a SLIDE", span, "write [SINCE TIMESTAMP '...' SLIDE 1 HOUR]")
+            slide = EveryEvent()
         self.check_sizes(extent, slide, span)
         slide = self.modified(slide, offset, wall_clock)
         if when_full and (
@@ -153,11 +155,6 @@ class WindowParser(ExpressionParser):
         """In [ROWS 100 SLIDE 10] the slide counts rows without saying so."""
         unit = singular(self.peek().text)
         return isinstance(extent, Rows) and unit not in UNITS and unit not in VARIABLE_UNITS
-
-    def default_slide(self, extent: Extent, span: Span) -> Slide:
-        if isinstance(extent, Since):
-            self.refuse("a window SINCE a time needs a SLIDE", span, "write [SINCE TIMESTAMP '...' SLIDE 1 HOUR]")
-        return EveryEvent()
 
     def check_sizes(self, extent: Extent, slide: Slide, span: Span) -> None:
         if isinstance(extent, RateSized) and not isinstance(slide, EveryEvent):
