@@ -75,6 +75,7 @@ class CreateParser(WindowParser):
         return taken
 
     def stream_property(self, said: CreateStream) -> bool:
+        """`sequence BIGINT` declares a column, `SEQUENCE id` a property: a type name tells them apart."""
         start = self.token.start
         if self.take("EVENT", "TIME"):
             self.time_column(said, "EVENT TIME", start)
@@ -88,7 +89,7 @@ class CreateParser(WindowParser):
             self.advance()
             self.once(said.lateness is None, what := "LATENESS", start)
             said.lateness = self.lateness()
-        elif self.peek().is_name and not self.is_column_ahead() and self.take("SEQUENCE"):
+        elif self.peek().is_name and self.peek().word not in TYPE_NAMES and self.take("SEQUENCE"):
             self.once(said.sequence is None, what := "SEQUENCE", start)
             said.sequence = self.name("the column of SEQUENCE")
         elif self.take("IDLE", "AFTER"):
@@ -119,10 +120,6 @@ class CreateParser(WindowParser):
         if self.token.kind is not Kind.END and not self.at(",", ")"):
             self.unit()
         return 0
-
-    def is_column_ahead(self) -> bool:
-        """`sequence BIGINT` declares a column, `SEQUENCE id` a property: a type name tells them apart."""
-        return self.peek().word in TYPE_NAMES
 
     def once(self, first: bool, what: str, start: int) -> None:
         if not first:

@@ -27,23 +27,21 @@ class Cursor:
         """Stands before the first token of a statement."""
         end = tokens[-1].end
         self._tokens = tokens + _LOOKED_AHEAD * [Token(Kind.END, "", "", end, end + 1)]
-        self._index = 0
+        self._here = 0
         self.token = self._tokens[0]
 
     @property
     def last(self) -> Token:
-        return self._tokens[self._index - 1]
+        return self._tokens[self._here - 1]
 
     def peek(self, ahead: int = 1) -> Token:
-        return self._tokens[self._index + ahead]
+        return self._tokens[self._here + ahead]
 
     def advance(self, by: int = 1) -> Token:
         """Goes on; the last token passed."""
-        self._index = index = self._index + by
-        self.token = self._tokens[index]
-        return self._tokens[index - 1]
-
-    # -- taking ---------------------------------------------------------------------------------------------
+        self._here = here = self._here + by
+        self.token = self._tokens[here]
+        return self._tokens[here - 1]
 
     def at(self, *words: str) -> bool:
         """Whether one of the words comes next."""
@@ -90,8 +88,6 @@ class Cursor:
     def string(self, wanted: str) -> str:
         return self.expect_kind(Kind.STRING, wanted).text
 
-    # -- names ----------------------------------------------------------------------------------------------
-
     def name(self, wanted: str) -> Name:
         """An identifier, quoted or not; words that SQL does not need may be names too."""
         token = self.token
@@ -110,8 +106,6 @@ class Cursor:
             return self.name(f"{wanted} after AS")
         plain = self.token.kind in (Kind.NAME, Kind.QUOTED) and self.token.word not in but
         return self.name(wanted) if plain else None
-
-    # -- refusing -------------------------------------------------------------------------------------------
 
     def span_since(self, start: int) -> Span:
         return start, self.last.end

@@ -162,9 +162,8 @@ class StatementParser(JoinParser, RuleParser):
             self.refuse_beside_others()
         start = self.token.start
         source: Name | QuerySyntax | RecognizeSyntax
-        if self.take("("):
-            source = self.query()
-            self.expect(")")
+        if self.at("("):
+            source = self.branch()
         else:
             source = self.name("a stream or a subquery in parentheses")
             if self.at("."):

@@ -44,8 +44,11 @@ class OperandParser(DurationParser):
     def operand(self) -> exp.Expr | None:
         """An operand with what follows it at once; None if none stands here."""
         this = self.primary() or self.column_or_call()
-        self.no_bracket()
-        while this is not None:
+        while True:
+            if self.at("[", "{"):
+                self.out_of_place("a window in brackets follows a stream or a subquery in FROM")
+            if this is None:
+                return None
             if self.take("."):
                 this = self.member(this)
             elif self.take("::"):
@@ -53,13 +56,7 @@ class OperandParser(DurationParser):
             elif self.take("AT", "TIME", "ZONE"):
                 this = exp.AtTimeZone(this=this, zone=self.operand())
             else:
-                break
-            self.no_bracket()
-        return this
-
-    def no_bracket(self) -> None:
-        if self.at("[", "{"):
-            self.out_of_place("a window in brackets follows a stream or a subquery in FROM")
+                return this
 
     def suffix_type(self) -> SqlType:
         """After `::`, which the tokenizer also puts between a number and the letter of its type: 10L is 10::L."""
@@ -108,9 +105,7 @@ class OperandParser(DurationParser):
         start = self.advance().start
         self.no_subquery()
         inner = self.value()
-        if self.at(","):
-            self.unexpected("')'", "a list in parentheses is only for IN")
-        self.expect(")")
+        self.expect(")", hint="a list in parentheses is only for IN" if self.at(",") else None)
         return self.with_span(exp.Paren(this=inner), start)
 
     def no_subquery(self) -> None:
@@ -141,8 +136,6 @@ class OperandParser(DurationParser):
         if abs(micros) > LONGEST:
             self.refuse("an interval is at most 100,000 years", self.span_since(start))
         return self.with_span(exp.Interval(this=exp.Literal.number(micros)), start)
-
-    # -- names and calls ------------------------------------------------------------------------------------
 
     def column_or_call(self) -> exp.Expr | None:
         token = self.token

@@ -66,9 +66,7 @@ class RecognizeParser(CreateParser):
 
     def skips(self) -> bool:
         """Whether a row may be in one match alone, as it is where nothing is said."""
-        if not self.take("AFTER", "MATCH", "SKIP"):
-            return True
-        if self.take("PAST", "LAST", "ROW"):
+        if not self.take("AFTER", "MATCH", "SKIP") or self.take("PAST", "LAST", "ROW"):
             return True
         if not self.take("TO", "NEXT", "ROW"):
             self.unexpected("PAST LAST ROW or TO NEXT ROW")

@@ -38,7 +38,7 @@ class WindowParser(ExpressionParser):
         start = self.expect("[").start
         partition_by = self.names("a column of PARTITION BY") if self.take("PARTITION BY") else ()
         whole = not partition_by and self.at("SLIDE")
-        extent, slide = self.of_a_table() if whole else self.extent()
+        extent, slide = self.extent(whole)
         offset: tuple[int, Span] | None = None
         wall_clock: Span | None = None
         when_full: Span | None = None
@@ -81,15 +81,13 @@ class WindowParser(ExpressionParser):
             )
         return WindowSyntax(WindowSpec(extent, slide, (), bool(when_full)), partition_by, span, whole)
 
-    def of_a_table(self) -> tuple[Extent, Slide | None]:
-        """`[SLIDE 1 MINUTE]`: all rows of a table, at every boundary. To the plan that is a window as long as its
-        slide, which the table's rows enter at its end."""
-        self.expect("SLIDE")
-        micros = self.duration("the SLIDE")
-        return Range(micros), TimeSlide(micros)
-
-    def extent(self) -> tuple[Extent, Slide | None]:
+    def extent(self, whole: bool) -> tuple[Extent, Slide | None]:
+        """With `whole` all rows of a table, at every boundary: to the plan that is a window as long as its slide, which
+        the table's rows enter at its end."""
         start = self.token.start
+        if whole and self.take("SLIDE"):
+            micros = self.duration("the SLIDE")
+            return Range(micros), TimeSlide(micros)
         if self.take("RANGE"):
             return Range(self.duration("the RANGE")), None
         if self.take_one(("ROWS", "ROW")):
