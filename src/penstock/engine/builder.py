@@ -20,15 +20,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import TokenType
-
 from penstock.errors import QueryError
 from penstock.lang.dialect import tokenize
 from penstock.lang.places import QueryText
 from penstock.types import SqlType
 
-_OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+_OPENING = {"(": ")", "[": "]"}
 
 
 @dataclass(frozen=True)
@@ -203,22 +200,18 @@ def _words(text: str, what: str) -> str:
 def _complete(text: str, what: str) -> str:
     """Text that ends what it begins: brackets are closed where they were opened, and no statement ends in it."""
     source = QueryText(text)
-    try:
-        tokens = tokenize(source)
-    except SqlglotError as error:
-        raise source.refusal(f"{what} cannot be read: {str(error)[:200]}", None) from None
-    open_brackets: list[TokenType] = []
+    tokens = tokenize(source)
+    open_brackets: list[str] = []
     for token in tokens:
-        span = (token.start, token.end + 1)
-        if token.comments:
-            raise source.refusal(f"{what} cannot have a comment", span)
-        if token.token_type in _OPENING:
-            open_brackets.append(_OPENING[token.token_type])
-        elif token.token_type in _OPENING.values():
-            if not open_brackets or open_brackets.pop() != token.token_type:
-                raise source.refusal(f"{what} closes a bracket that it has not opened", span)
-        elif token.token_type == TokenType.SEMICOLON:
-            raise source.refusal(f"{what} cannot end the statement", span, "one builder makes one query")
+        if token.commented:
+            raise source.refusal(f"{what} cannot have a comment", token.span)
+        if token.word in _OPENING:
+            open_brackets.append(_OPENING[token.word])
+        elif token.word in _OPENING.values():
+            if not open_brackets or open_brackets.pop() != token.word:
+                raise source.refusal(f"{what} closes a bracket that it has not opened", token.span)
+        elif token.word == ";":
+            raise source.refusal(f"{what} cannot end the statement", token.span, "one builder makes one query")
     if open_brackets or not tokens:
         raise source.refusal(f"{what} is not complete" if tokens else f"{what} is empty", None)
     return text.strip()

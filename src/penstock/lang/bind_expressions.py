@@ -25,8 +25,8 @@ DEEPEST = 100
 
 _BITS = {SqlType.TINYINT: 7, SqlType.SMALLINT: 15, SqlType.INT: 31, SqlType.BIGINT: 63}
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-_PREDICATES = (*_COMPARISONS, exp.In, exp.Like, exp.Between, exp.Is)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_RANGES = (exp.In, exp.Like, exp.Between)
 
 _OF_THE_CLOCK = frozenset({"now", "current_timestamp", "current_date", "rand", "random", "uuid", "randn"})
 
@@ -66,7 +66,7 @@ class ExpressionBinder:
             return self.bind(node.this, depth)
         if isinstance(node, exp.Column):
             found = self._scope.resolve(node, self._source)
-            return found if not isinstance(found, exp.Expr) else self._without_aliases().bind(found, depth)
+            return found if isinstance(found, Expression) else self._without_aliases().bind(found, depth)
         if isinstance(node, exp.Literal):
             return self._literal(node, negative=False)
         if isinstance(node, exp.Null):
@@ -232,9 +232,7 @@ class ExpressionBinder:
         return self._call("case", tuple(args), nodes, node)
 
     def _operator(self, node: exp.Expr, depth: int) -> Expression:
-        if isinstance(node, _COMPARISONS) and (
-            isinstance(node.this, _PREDICATES) or isinstance(node.expression, _PREDICATES)
-        ):
+        if _is_chained(node):
             raise self._source.refusal(
                 "comparisons cannot be chained", span_of(node), "write a < b AND b < c, or use parentheses"
             )
@@ -256,8 +254,6 @@ class ExpressionBinder:
             if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
                 return self._bound_call("is_not_null", [inner.this], node, depth)
             return self._bound_call("not", [node.this], node, depth)
-        if isinstance(node, exp.NullSafeNEQ):
-            return self._negated(self._bound_call("eq_null_safe", [node.this, node.expression], node, depth))
         if isinstance(node, exp.Between):
             low = self._bound_call("ge", [node.this, node.args["low"]], node, depth)
             high = self._bound_call("le", [node.this, node.args["high"]], node, depth)
@@ -266,11 +262,9 @@ class ExpressionBinder:
             return self._bound_call("in", [node.this, *node.expressions], node, depth)
         if isinstance(node, exp.Like):
             like = self._bound_call("like", [node.this, node.expression], node, depth)
-            return self._negated(like) if node.args.get("negate") else like
+            return Call("not", (like,), SqlType.BOOLEAN) if node.args.get("negate") else like
         if isinstance(node, exp.Is):
             return self._is(node, depth)
-        if isinstance(node, exp.Concat) and all(isinstance(part, exp.Literal) for part in node.expressions):
-            return Literal("".join(part.this for part in node.expressions), SqlType.STRING)
         if isinstance(node, exp.Star):
             raise self._source.refusal("'*' cannot stand here", span_of(node), "'*' is for SELECT * and COUNT(*)")
         raise self._source.refusal("this form of expression is not available", span_of(node))
@@ -281,9 +275,6 @@ class ExpressionBinder:
         if isinstance(node.expression, exp.Boolean):
             return self._bound_call("eq_null_safe", [node.this, node.expression], node, depth)
         raise self._source.refusal("after IS stands NULL, TRUE, FALSE or DISTINCT FROM", span_of(node))
-
-    def _negated(self, expression: Expression) -> Expression:
-        return Call("not", (expression,), SqlType.BOOLEAN)
 
     def converted(self, expression: Expression, target: SqlType, node: exp.Expr) -> Expression:
         """A cast, done at once where a literal allows, so that a bad date is refused and not rejected later."""
@@ -305,6 +296,14 @@ class ExpressionBinder:
                 if target.is_integer and -(2 ** _BITS[target]) <= value < 2 ** _BITS[target]:
                     return Literal(value, target)
         return Cast(expression, target)
+
+
+def _is_chained(node: exp.Expr) -> bool:
+    """Whether it compares what is a comparison without parentheses."""
+    if isinstance(node, exp.NullSafeEQ):
+        return isinstance(node.this, _RANGES)
+    sides = (node.this, node.expression) if isinstance(node, _COMPARISONS) else ()
+    return any(isinstance(side, (*_COMPARISONS, *_RANGES)) for side in sides)
 
 
 def _flattened(node: exp.Expr) -> list[exp.Expr]:

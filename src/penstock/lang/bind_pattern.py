@@ -14,10 +14,10 @@ from penstock.aggregates.signatures import of_nothing
 from penstock.expressions.tree import Call, Column, Expression, Literal, columns, walk
 from penstock.lang.bind_aggregates import KnownAggregates
 from penstock.lang.bind_expressions import ExpressionBinder
-from penstock.lang.dialect import span_of
+from penstock.lang.dialect import column_at, span_of
 from penstock.lang.pattern_orders import Orders, elements_of
 from penstock.lang.pattern_scope import Named, PatternAggregates, PatternScope
-from penstock.lang.places import QueryText, Span
+from penstock.lang.places import QueryText
 from penstock.lang.query import Element, Emit, Output, Pattern, Role, Select, Source, columns_of
 from penstock.lang.select_checks import check_clauses, check_outputs
 from penstock.lang.syntax import ElementSyntax, Name, PatternSyntax, QuerySyntax, SelectItem, SelectSyntax
@@ -168,7 +168,7 @@ class PatternBinder:
                 continue
             for name in element.schema.names:
                 shown = name if names.count(name.lower()) == 1 else f"{element.name}_{name}"
-                yield Name(shown, star.span), _reference(element.name, name, star.span)
+                yield Name(shown, star.span), column_at(star.span, name, element.name)
 
     def _name(self, item: SelectItem, node: exp.Expr) -> Name:
         if item.alias is not None:
@@ -225,10 +225,3 @@ def _nullable(expression: Expression, schema: Schema) -> bool:
         return True
     found = schema.find(expression.name)
     return found is None or found.nullable
-
-
-def _reference(element: str, column: str, span: Span) -> exp.Column:
-    node = exp.Column(this=exp.Identifier(this=column, quoted=True), table=exp.Identifier(this=element, quoted=True))
-    for part in (node, node.this, node.args["table"]):
-        part.meta["start"], part.meta["end"] = span[0], span[1] - 1
-    return node

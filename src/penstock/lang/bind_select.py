@@ -10,7 +10,7 @@ from penstock.aggregates.signatures import of_nothing
 from penstock.expressions.tree import Column, Expression, Literal
 from penstock.lang.bind_aggregates import AggregateBinder, KnownAggregates, RefusedAggregates
 from penstock.lang.bind_expressions import ExpressionBinder
-from penstock.lang.dialect import span_of
+from penstock.lang.dialect import column_at, span_of
 from penstock.lang.grouping import Grouping
 from penstock.lang.join_checks import check_join_aggregates
 from penstock.lang.places import QueryText
@@ -125,10 +125,7 @@ class SelectBinder:
                 continue
             if side and star.text and side.lower() != star.text.lower():
                 continue
-            node = exp.Column(this=exp.Identifier(this=name, quoted=True))
-            if side:
-                node.set("table", exp.Identifier(this=side, quoted=True))
-            node.meta["start"], node.meta["end"] = star.span[0], star.span[1] - 1
+            node = column_at(star.span, name, side)
             items.append(Item(Name(self._scope.shown_name(field), star.span), node))
         return items
 

@@ -6,17 +6,13 @@ nothing of it is ever run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import Token, TokenType
-
 from penstock.lang.bind_aggregates import UserSignature
 from penstock.lang.catalog import Catalog
-from penstock.lang.dialect import DIALECT, tokenize
+from penstock.lang.dialect import SURROGATE, Token, tokenize
 from penstock.lang.grammar import StatementParser
 from penstock.lang.places import QueryText
 from penstock.lang.program import ProgramBinder
@@ -28,10 +24,9 @@ LONGEST_TEXT = 500_000
 DEEPEST_NESTING = 30
 
 _BYTE_ORDER_MARK = "\ufeff"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
-_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
-_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_OPENING = frozenset({"(", "[", "{", "CASE"})
+_CLOSING = frozenset({")", "]", "}", "END"})
 
 
 def parse(
@@ -103,7 +98,7 @@ def _refusals(text: str) -> Iterator[QueryText]:
         raise source.refusal(
             f"the text is {len(text):,} characters long; at most {LONGEST_TEXT:,} are read", None, "split it"
         )
-    half = _SURROGATE.search(source.text)
+    half = SURROGATE.search(source.text)
     if half is not None:
         raise source.refusal(
             "half of a surrogate pair is no character", half.span(), "write the whole character, or its escape in data"
@@ -112,26 +107,22 @@ def _refusals(text: str) -> Iterator[QueryText]:
         yield source
     except RecursionError:
         raise source.refusal("an expression in this text is nested too deeply", None, "split it") from None
-    except SqlglotError as error:
-        raise source.refusal(f"this text cannot be read: {str(error)[:200]}", None) from None
 
 
 def _statements(source: QueryText) -> list[Statement]:
     tokens = tokenize(source)
     _check_nesting(source, tokens)
-    return StatementParser(dialect=DIALECT).statements(source, tokens)
+    return StatementParser(source).statements(tokens)
 
 
 def _check_nesting(source: QueryText, tokens: list[Token]) -> None:
     depth = 0
     for token in tokens:
-        if token.token_type in _OPENING:
+        if token.word in _OPENING:
             depth += 1
             if depth > DEEPEST_NESTING:
-                raise source.refusal(
-                    f"nested more than {DEEPEST_NESTING} levels deep", (token.start, token.end + 1), "split it"
-                )
-        elif token.token_type in _CLOSING:
+                raise source.refusal(f"nested more than {DEEPEST_NESTING} levels deep", token.span, "split it")
+        elif token.word in _CLOSING:
             depth -= 1
-        elif token.token_type == TokenType.SEMICOLON:
+        elif token.word == ";":
             depth = 0

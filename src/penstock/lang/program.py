@@ -129,7 +129,7 @@ class ProgramBinder:
                 schema=schema,
                 event_time=event_time.name,
                 time_unit=statement.time_unit[0] if statement.time_unit else 1,
-                lateness=statement.lateness,
+                lateness=statement.lateness or 0,
                 sequence=sequence.name if sequence else None,
                 uri=statement.uri,
                 idle_after=statement.idle_after,

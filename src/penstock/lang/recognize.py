@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.lang.dialect import span_of
+from penstock.lang.dialect import column_at, span_of
 from penstock.lang.places import QueryText, Span, did_you_mean
 from penstock.lang.syntax import ElementSyntax, FromItem, Name, OperatorSyntax, PatternSyntax, SelectItem, SelectSyntax
 
@@ -70,7 +70,7 @@ class _Translation:
         root = OperatorSyntax("SEQ", tuple(elements), span)
         pattern = PatternSyntax(root, self._where(), written.within, span, written.apart)
         last = self._rows[-1]
-        items = [SelectItem(_column(last, key.text, key.span), key, None, key.span) for key in written.partition_by]
+        items = [SelectItem(column_at(key.span, key.text, last), key, None, key.span) for key in written.partition_by]
         for expression, name in written.measures:
             measured = self._translated(expression, len(self._rows) - 1, None)
             items.append(SelectItem(measured, name, None, span_of(expression) or name.span))
@@ -87,7 +87,7 @@ class _Translation:
             for number in range(1, len(self._rows)):
                 between = f"between {number}"
                 for one, other in ((self._rows[number - 1], between), (between, self._rows[number])):
-                    sides = (_column(one, key.text, key.span), _column(other, key.text, key.span))
+                    sides = (column_at(key.span, key.text, one), column_at(key.span, key.text, other))
                     conditions.append(exp.EQ(this=sides[0], expression=sides[1]))
         for name, condition in self._written.defined.items():
             if name not in self._of:
@@ -161,11 +161,4 @@ class _Translation:
         return [number for number in self._of[name] if number <= row]
 
     def _referred(self, node: exp.Column, row: int) -> exp.Expr:
-        return _column(self._rows[row], node.name, span_of(node) or self._written.span)
-
-
-def _column(element: str, column: str, span: Span) -> exp.Column:
-    node = exp.Column(this=exp.Identifier(this=column, quoted=True), table=exp.Identifier(this=element, quoted=True))
-    for part in (node, node.this, node.args["table"]):
-        part.meta["start"], part.meta["end"] = span[0], span[1] - 1
-    return node
+        return column_at(span_of(node) or self._written.span, node.name, self._rows[row])

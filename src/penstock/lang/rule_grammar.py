@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
-
+from penstock.lang.dialect import Kind
 from penstock.lang.pattern_grammar import PatternParser
 from penstock.lang.syntax import (
     Action,
@@ -48,33 +46,28 @@ class RuleParser(PatternParser, TableParser):
 
     def create_function(self) -> CreateFunction:
         name = self.name("the name of the function")
-        self.expect(TokenType.ALIAS, "AS HTTP POST and a quoted address")
+        self.expect("AS", "AS HTTP POST and a quoted address")
         if not self.take("HTTP", "POST"):
             self.unexpected("HTTP POST and a quoted address", "functions in Python are given to App(functions={...})")
-        url = self.expect(TokenType.STRING, "a quoted address, such as 'https://example.org/alarms'")
-        options = self.options() if self._match(TokenType.WITH) else ()
-        return CreateFunction(name, (url.text, self.span_of_token(url)), options)
+        url = self.expect_kind(Kind.STRING, "a quoted address, such as 'https://example.org/alarms'")
+        options = self.options() if self.take("WITH") else ()
+        return CreateFunction(name, (url.text, url.span), options)
 
     def create_rule(self, start: int) -> RuleStatement:
         name = self.name("the name of the rule")
-        if not self._match(TokenType.WHEN, advance=False):
-            self.unexpected("WHEN and the condition of the rule")
+        self.expect("WHEN", "WHEN and the condition of the rule")
         return self.rule(name, start)
 
     def rule(self, name: Name | None, start: int) -> RuleStatement:
-        self.expect(TokenType.WHEN, "WHEN")
+        """After the word WHEN."""
         condition = self.matches() if self.is_pattern_ahead() else self.query()
-        by = self.keys() if self.take("BY") else ()
+        by = self.listed(self.value) if self.take("BY") else ()
         every = self.take("EVERY")
-        if not self._match(TokenType.THEN):
-            self.unexpected(
-                "THEN and what is to be done", "write WHEN SELECT ... THEN EMIT INTO stream, or THEN CALL name(...)"
-            )
-        actions = [self.action()]
-        while self._match(TokenType.COMMA):
-            actions.append(self.action())
+        hint = "write WHEN SELECT ... THEN EMIT INTO stream, or THEN CALL name(...)"
+        self.expect("THEN", "THEN and what is to be done", hint)
+        actions = self.listed(self.action)
         span = self.span_since(start)
-        return RuleStatement(name, condition, by, every, tuple(actions), self.source.text[span[0] : span[1]], span)
+        return RuleStatement(name, condition, by, every, actions, self.source.text[span[0] : span[1]], span)
 
     def matches(self) -> SelectSyntax:
         """A pattern alone: all columns of its matches."""
@@ -82,18 +75,12 @@ class RuleParser(PatternParser, TableParser):
         star = SelectItem(None, None, Name("", source.span), source.span)
         return SelectSyntax(None, None, (star,), source, None, (), None, (), None, None, source.span)
 
-    def keys(self) -> tuple[exp.Expr, ...]:
-        keys = [self.value()]
-        while self._match(TokenType.COMMA):
-            keys.append(self.value())
-        return tuple(keys)
-
     def action(self) -> Action:
-        start = self._curr.start if self._curr else 0
+        start = self.token.start
         if self.take("EMIT"):
-            self.expect(TokenType.INTO, "INTO")
+            self.expect("INTO")
             target = self.name("the name of a sink or of a new stream")
-            items = self.items() if self._match(TokenType.SELECT) else ()
+            items = self.listed(self.item, self.another) if self.take("SELECT") else ()
             return EmitAction(target, items, self.span_since(start))
         if self.take("CALL"):
             return self.call(start)
@@ -103,30 +90,17 @@ class RuleParser(PatternParser, TableParser):
 
     def call(self, start: int) -> CallAction:
         function = self.name("the name of a function")
-        self.expect(TokenType.L_PAREN, "'(' and the arguments")
+        self.expect("(", "'(' and the arguments")
         arguments: tuple[SelectItem, ...] = ()
-        if not self._match(TokenType.R_PAREN):
-            arguments = self.items()
-            self.expect(TokenType.R_PAREN, "',' or ')'")
+        if not self.take(")"):
+            arguments = self.listed(self.item, self.another)
+            self.expect(")", "',' or ')'")
         return CallAction(function, arguments, self.span_since(start))
-
-    def items(self) -> tuple[SelectItem, ...]:
-        """A select list, up to the next action."""
-        items = [self.item()]
-        while self.another():
-            items.append(self.item())
-        return tuple(items)
 
     def another(self) -> bool:
         """`, CALL name(` and `, EMIT INTO` are actions; behind any other comma the list before it goes on."""
-        if not self._match(TokenType.COMMA, advance=False) or self.is_action(1):
-            return False
-        self._advance()
-        return True
+        return not self.is_action(1) and self.take(",")
 
     def is_action(self, ahead: int) -> bool:
-        words = self._tokens[self._index + ahead : self._index + ahead + 3]
-        if not words or words[0].token_type == TokenType.IDENTIFIER or words[0].text.upper() not in _ACTIONS:
-            return False
-        place, wanted = _ACTIONS[words[0].text.upper()]
-        return len(words) >= place and words[place - 1].text.upper() == wanted
+        place, wanted = _ACTIONS.get(self.peek(ahead).word, (0, ""))
+        return place > 0 and self.peek(ahead + place - 1).word == wanted

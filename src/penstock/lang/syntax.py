@@ -5,7 +5,7 @@ Scalar expressions are sqlglot nodes; everything around them is ours. Names are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -144,21 +144,24 @@ class ColumnSyntax:
     nullable: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class CreateStream:
+    """With `arrival` the time column is of ARRIVAL ORDER and not of EVENT TIME. `of_event_time`: what is said of the
+    stream, and where, that only one with EVENT TIME can have. The grammar fills it in as it reads."""
+
     name: Name
-    columns: tuple[ColumnSyntax, ...]
-    event_time: Name | None
-    time_unit: tuple[int, Span] | None
-    lateness: int
-    sequence: Name | None
-    idle_after: int | None
-    late_into: Name | None
-    uri: str | None
-    options: tuple[tuple[str, str], ...]
+    columns: tuple[ColumnSyntax, ...] = ()
+    event_time: Name | None = None
+    time_unit: tuple[int, Span] | None = None
+    lateness: int | None = None
+    sequence: Name | None = None
+    idle_after: int | None = None
+    late_into: Name | None = None
+    uri: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
     arrival: bool = False
-    """Whether the time column is of ARRIVAL ORDER and not of EVENT TIME."""
     arrived: Name | None = None
+    of_event_time: list[tuple[str, Span]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ ON left DELETE FROM agents WHERE agents.id = left.id
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from sqlglot import exp
-from sqlglot.tokenizer_core import TokenType
 
 from penstock.lang.create_grammar import CreateParser, Options
 from penstock.lang.syntax import ColumnSyntax, CreateTable, LastBy, Name, OnStatement, TableChange
@@ -23,108 +24,89 @@ class TableParser(CreateParser):
 
     def create_table(self) -> CreateTable | LastBy:
         name = self.name("the name of the table")
-        if self._match(TokenType.ALIAS):
+        if self.take("AS"):
             return self.last_by(name)
-        self.expect(TokenType.L_PAREN, "'(' and the columns, or AS LAST BY")
-        columns: list[ColumnSyntax] = []
         key: list[Name] = []
-        while True:
-            start = self._curr.start if self._curr else 0
-            if self._match(TokenType.PRIMARY_KEY) or self.take("PRIMARY", "KEY"):
+
+        def column_or_key() -> ColumnSyntax | None:
+            column = None if self.at("PRIMARY KEY") else self.column()
+            start = self.token.start
+            if self.take("PRIMARY KEY"):
                 self.once(not key, "PRIMARY KEY", start)
-                self.expect(TokenType.L_PAREN, "'(' and the columns of the key")
-                key += self.names("a column of the key")
-                self.expect(TokenType.R_PAREN, "',' or ')'")
-            else:
-                column = self.column()
-                start = self._curr.start if self._curr else 0
-                if self._match(TokenType.PRIMARY_KEY) or self.take("PRIMARY", "KEY"):
-                    self.once(not key, "PRIMARY KEY", start)
-                    key.append(column.name)
-                    if self._match(TokenType.NOT):
-                        self.expect(TokenType.NULL, "NULL")
-                columns.append(column)
-            if not self._match(TokenType.COMMA):
-                break
-        self.expect(TokenType.R_PAREN, "',' or ')'")
-        uri: str | None = None
-        if self._match(TokenType.FROM):
-            uri = self.string("a quoted address, such as 'agents.csv' or 'postgresql://host/database'")
+                if column is None:
+                    key.extend(
+                        self.enclosed(lambda: self.name("a column of the key"), "'(' and the columns of the key")
+                    )
+                    return None
+                key.append(column.name)
+                if self.take("NOT"):
+                    self.expect("NULL")
+            return column
+
+        columns = tuple(filter(None, self.enclosed(column_or_key, "'(' and the columns, or AS LAST BY")))
+        where = "a quoted address, such as 'agents.csv' or 'postgresql://host/database'"
+        uri = self.string(where) if self.take("FROM") else None
         options: Options = ()
         span = None
-        if self._match(TokenType.WITH):
-            start = self._curr.start if self._curr else 0
+        if self.take("WITH"):
+            start = self.token.start
             options = self.options()
             span = self.span_since(start)
-        return CreateTable(name, tuple(columns), tuple(key), uri, options, span)
+        return CreateTable(name, columns, tuple(key), uri, options, span)
 
     def last_by(self, name: Name) -> LastBy:
         """`LAST BY key, ... FROM stream [WHERE ...]`: the latest row of each key."""
         if not self.take("LAST", "BY"):
             self.unexpected("LAST BY and the columns of the key")
         key = self.names("a column of the key")
-        self.expect(TokenType.FROM, "',' or FROM")
+        self.expect("FROM", "',' or FROM")
         stream = self.name("a stream")
-        return LastBy(name, key, stream, self.value() if self._match(TokenType.WHERE) else None)
+        return LastBy(name, key, stream, self.condition())
 
     def on_statement(self) -> OnStatement:
         """After the word ON."""
-        start = self._prev.start
+        start = self.last.start
         stream = self.name("a stream")
-        alias = None
-        if self._match(TokenType.ALIAS):
-            alias = self.name("an alias after AS")
-        elif self._match_set(self.IDENTIFIER_TOKENS, advance=False) and self._curr.text.upper() != "UPSERT":
-            alias = self.name("an alias")
-        where = self.value() if self._match(TokenType.WHERE) else None
-        return OnStatement(stream, alias, where, self.table_change(), self.source.text[start : self._prev.end + 1])
+        alias = self.alias("an alias", "UPSERT")
+        where = self.condition()
+        return OnStatement(stream, alias, where, self.table_change(), self.source.text[start : self.last.end])
 
     def table_change(self) -> TableChange:
         """INSERT INTO, UPSERT INTO, UPDATE or DELETE FROM a table."""
-        start = self._curr.start if self._curr else 0
-        if self._match(TokenType.UPDATE):
+        start = self.token.start
+        if self.take("UPDATE"):
             return self.update(start)
-        if self._match(TokenType.DELETE):
-            self.expect(TokenType.FROM, "FROM")
+        if self.take("DELETE"):
+            self.expect("FROM")
             table = self.name("a table")
-            return TableChange(ChangeKind.DELETE, table, (), (), self.condition_of_change(), self.span_since(start))
+            return TableChange(ChangeKind.DELETE, table, (), (), self.condition(), self.span_since(start))
         if self.take("UPSERT"):
             kind = ChangeKind.UPSERT
-        elif self._match(TokenType.INSERT):
+        elif self.take("INSERT"):
             kind = ChangeKind.INSERT
         else:
             self.unexpected("INSERT INTO, UPSERT INTO, UPDATE or DELETE FROM")
-        self.expect(TokenType.INTO, "INTO")
+        self.expect("INTO")
         table = self.name("a table")
         columns: tuple[Name, ...] = ()
-        if self._match(TokenType.L_PAREN):
-            columns = self.names("a column")
-            self.expect(TokenType.R_PAREN, "',' or ')'")
-        self.expect(TokenType.VALUES, "VALUES and the values in parentheses")
-        self.expect(TokenType.L_PAREN, "'(' and the values")
-        values = [self.value()]
-        while self._match(TokenType.COMMA):
-            values.append(self.value())
-        self.expect(TokenType.R_PAREN, "',' or ')'")
-        return TableChange(kind, table, columns, tuple(values), None, self.span_since(start))
+        if self.at("("):
+            columns = self.enclosed(lambda: self.name("a column"), "'('")
+        self.expect("VALUES", "VALUES and the values in parentheses")
+        values = self.enclosed(self.value, "'(' and the values")
+        return TableChange(kind, table, columns, values, None, self.span_since(start))
 
     def update(self, start: int) -> TableChange:
         table = self.name("a table")
-        self.expect(TokenType.SET, "SET")
-        columns: list[Name] = []
-        values: list[exp.Expr] = []
-        while True:
-            columns.append(self.name("a column"))
-            self.expect(TokenType.EQ, "'='")
-            values.append(self.value())
-            if not self.another():
-                break
-        where = self.condition_of_change()
-        return TableChange(ChangeKind.UPDATE, table, tuple(columns), tuple(values), where, self.span_since(start))
+        self.expect("SET")
+        columns, values = zip(*self.listed(self.assignment, self.another), strict=True)
+        where = self.condition()
+        return TableChange(ChangeKind.UPDATE, table, columns, values, where, self.span_since(start))
 
+    def assignment(self) -> tuple[Name, exp.Expr]:
+        column = self.name("a column")
+        self.expect("=")
+        return column, self.value()
+
+    @abstractmethod
     def another(self) -> bool:
-        """Takes a comma behind which the same goes on."""
-        return bool(self._match(TokenType.COMMA))
-
-    def condition_of_change(self) -> exp.Expr | None:
-        return self.value() if self._match(TokenType.WHERE) else None
+        """Takes a comma behind which the same list goes on."""
