@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.expressions.render import render
 from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.placement import Spread, order_matters, place_alone
@@ -28,7 +29,7 @@ def plan(query: str, writes: str = "") -> LookupNode:
     ("text", "by"),
     [
         ("SELECT b FROM s, a WHERE s.id = a.id AND a.u = 'x'", [("a", ("id",))]),
-        ("SELECT b FROM s JOIN a ON a.id = s.x + 0 * s.id", [("a", ())]),
+        ("SELECT b FROM s JOIN a ON a.id = s.x + s.id", [("a", ())]),
         ("SELECT b FROM s, a WHERE s.u = a.u AND s.x = a.b", [("a", ("u", "b"))]),
         ("SELECT b FROM s, a WHERE s.x < a.b", [("a", ())]),
         ("SELECT v FROM s, c, a WHERE s.id = a.id AND c.x = a.b AND c.y = s.u", [("a", ("id",)), ("c", ("x", "y"))]),
@@ -36,7 +37,7 @@ def plan(query: str, writes: str = "") -> LookupNode:
     ],
 )
 def test_found_by(text: str, by: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert [(lookup.table, lookup.by) for lookup in plan(text).lookups] == by
+    assert [(lookup.table, tuple(map(render, lookup.by))) for lookup in plan(text).lookups] == by
 
 
 def test_filters_go_first_where_they_cannot_fail() -> None:

@@ -16,7 +16,8 @@ from penstock.aggregates.state import Int64s
 from penstock.operators.emitter import Reject
 from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
-from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of, stretches
+from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of
+from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Lookup, Step, outer_step
 from penstock.plan.nodes import JoinNode
 from penstock.store.budget import Account

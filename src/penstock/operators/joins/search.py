@@ -24,6 +24,7 @@ from penstock.expressions.vector import RowErrors
 from penstock.operators.emitter import Reject, as_row
 from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
+from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Step, inner_steps
 from penstock.plan.nodes import Band, JoinNode
 from penstock.store.budget import Account
@@ -93,21 +94,6 @@ def together(parts: Sequence[Found], sides: int) -> Found:
     if sum(len(part) > 0 for part in parts) < 2:
         return found
     return found.take(np.argsort(found.evaluation, kind="stable"))
-
-
-def stretches(sizes: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Places one after the other whose sizes are at most so much together, or one place.
-
-    >>> list(stretches(np.array([2, 2, 9, 1, 0, 2]), 4))
-    [(0, 2), (2, 3), (3, 6)]
-    """
-    upto = np.cumsum(sizes)
-    first = 0
-    while first < len(upto):
-        before = int(upto[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(upto, before + most, side="right")))
-        yield first, last
-        first = last
 
 
 def _spread(low: Int64s, high: Int64s, rows: JoinRows) -> Iterator[tuple[Int64s, Int64s]]:
