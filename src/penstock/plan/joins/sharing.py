@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expressions.tree import Expression
-from penstock.plan.nodes import Equality, JoinNode, Node, children
+from penstock.plan.nodes import Equality, JoinNode, Narrowing, Node, children
 from penstock.windows.spec import Range
 
 
@@ -20,11 +20,12 @@ class CoreKey:
     inputs: tuple[Node, ...]
     sides: tuple[tuple[int, Expression | None, bool], ...]
     equalities: tuple[Equality, ...]
+    narrowings: tuple[Narrowing, ...]
 
 
 def core_key(node: JoinNode) -> CoreKey:
     sides = tuple((side.input, side.where, isinstance(side.window.extent, Range)) for side in node.sides)
-    return CoreKey(node.inputs, sides, node.equalities)
+    return CoreKey(node.inputs, sides, node.equalities, node.narrowings)
 
 
 def joins(node: Node) -> list[JoinNode]:
