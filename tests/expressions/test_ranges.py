@@ -34,7 +34,7 @@ def expressions(draw: Any, kind: SqlType, depth: int) -> Expression:
     narrower = [own for own in KINDS.values() if own.storage.itemsize < kind.storage.itemsize]
     if narrower and draw(st.booleans()):
         return Cast(draw(expressions(draw(st.sampled_from(narrower)), depth - 1)), kind)
-    function = draw(st.sampled_from(FUNCTIONS if kind is SqlType.BIGINT else FUNCTIONS[:5] + ["modulo"]))
+    function = draw(st.sampled_from(FUNCTIONS if kind is SqlType.BIGINT else [*FUNCTIONS[:5], "modulo"]))
     count = 1 if function in ("negate", "abs") else 2
     return Call(function, tuple(draw(expressions(kind, depth - 1)) for _ in range(count)), kind)
 
@@ -47,7 +47,10 @@ def edges(kind: SqlType) -> list[int]:
 ROWS = list(itertools.product(*(edges(kind) for kind in KINDS.values())))
 BATCH = Batch(
     KINDS,
-    {name: Vector(np.array([row[place] for row in ROWS], KINDS[name].storage), None) for place, name in enumerate(KINDS)},
+    {
+        name: Vector(np.array([row[place] for row in ROWS], KINDS[name].storage), None)
+        for place, name in enumerate(KINDS)
+    },
     len(ROWS),
 )
 

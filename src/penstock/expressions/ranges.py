@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
+from penstock.expressions.tree import Call, Cast, Expression, Literal
 from penstock.types import SqlType
 
 Range = tuple[int, int]
@@ -21,6 +21,7 @@ Range = tuple[int, int]
 def range_of(expression: Expression) -> Range:
     """The least and the greatest value of an expression of an integer type.
 
+    >>> from penstock.expressions.tree import Column
     >>> tod = Column("tod", SqlType.INT)
     >>> ten = Literal(10, SqlType.INT)
     >>> range_of(Call("modulo", (tod, ten), SqlType.INT))

@@ -178,9 +178,7 @@ class JoinRows:
         self._where = None if where is None else compile_expression(where)
         self._filters_first = isinstance(window.extent, Range)
         self._account = resources.account(f"{name}: times and keys")
-        self.indexes = {
-            own: KeyIndex(own, table, self._account, narrowing.get(own)) for own, table in keys.items()
-        }
+        self.indexes = {own: KeyIndex(own, table, self._account, narrowing.get(own)) for own, table in keys.items()}
         fields = {field.name: field for field in schema}
         self._kept = {column: place for place, column in enumerate(kept)}
         self._types = [fields[column].type for column in kept]

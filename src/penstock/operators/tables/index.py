@@ -46,6 +46,34 @@ class _Sorted(NamedTuple):
         return asked, self.places[np.repeat(begins, counts) + within]
 
 
+class Asked(NamedTuple):
+    """Values that are asked for, as words: which have no NULL among them, and which have none among those of which odd
+    rows are found (None: all)."""
+
+    words: Int64s
+    valid: Bools | None
+    certain: Bools | None
+
+
+class _Odd(NamedTuple):
+    """Places without a value to be found by, and what they have of the values that cannot fail."""
+
+    places: Int64s
+    words: Int64s
+
+    def pairs(self, asked: Asked) -> tuple[Int64s, Int64s]:
+        """Each of the places for everyone who asks for the same values, as far as these cannot fail."""
+        count = len(asked.words)
+        certain = asked.words[:, : self.words.shape[1]]
+        who, odd = np.repeat(np.arange(count), len(self.places)), np.tile(np.arange(len(self.places)), count)
+        if self.words.shape[1]:
+            same = (certain[who] == self.words[odd]).all(axis=1)
+            if asked.certain is not None:
+                same &= asked.certain[who]
+            who, odd = who[same], odd[same]
+        return who, self.places[odd]
+
+
 class Answer(NamedTuple):
     """Who asked, once for each row found, and the rows; `odd` says which of them have no value to be found by."""
 
@@ -55,8 +83,9 @@ class Answer(NamedTuple):
 
 
 class ValueIndex:
-    """`by` are the expressions over the table's columns that are compared; none are all rows. With `odd` rows without a
-    value are found by everyone: those on which an expression fails and, with `with_nulls`, those where it is NULL."""
+    """`by` are the expressions over the table's columns that are compared; none are all rows. With `odd` rows are found
+    although an expression fails on them, or is NULL, `with_nulls`: by everyone who asks for the same values of the
+    first `certain` expressions."""
 
     def __init__(
         self,
@@ -67,42 +96,44 @@ class ValueIndex:
         *,
         odd: bool = False,
         with_nulls: bool = False,
+        certain: int = 0,
     ) -> None:
         self._table = table
         self._values = [_Value(table, expression, texts) for expression in by]
         self._account = account
-        self._finds_odd, self._with_nulls = odd, with_nulls
+        self._finds_odd, self._with_nulls, self._certain = odd, with_nulls, certain
         self._made = -1
         self._rows = _sorted(np.empty((0, max(1, len(by))), np.int64), None)
-        self._odd = np.empty(0, np.int64)
+        self._odd = _Odd(np.empty(0, np.int64), np.empty((0, certain), np.int64))
 
-    def words(self, columns: list[Evaluated], kinds: list[SqlType], rows: int) -> tuple[Int64s, Bools | None]:
-        """Values that are asked for, as words."""
+    def asked(self, columns: list[Evaluated], kinds: list[SqlType], rows: int) -> Asked:
+        """Values that are asked for."""
         self._refresh()
-        words, valid = np.zeros((rows, max(1, len(columns))), np.int64), None
+        words = np.zeros((rows, max(1, len(columns))), np.int64)
+        valid: Bools | None = None
+        certain: Bools | None = None
         for w, (column, kind, value) in enumerate(zip(columns, kinds, self._values, strict=True)):
             words[:, w], known = image(column, kind, value.interner)
             if known is not None:
                 valid = known if valid is None else valid & known
-        return words, valid
+            if w < self._certain:
+                certain = valid
+        return Asked(words, valid, certain)
 
     @property
     def odd_rows(self) -> int:
-        """How many rows of now everyone finds."""
+        """How many rows of now are found although they have no value."""
         self._refresh()
-        return len(self._odd)
+        return len(self._odd.places)
 
-    def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> Answer:
+    def look_up(self, values: Asked, numbers: Int64s | None) -> Answer:
         """The rows of values, as of so many entries of the history each."""
         self._refresh()
-        asked, rows = self._rows.pairs(words, valid)
-        is_odd = np.zeros(len(rows), np.bool_)
-        if len(self._odd):
-            asked, rows, is_odd = _with_odd(asked, rows, len(words), self._odd)
+        asked, rows, is_odd = _found(self._rows, self._odd, values)
         table, history = self._table, self._table.history
         now = Found(rows.astype(np.int32), None, len(rows))
         past = numbers is not None and len(history) > 0
-        if not past and not len(self._odd):
+        if not past and not len(self._odd.places):
             return Answer(asked, Matched(table, now, None), None)
         keys = table.store.key_words(now)
         entries = np.empty(0, np.int64)
@@ -110,7 +141,7 @@ class ValueIndex:
             assert numbers is not None
             valid_now = numbers[asked] >= history.last_numbers(keys)
             asked, rows, keys, is_odd = asked[valid_now], rows[valid_now], keys[valid_now], is_odd[valid_now]
-            old_asked, entries, old_odd = self._of_the_past(words, valid, numbers)
+            old_asked, entries, old_odd = self._of_the_past(values, numbers)
             asked, is_odd = np.concatenate([asked, old_asked]), np.concatenate([is_odd, old_odd])
             keys = np.concatenate([keys, history.keys_of(entries)])
         all_rows = np.concatenate([rows.astype(np.int32), np.full(len(entries), -1, np.int32)])
@@ -124,17 +155,14 @@ class ValueIndex:
         for value in self._values:
             value.settle()
 
-    def _of_the_past(self, words: Int64s, valid: Bools | None, numbers: Int64s) -> tuple[Int64s, Int64s, Bools]:
+    def _of_the_past(self, values: Asked, numbers: Int64s) -> tuple[Int64s, Int64s, Bools]:
         """Who asked, the entries of the history that had such a value when it was asked for, and which are odd."""
         history = self._table.history
         entries = np.flatnonzero(history.existed(np.arange(len(history))))
         none = np.full(len(entries), -1, np.int32)
         matched = Matched(self._table, Found(none, None, len(entries)), entries)
         images, known, odd = self._images(matched, len(entries))
-        asked, places = _sorted(images, known).pairs(words, valid)
-        is_odd = np.zeros(len(places), np.bool_)
-        if len(odd):
-            asked, places, is_odd = _with_odd(asked, places, len(words), odd)
+        asked, places, is_odd = _found(_sorted(images, known), odd, values)
         found = entries[places]
         since, until = history.intervals()
         then = (numbers[asked] >= since[found]) & (numbers[asked] <= until[found])
@@ -156,24 +184,27 @@ class ValueIndex:
         for value, image_of in zip(self._values, images.T, strict=False):
             value.hold(image_of, valid)
         index = _sorted(images, valid)
-        self._account.resize(index.places.nbytes * 3 + index.values.nbytes + odd.nbytes)
+        self._account.resize(index.places.nbytes * 3 + index.values.nbytes + odd.places.nbytes + odd.words.nbytes)
         self._rows = index._replace(places=rows[index.places].astype(np.int64))
-        self._odd = rows[odd].astype(np.int64)
+        self._odd = odd._replace(places=rows[odd.places].astype(np.int64))
         self._made = store.changes
 
-    def _images(self, matched: Matched, rows: int) -> tuple[Int64s, Bools | None, Int64s]:
+    def _images(self, matched: Matched, rows: int) -> tuple[Int64s, Bools | None, _Odd]:
         """The values of rows as words, which rows have all of them, and which are odd."""
-        columns, odd = [], np.zeros(rows if self._finds_odd else 0, np.bool_)
+        columns, odd = [], np.zeros(rows, np.bool_)
         for value in self._values:
             column, failed = value.images(matched, rows)
             columns.append(column)
-            if not self._finds_odd:
-                continue
             if failed is not None:
                 odd |= failed
             if self._with_nulls and column.valid is not None:
                 odd |= ~column.valid
-        return *_joined(columns, rows), np.flatnonzero(odd)
+        for column in columns[: self._certain]:
+            if column.valid is not None:
+                odd &= column.valid
+        words, valid = _joined(columns, rows)
+        places = np.flatnonzero(odd) if self._finds_odd else np.empty(0, np.int64)
+        return words, valid, _Odd(places, words[places, : self._certain])
 
 
 class _Value:
@@ -219,11 +250,14 @@ class _Value:
             self._made.sweep()
 
 
-def _with_odd(asked: Int64s, places: Int64s, count: int, odd: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    """What was found, and behind it each of the odd places for everyone; and which these are."""
-    both = np.concatenate([asked, np.repeat(np.arange(count), len(odd))])
-    is_odd = np.arange(len(both)) >= len(asked)
-    return both, np.concatenate([places, np.tile(odd, count)]), is_odd
+def _found(index: _Sorted, odd: _Odd, values: Asked) -> tuple[Int64s, Int64s, Bools]:
+    """Who asked, places that have the value asked for and behind them odd ones, and which these are."""
+    asked, places = index.pairs(values.words, values.valid)
+    if not len(odd.places):
+        return asked, places, np.zeros(len(places), np.bool_)
+    who, more = odd.pairs(values)
+    both = np.concatenate([asked, who])
+    return both, np.concatenate([places, more]), np.arange(len(both)) >= len(asked)
 
 
 def _joined(columns: list[Argument], rows: int) -> tuple[Int64s, Bools | None]:

@@ -32,7 +32,6 @@ PAIRS = 1 << 20
 """So many pairs of an event and a row are made at a time."""
 
 
-
 class Piece(NamedTuple):
     """Rows, and the sequences of the events that they come from. `odd` says for which of them a condition behind all
     look-ups, by which rows were to be found, fails: these are not left out by what comes after it (None: for none)."""
@@ -97,8 +96,10 @@ class TableReading:
     ) -> ValueIndex:
         account = resources.account(f"{name}: index of {self._lookup.table}")
         texts = resources.account(f"{name}: texts of the index of {self._lookup.table}")
-        nulls = shorter is not None and shorter.with_nulls
-        return ValueIndex(self.table, by, account, texts, odd=shorter is not None, with_nulls=nulls)
+        if shorter is None:
+            return ValueIndex(self.table, by, account, texts)
+        nulls, certain = shorter.with_nulls, len(self._lookup.by)
+        return ValueIndex(self.table, by, account, texts, odd=True, with_nulls=nulls, certain=certain)
 
     def join(self, piece: Piece, position: int, behind: int) -> list[Piece]:
         """The rows with those of the table, as of their times and so much more."""
@@ -218,9 +219,9 @@ class TableReading:
     def _by_index(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
         assert way.index is not None
         columns, keep = self._computed(way, rows)
-        words, valid = way.index.words(columns, way.kinds, rows.rows)
+        values = way.index.asked(columns, way.kinds, rows.rows)
         numbers = self._numbers(rows.times, sequences, position, before=False)
-        asked, matched, odd = way.index.look_up(words, valid, numbers)
+        asked, matched, odd = way.index.look_up(values, numbers)
         pairs = taken(rows, asked)
         earlier = None
         if self._looks_back:

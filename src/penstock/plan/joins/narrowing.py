@@ -3,10 +3,10 @@
     x.k = y.k + 1 AND x.v < y.v           y.k + 1 may overflow: each pair with that row is rejected
     x.id = y.id AND x.k = y.k + 1         found by both
 
-A pair is rejected where its condition fails, and AND goes from left to right up to the first FALSE. A pair whose keys can
-be computed and differ has a FALSE at the equality. It may be left out if no condition before the equality can fail:
-then nothing of it is rejected. Rows whose key fails are compared with all rows of the window, as without a key. So are
-rows whose key is NULL, if another condition can fail: AND goes on behind a NULL.
+A pair is rejected where its condition fails, and AND goes from left to right up to the first FALSE. A pair whose keys
+can be computed and differ has a FALSE at the equality. It may be left out if no condition before the equality can
+fail: then nothing of it is rejected. Rows whose key fails are compared with all rows of the window, as without a key.
+So are rows whose key is NULL, if another condition can fail: AND goes on behind a NULL.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from penstock.plan.nodes import Condition, Equality, Narrowing
 _Pair = tuple[int, int]
 
 
-def narrowings(
-    conditions: Sequence[Condition], equalities: Sequence[Equality], join: Join
-) -> tuple[Narrowing, ...]:
+def narrowings(conditions: Sequence[Condition], equalities: Sequence[Equality], join: Join) -> tuple[Narrowing, ...]:
     """The equalities that narrow the search, one for each pair of sides at most."""
     steps: dict[Expression, int] = {}
     for condition in conditions:

@@ -5,8 +5,8 @@
 
 A pair of an event and a row is rejected where its condition fails, and AND goes from left to right up to the first
 FALSE. So an equality may narrow the search only if no condition before it can fail: a pair whose keys can be computed
-and differ has a FALSE there, and nothing of it was rejected. Where a key fails, or is NULL and a condition behind it can
-fail, pairs are compared.
+and differ has a FALSE there, and nothing of it was rejected. Where a key fails, or is NULL and a condition behind it
+can fail, pairs are compared.
 
 Conditions of WHERE and of inner joins that can fail are computed after all look-ups. What is left out by one look-up
 must not be rejected by a later one: those behind it have no key and no condition that can fail.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Narrowed:
-    """A shorter way to the rows of a table, by equalities that can fail and by those of the look-up: `by` equals
-    `keys`. They stay conditions as well, and these decide about every event whose `keys` fail, beside all rows, and
-    about every row whose `by` fails, beside all events: what is rejected does not depend on the way. `with_nulls`: a
-    NULL counts as a failure, for behind it conditions are computed that can fail."""
+    """A shorter way to the rows of a table, by the equalities of the look-up and behind them by those that can fail:
+    `by` equals `keys`. The latter stay conditions as well. These decide about an event whose `keys` fail beside all
+    rows, and about a row whose `by` fails beside all events, so what is rejected does not depend on the way.
+    `with_nulls`: a NULL counts as a failure, for behind it conditions are computed that can fail."""
 
     by: tuple[Expression, ...]
     keys: tuple[Expression, ...]
