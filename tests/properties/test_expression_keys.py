@@ -279,7 +279,7 @@ SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, He
 @pytest.mark.parametrize("slides", [False, True])
 @pytest.mark.parametrize("outer", [False, True])
 def test_joins_by_expressions(outer: bool, slides: bool) -> None:
-    @settings(max_examples=120, **SETTINGS)
+    @settings(max_examples=60, **SETTINGS)
     @given(cases(outer, slides), st.integers(0, 10**6))
     def check(case: Case, seed: int) -> None:
         run(case, seed)
@@ -326,7 +326,7 @@ def outcome(program: str, steps: Any) -> tuple[list[tuple[Any, ...]], Counter[An
 def test_joins_of_several_sides_are_those_without_keys(outer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     narrowings = joins_build.narrowings
 
-    @settings(max_examples=150, **SETTINGS)
+    @settings(max_examples=50, **SETTINGS)
     @given(chains(outer), st.integers(0, 10**6))
     def check(case: Case, seed: int) -> None:
         program = PROGRAM + f"CREATE QUERY q1 AS {case.sql};"
@@ -437,7 +437,7 @@ def computed(key: Part, event: Row) -> None:
 
 
 def test_tables_by_expressions() -> None:
-    @settings(max_examples=250, **SETTINGS)
+    @settings(max_examples=80, **SETTINGS)
     @given(table_cases(), st.integers(0, 10**6), st.integers(1, 20))
     def check(case: TableCase, seed: int, size: int) -> None:
         rows = make_streams(seed)["a"]
@@ -466,7 +466,7 @@ def several_tables(draw: Any) -> str:
 def test_several_tables_are_those_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     narrowed = lookups.narrowed
 
-    @settings(max_examples=250, **SETTINGS)
+    @settings(max_examples=80, **SETTINGS)
     @given(several_tables(), st.integers(0, 10**6), st.integers(1, 20))
     def check(query: str, seed: int, size: int) -> None:
         rows = [row | {"t": row["t"] * SECOND} for row in make_streams(seed)["a"]]

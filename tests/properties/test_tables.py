@@ -232,7 +232,7 @@ def within_lateness(events: list[Event]) -> list[Event]:
 
 
 @given(data=st.data())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_as_simulated(data: st.DataObject) -> None:
     some = st.sampled_from("ab")
     changes = data.draw(st.lists(st.tuples(some, st.sampled_from(CHANGES)), min_size=1, max_size=3))
