@@ -207,6 +207,24 @@ def test_what_is_compared_is_not_held_at_once(kind: str, key: str, monkeypatch: 
     assert found[500].num_rows >= 900
 
 
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
+def test_only_rows_whose_key_fails_are_compared(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"SELECT x.id FROM a [ROWS 900] x {kind} JOIN b [ROWS 900] y ON x.id = y.id + 1;"
+    held = []
+    checked = Search.checked
+    monkeypatch.setattr(Search, "checked", lambda *given: held.append(len(given[2])) or checked(*given))
+    most = 2**31 - 1
+    with App(STREAMS + text) as app:
+        ids = [*range(898), most, most]
+        app.push("a", [{"t": t, "id": own, "v": 1.0} for t, own in enumerate(ids)])
+        app.push("b", [{"t": t, "id": own, "w": "w"} for t, own in enumerate(ids)])
+        app.finish()
+        found = [row["id"] for row in app.results("q1").to_pylist()]
+        assert len(app.rejects) == 2 * 900
+    assert sum(held) == len(app.rejects) + 897
+    assert sorted(set(found) - {most, None}) == list(range(1 - (kind != "INNER"), 898))
+
+
 @pytest.mark.parametrize("emit", ["RSTREAM", "DSTREAM"])
 def test_windows_of_aggregates_are_known_however_often_the_join_is_called(emit: str) -> None:
     """A subquery gives its rows in several chunks, and some only at the end: each is a call of the join."""

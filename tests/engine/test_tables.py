@@ -282,3 +282,34 @@ def test_a_table_that_cannot_be_loaded_again_stays_as_it_was(tmp_path: Path) -> 
             app.refresh("nowhere")
         app.push("s", events((2, 1, 0)))
         assert app.results("q").column("x").to_pylist() == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("tail", "rejects"),
+    [
+        # Each pair of rows with t's first is rejected, also those in which u's differs.
+        ("JOIN t ON t.k + 1 = s.k JOIN u ON u.k + 2 = s.k", [(1, 1), (1, 2)]),
+        # The event is rejected beside each row of t, whatever that is.
+        ("JOIN t ON t.k + 1 = s.k LEFT JOIN u ON u.id = s.n + 1", [(1, None), (2, None)]),
+        # An event whose key fails is compared with all rows; the first condition that fails is the one that counts.
+        ("JOIN t ON t.id = s.n + 1 JOIN u ON u.id = 2", [(1, 2), (2, 2)]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*compared")
+def test_keys_that_fail_reject_the_pairs_of_their_rows(tail: str, rejects: list[tuple[int, int | None]]) -> None:
+    most = 2**31 - 1
+    program = f"""
+        CREATE STREAM w (t TIMESTAMP, id INT, k INT, l INT, EVENT TIME t);
+        CREATE STREAM s (t TIMESTAMP, k INT, n INT, EVENT TIME t);
+        CREATE TABLE t (id INT PRIMARY KEY, k INT);
+        CREATE TABLE u (id INT PRIMARY KEY, k INT);
+        ON w UPSERT INTO t (id, k) VALUES (w.id, w.k);
+        ON w UPSERT INTO u (id, k) VALUES (w.id, w.l);
+        SELECT t.id AS one, u.id AS other FROM s {tail};
+    """
+    with App(program) as app:
+        app.push("w", [{"t": 1, "id": 1, "k": most, "l": 0}, {"t": 2, "id": 2, "k": 7, "l": 3}])
+        app.push("s", {"t": 3, "k": 5, "n": most})
+        app.finish()
+        assert [(r["row"]["t.id"], r["row"].get("u.id")) for r in app.rejects] == rejects
+        assert app.results("q1").num_rows == 0

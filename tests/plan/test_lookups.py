@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.expressions.render import render
 from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.placement import Spread, order_matters, place_alone
@@ -28,7 +29,7 @@ def plan(query: str, writes: str = "") -> LookupNode:
     ("text", "by"),
     [
         ("SELECT b FROM s, a WHERE s.id = a.id AND a.u = 'x'", [("a", ("id",))]),
-        ("SELECT b FROM s JOIN a ON a.id = s.x + 0 * s.id", [("a", ())]),
+        ("SELECT b FROM s JOIN a ON a.id = s.x + s.id", [("a", ())]),
         ("SELECT b FROM s, a WHERE s.u = a.u AND s.x = a.b", [("a", ("u", "b"))]),
         ("SELECT b FROM s, a WHERE s.x < a.b", [("a", ())]),
         ("SELECT v FROM s, c, a WHERE s.id = a.id AND c.x = a.b AND c.y = s.u", [("a", ("id",)), ("c", ("x", "y"))]),
@@ -36,7 +37,34 @@ def plan(query: str, writes: str = "") -> LookupNode:
     ],
 )
 def test_found_by(text: str, by: list[tuple[str, tuple[str, ...]]]) -> None:
-    assert [(lookup.table, lookup.by) for lookup in plan(text).lookups] == by
+    assert [(lookup.table, tuple(map(render, lookup.by))) for lookup in plan(text).lookups] == by
+
+
+@pytest.mark.parametrize(
+    ("where", "by"),
+    [
+        ("a.id = s.x + s.id", [("id",)]),
+        ("a.b + 1 = s.x", [("b + 1",)]),
+        ("a.u = s.u AND a.b + 1 = s.x AND 1 DIV a.b > 1", [("u", "b + 1")]),
+        ("1 DIV a.b > 1 AND a.b + 1 = s.x", [None]),
+        ("a.id = s.id AND a.b + 1 = s.x", [None]),
+        ("a.b = s.x AND a.b = s.x + 1", [None]),
+        ("a.b + 1 = s.x AND c.v - 1 = a.b", [("b + 1",), ("v - 1",)]),
+        ("c.v - 1 = a.b AND a.b + 1 = s.x", [None, ("v - 1",)]),
+    ],
+)
+def test_narrowed_by_what_can_fail(where: str, by: list[tuple[str, ...] | None]) -> None:
+    """Conditions that can fail keep their order: what stands behind another one narrows nothing."""
+    tables = "a, c" if "c." in where else "a"
+    found = [lookup.narrowed for lookup in plan(f"SELECT b FROM s, {tables} WHERE {where}").lookups]
+    assert [None if n is None else tuple(map(render, n.by)) for n in found] == by
+
+
+def test_what_a_later_look_up_rejects_is_not_left_out_before() -> None:
+    node = plan("SELECT b FROM s JOIN a ON a.b + 1 = s.x LEFT JOIN c ON c.x = s.x + 1 AND c.y = s.u")
+    assert [lookup.narrowed for lookup in node.lookups] == [None, None]
+    node = plan("SELECT b FROM s JOIN a ON a.b + 1 = s.x LEFT JOIN c ON c.x = s.x AND c.y = s.u")
+    assert node.lookups[0].narrowed is not None
 
 
 def test_filters_go_first_where_they_cannot_fail() -> None:

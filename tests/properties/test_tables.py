@@ -125,7 +125,36 @@ def compared(before: Contents, table: Contents, e: Event) -> list[Row]:
     return [{"t": e["t"], "k": k} for k in found] or [{"t": e["t"], "k": None}]
 
 
+def by_expression(before: Contents, table: Contents, e: Event) -> list[Row]:
+    found = [k for k in sorted(table) if table[k]["n"] is not None and whole(table[k]["n"]) == e["x"]]
+    return [{"t": e["t"], "k": k, "n": table[k]["n"], "p": before.get(k, {}).get("n")} for k in found]
+
+
+def whole(n: int) -> int:
+    """Cut to a multiple of 3, toward zero."""
+    return abs(n) // 3 * 3 * (1 if n >= 0 else -1)
+
+
+def by_text(before: Contents, table: Contents, e: Event) -> list[Row]:
+    found = [k for k in sorted(table) if table[k]["w"] is not None and table[k]["w"] == e["u"]]
+    return [{"t": e["t"], "k": k, "w": table[k]["w"]} for k in found] or [{"t": e["t"], "k": None, "w": None}]
+
+
+def by_what_may_fail(before: Contents, table: Contents, e: Event) -> list[Row]:
+    key = add(e["x"], 1)
+    return [{"t": e["t"], "k": key, **table[key], "p": before.get(key, {}).get("n")}] if key in table else []
+
+
+def of_what_may_fail(before: Contents, table: Contents, e: Event) -> list[Row]:
+    found = [k for k in sorted(table) if table[k]["n"] is not None and table[k]["n"] - 1 == e["x"]]
+    return [{"t": e["t"], "k": k, "p": before.get(k, {}).get("n")} for k in found]
+
+
 READS = [
+    Read("SELECT {s}.t, T.k, n, PREV(T.n) AS p FROM {s}, T WHERE {s}.x = T.n DIV 3 * 3", by_expression),
+    Read("SELECT {s}.t, T.k, w FROM {s} LEFT JOIN T ON upper({s}.u) = upper(T.w)", by_text),
+    Read("SELECT {s}.t, T.k, n, w, PREV(T.n) AS p FROM {s}, T WHERE T.k = {s}.x + 1", by_what_may_fail),
+    Read("SELECT {s}.t, T.k, PREV(T.n) AS p FROM {s} JOIN T ON T.n - 1 = {s}.x", of_what_may_fail),
     Read("SELECT {s}.t, {s}.k, n, w, PREV(T.n) AS p FROM {s}, T WHERE {s}.k = T.k AND {s}.x > 0", by_key),
     Read("SELECT {s}.t, {s}.k, n, T.k AS found FROM {s} LEFT JOIN T ON {s}.k = T.k AND n > x", left),
     Read("SELECT {s}.t, T.k, n, PREV(T.n) AS p FROM {s}, T WHERE {s}.u = T.w", by_value),

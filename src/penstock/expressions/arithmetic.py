@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.expressions.ranges import result_fits
 from penstock.expressions.tree import Call, Cast, Literal
 from penstock.expressions.vector import (
     Array,
@@ -90,6 +91,8 @@ def _basic(call: Call, site: Site) -> Operation:
     plain, long = _INTEGER[call.function]
     type_ = call.args[0].type
     if type_.is_floating:
+        return strict(plain)
+    if result_fits(call):
         return strict(plain)
     kernel = long if type_ in (SqlType.BIGINT, SqlType.INTERVAL) else _narrow(plain, type_.storage)
     return checked(kernel, site(_OVERFLOW))

@@ -1,4 +1,4 @@
-"""Conditions taken apart at AND, and equalities that name a column: what keys of look-ups are made of."""
+"""Conditions taken apart at AND, and equalities between expressions: what keys of look-ups are made of."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.types import SqlType
 
 
 class Equality(NamedTuple):
-    """A column that equals an expression; NULLs never do."""
+    """An expression over one's own columns that equals another one; NULLs never do."""
 
-    column: str
+    own: Expression
     other: Expression
 
 
@@ -32,18 +32,19 @@ def conjunction(conditions: Sequence[Expression]) -> Expression | None:
 
 
 def equality(condition: Expression, own: Callable[[str], bool], known: Callable[[str], bool]) -> Equality | None:
-    """The condition as an equality between a column that is one's `own` and an expression over columns that are `known`
-    before; None if it is none. An integer column may have been widened for the comparison: that changes no value."""
+    """The condition as an equality between an expression over columns that are one's `own` and one over columns that
+    are `known` before; None if it is none. An integer column that was widened for the comparison is the column alone:
+    that changes no value."""
     if not isinstance(condition, Call) or condition.function != "eq":
         return None
     for side, other in (condition.args, condition.args[::-1]):
-        column = _plain(side)
-        if column is not None and own(column.name) and all(map(known, columns(other))):
-            return Equality(column.name, other)
+        read = columns(side)
+        if read and all(map(own, read)) and all(map(known, columns(other))):
+            return Equality(_plain(side), other)
     return None
 
 
-def _plain(expression: Expression) -> Column | None:
-    if isinstance(expression, Cast) and expression.type.is_integer and expression.operand.type.is_integer:
-        expression = expression.operand
-    return expression if isinstance(expression, Column) else None
+def _plain(expression: Expression) -> Expression:
+    if isinstance(expression, Cast) and expression.type.is_integer and isinstance(expression.operand, Column):
+        return expression.operand if expression.operand.type.is_integer else expression
+    return expression

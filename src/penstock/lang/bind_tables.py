@@ -253,7 +253,7 @@ class TableBinder:
         own, known = f"{table.name}.", f"{alias}."
         for part in conjuncts(condition):
             found = equality(part, lambda name: name.startswith(own), lambda name: name.startswith(known))
-            column = None if found is None else found.column.removeprefix(own)
+            column = found.own.name.removeprefix(own) if found and isinstance(found.own, Column) else None
             if found is not None and column in table.key and column not in keys:
                 keys[column] = found.other
             else:

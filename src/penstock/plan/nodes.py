@@ -233,6 +233,17 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Narrowing:
+    """An equality that can fail on a row: rows are found by it, and where a row's key fails pairs are compared. So its
+    `conditions` are a part of `JoinNode.conditions` as well; the keys are theirs and those of equalities between the
+    same sides. `with_nulls`: a NULL counts as a failure, for behind it conditions are computed that can fail."""
+
+    equality: Equality
+    conditions: tuple[Expression, ...]
+    with_nulls: bool
+
+
+@dataclass(frozen=True)
 class Condition:
     """What remains to be checked when side `step` is joined to those before it, over columns named `alias.column`."""
 
@@ -251,6 +262,7 @@ class JoinNode(PlanNode):
     sides: tuple[JoinSide, ...]
     equalities: tuple[Equality, ...]
     bands: tuple[Band, ...]
+    narrowings: tuple[Narrowing, ...]
     conditions: tuple[Condition, ...]
     where: Expression | None
     columns: Schema
@@ -271,7 +283,8 @@ class JoinNode(PlanNode):
     def is_theta(self) -> bool:
         """Whether some side can be reached from no other by an equality or a band, so that all rows are compared."""
         reached, found = {0}, True
-        links = [(e.left, e.right) for e in self.equalities] + [(b.side, b.other) for b in self.bands]
+        equalities = (*self.equalities, *(narrowing.equality for narrowing in self.narrowings))
+        links = [(e.left, e.right) for e in equalities] + [(b.side, b.other) for b in self.bands]
         while found:
             more = {side for link in links if reached & set(link) for side in link} - reached
             reached, found = reached | more, bool(more)

@@ -125,6 +125,7 @@ class JoinCore:
                 side.where,
                 self._kept[place],
                 {own: table for (at, own), table in self._tables.items() if at == place},
+                _narrowing(node, place),
                 self._moments[place],
                 resources,
             )
@@ -345,7 +346,7 @@ def _moments(nodes: Sequence[JoinNode], place: int) -> list[str]:
 def _tables(node: JoinNode, account: Account) -> dict[tuple[int, Keys], GroupTable]:
     """A table of slots for each class of keys that are compared with each other, by side and key."""
     found: dict[tuple[int, Keys], GroupTable] = {}
-    for equality in node.equalities:
+    for equality in (*node.equalities, *(narrowing.equality for narrowing in node.narrowings)):
         left, right = (equality.left, equality.left_keys), (equality.right, equality.right_keys)
         table = found.get(left) or found.get(right)
         if table is None:
@@ -355,6 +356,17 @@ def _tables(node: JoinNode, account: Account) -> dict[tuple[int, Keys], GroupTab
             found = {name: table if known is other else known for name, known in found.items()}
             other.close()
         found[left] = found[right] = table
+    return found
+
+
+def _narrowing(node: JoinNode, place: int) -> dict[Keys, bool]:
+    """The keys of a side that narrow a search, and whether a NULL makes a row odd."""
+    found: dict[Keys, bool] = {}
+    for narrowing in node.narrowings:
+        e = narrowing.equality
+        for side, keys in ((e.left, e.left_keys), (e.right, e.right_keys)):
+            if side == place:
+                found[keys] = found.get(keys, False) or narrowing.with_nulls
     return found
 
 

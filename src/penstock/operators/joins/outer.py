@@ -18,7 +18,8 @@ from penstock.aggregates.state import Int64s
 from penstock.operators.emitter import Reject
 from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
-from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of, stretches
+from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of
+from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Lookup, Step, outer_step
 from penstock.plan.nodes import JoinNode
 from penstock.store.budget import Account
@@ -62,7 +63,7 @@ class OuterSearch(Search):
         step = self._forwards[side]
         own = found.at[side]
         finds = []
-        for before in self._before(side, step.lookup, found, windows):
+        for before in self._before(side, step, found, windows):
             finds.append(self.checked(step, before.bind(side, own[before.origin])))
         matched = one_after_the_other(finds, self.count)
         parts = [matched]
@@ -72,8 +73,9 @@ class OuterSearch(Search):
             parts.append(self._alone(side, found.evaluation[alone], own[alone], np.flatnonzero(alone)))
         return _by_origin(parts)
 
-    def _before(self, side: int, lookup: Lookup | None, found: Found, windows: Windows) -> Iterator[Found]:
+    def _before(self, side: int, step: Step, found: Found, windows: Windows) -> Iterator[Found]:
         """The rows of P(side - 1) that may go with these rows of the side, in parts; `origin` says with which."""
+        lookup = step.narrowed or step.lookup
         if lookup is None:
             windowed = [high - low for low, high in zip(windows.low[:side], windows.high[:side], strict=True)]
             sizes = np.add.reduce([np.maximum(size, 0)[found.evaluation] for size in windowed])
@@ -83,7 +85,9 @@ class OuterSearch(Search):
                 before.origin = origins + first
                 yield before
             return
-        back = Step(lookup.from_side, Lookup(side, lookup.keys, lookup.from_keys), (), (), None)
+        reverse = Lookup(side, lookup.keys, lookup.from_keys)
+        by = (reverse, None) if step.narrowed is None else (None, reverse)
+        back = Step(lookup.from_side, by[0], (), (), None, by[1])
         for origins, positions in self.candidates(back, found, windows):
             rows = rows_of(found.evaluation[origins], back.side, positions, self.count)
             before = self._onwards(back.side + 1, self._backwards(back.side, rows, windows), windows, side)

@@ -21,11 +21,13 @@ from penstock.aggregates.state import Argument, Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, Expression
+from penstock.expressions.vector import Evaluated
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument, to_data, validity
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.operators.joins.kernels import link, walk
+from penstock.operators.joins.odd import ODD, OddRows
 from penstock.operators.joins.windows import SideRows
 from penstock.operators.resources import Resources
 from penstock.plan.joins.steps import Keys
@@ -45,7 +47,8 @@ ANSWERS_AT_ONCE = 1 << 18
 class KeyIndex:
     """The rows of a side by a key. Sides that are compared by the same key have their slots from one table."""
 
-    def __init__(self, keys: Keys, table: GroupTable, account: Account) -> None:
+    def __init__(self, keys: Keys, table: GroupTable, account: Account, with_nulls: bool | None = None) -> None:
+        """`with_nulls` is for keys that narrow a search: whether a NULL makes a row odd."""
         self._keys = [compile_expression(key) for key in keys]
         self._types = [key.type for key in keys]
         self.table = table
@@ -53,16 +56,29 @@ class KeyIndex:
         """The slot of each row, and how far before it the last row with the same key is."""
         self._chains = ChargedArray(account, np.int64, (2,), fill=_NOBODY)
         self._linked = self._base = 0
+        self.odd = None if with_nulls is None else OddRows(account)
+        self._with_nulls = with_nulls
         table.hold(self._holds)
 
     def slots_of(self, chunk: Chunk, keep: Bools | None) -> Slots:
-        """The slots of rows; rows with a NULL in the key have none."""
+        """The slots of rows; rows with a NULL in the key have none, odd rows have `ODD`."""
         columns = [key(chunk.columns) for key in self._keys]
+        taking_part = keep
         for column, kind in zip(columns, self._types, strict=True):
             valid = validity(column.values) if kind is SqlType.STRING else column.columns[1]
             if valid is not None:
                 keep = valid if keep is None else keep & valid
-        return self.table.assign(columns, chunk.rows, keep)
+        slots = self.table.assign(columns, chunk.rows, keep)
+        return slots if self.odd is None else self._with_odd(slots, columns, taking_part)
+
+    def _with_odd(self, slots: Slots, columns: Sequence[Evaluated], taking_part: Bools | None) -> Slots:
+        odd = slots < 0 if self._with_nulls else np.zeros(len(slots), np.bool_)
+        for column in columns:
+            if column.errors is not None:
+                odd |= column.errors.mask
+        if taking_part is not None:
+            odd &= taking_part
+        return np.where(odd, np.int32(ODD), slots) if odd.any() else slots
 
     @property
     def slots(self) -> Slots:
@@ -71,6 +87,8 @@ class KeyIndex:
     def enter(self, slots: Slots, origin: int, first: int) -> None:
         """`slots` are those of rows from position `first` on."""
         self.slots[first - origin : first - origin + len(slots)] = slots
+        if self.odd is not None:
+            self.odd.enter(slots, first)
 
     def _fit(self) -> Int64s:
         """The chains. The table may have grown, also because of another side."""
@@ -88,6 +106,8 @@ class KeyIndex:
         """Rows from position `base` on leave for good."""
         self._base = before
         self.table.collect(before - base)
+        if self.odd is not None:
+            self.odd.leave(before)
 
     def _holds(self, slots: int) -> Bools:
         """Which of the first slots have a row."""
@@ -133,11 +153,15 @@ class KeyIndex:
         self._chains.clear()
         self._linked = self._base = base
         self.settle(base, base + len(slots))
+        if self.odd is not None:
+            self.odd.clear()
+            self.odd.enter(slots, base)
 
 
 class JoinRows:
     """The rows of a side; `kept` are the columns that are stored, `keys` those that it is looked up by, with the tables
-    of their classes, and `moments` the TIMESTAMP columns that bands compare."""
+    of their classes, `narrowing` which of these narrow a search, and whether a NULL makes a row odd there, and
+    `moments` the TIMESTAMP columns that bands compare."""
 
     def __init__(
         self,
@@ -147,6 +171,7 @@ class JoinRows:
         where: Expression | None,
         kept: Sequence[str],
         keys: Mapping[Keys, GroupTable],
+        narrowing: Mapping[Keys, bool],
         moments: Sequence[str],
         resources: Resources,
     ) -> None:
@@ -154,7 +179,7 @@ class JoinRows:
         self._where = None if where is None else compile_expression(where)
         self._filters_first = window.extent.is_told_by_times
         self._account = resources.account(f"{name}: times and keys")
-        self.indexes = {own: KeyIndex(own, table, self._account) for own, table in keys.items()}
+        self.indexes = {own: KeyIndex(own, table, self._account, narrowing.get(own)) for own, table in keys.items()}
         fields = {field.name: field for field in schema}
         self._kept = {column: place for place, column in enumerate(kept)}
         self._types = [fields[column].type for column in kept]
@@ -303,6 +328,17 @@ class JoinRows:
     ) -> Iterator[tuple[Int64s, Int64s]]:
         used = self.head - self._origin
         return self.indexes[keys].find(asked, low, high, reach, self._origin, self.fresh, used)
+
+    def odd(self, keys: Keys) -> Int64s:
+        """The positions of rows whose key cannot be computed."""
+        odd = self.indexes[keys].odd
+        assert odd is not None
+        return odd.positions
+
+    @property
+    def has_odd(self) -> bool:
+        """Whether there is a row without a key by which a search is narrowed."""
+        return any(index.odd for index in self.indexes.values())
 
     def times(self, positions: Int64s) -> Int64s:
         return self._times[positions - self._origin]

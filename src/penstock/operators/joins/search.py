@@ -23,8 +23,10 @@ from penstock.expressions.tree import Expression, columns
 from penstock.expressions.vector import RowErrors
 from penstock.operators.emitter import Reject, as_row
 from penstock.operators.joins.kernels import spread
+from penstock.operators.joins.odd import ODD, Pairs, with_odd
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
-from penstock.plan.joins.steps import Step, inner_steps
+from penstock.operators.stretches import stretches
+from penstock.plan.joins.steps import Lookup, Step, certain_steps, inner_steps
 from penstock.plan.nodes import Band, JoinNode
 from penstock.store.budget import Account
 
@@ -95,21 +97,6 @@ def together(parts: Sequence[Found], sides: int) -> Found:
     return found.take(np.argsort(found.evaluation, kind="stable"))
 
 
-def stretches(sizes: Int64s, most: int) -> Iterator[tuple[int, int]]:
-    """Places one after the other whose sizes are at most so much together, or one place.
-
-    >>> list(stretches(np.array([2, 2, 9, 1, 0, 2]), 4))
-    [(0, 2), (2, 3), (3, 6)]
-    """
-    upto = np.cumsum(sizes)
-    first = 0
-    while first < len(upto):
-        before = int(upto[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(upto, before + most, side="right")))
-        yield first, last
-        first = last
-
-
 def _spread(low: Int64s, high: Int64s, rows: JoinRows) -> Iterator[tuple[Int64s, Int64s]]:
     """All rows in [low, high) that take part."""
     for first, last in stretches(high - low, ANSWERS_AT_ONCE):
@@ -138,17 +125,20 @@ class Search:
         self.all_before = False
         """All rows were looked at before. Such rows are not rejected again."""
         self._steps = inner_steps(node) if node.is_inner else []
+        self._certain_steps = certain_steps(node) if node.is_inner else None
         self._kinds = {field.name: field.type for field in node.columns}
         self._conditions = {
             condition: compile_expression(condition)
-            for steps in self._steps
+            for steps in (*self._steps, *(self._certain_steps or ()))
             for step in steps
             if (condition := step.condition) is not None
         }
 
     def containing(self, side: int, found: Found, windows: Windows) -> Found:
         """The rows of the join that have these rows of a side."""
-        for step in self._steps[side]:
+        certain = self._certain_steps is not None and not any(rows.has_odd for rows in self.sides)
+        steps = self._certain_steps if certain and self._certain_steps is not None else self._steps
+        for step in steps[side]:
             found = self.extend(step, found, windows)
         return found
 
@@ -183,7 +173,10 @@ class Search:
         low, high = windows.low[step.side][found.evaluation], reach
         for band in step.bands:
             low, high = self._within(band, step.side, found, low, high)
-        if step.lookup is not None:
+        parts: Iterator[Pairs]
+        if step.narrowed is not None:
+            parts = self._narrowed(step.narrowed, rows, found, low, high, reach)
+        elif step.lookup is not None:
             asked = self.sides[step.lookup.from_side].slots(step.lookup.from_keys, found.at[step.lookup.from_side])
             parts = rows.find(step.lookup.keys, asked, low, high, reach)
         else:
@@ -191,6 +184,17 @@ class Search:
         for origins, positions in parts:
             self.looked_at += len(positions)
             yield origins, positions
+
+    def _narrowed(
+        self, lookup: Lookup, rows: JoinRows, found: Found, low: Int64s, high: Int64s, reach: Int64s
+    ) -> Iterator[Pairs]:
+        """The rows that may go with what was found by keys that can fail."""
+        asked = self.sides[lookup.from_side].slots(lookup.from_keys, found.at[lookup.from_side])
+        parts = rows.find(lookup.keys, asked, low, high, reach)
+        odd, asks_all = rows.odd(lookup.keys), asked == ODD
+        if not len(odd) and not asks_all.any():
+            return parts
+        return with_odd(parts, asks_all, low, high, odd, rows.passing, ANSWERS_AT_ONCE)
 
     def checked(self, step: Step, found: Found) -> Found:
         """Those that pass what the search for candidates left out."""

@@ -24,9 +24,10 @@ from penstock.operators.joins.changes import JoinChanges, can_tell_changes
 from penstock.operators.joins.core import JoinCore, Piece
 from penstock.operators.joins.outer import OuterSearch
 from penstock.operators.joins.rate_sizing import MatchWaits
-from penstock.operators.joins.search import Found, Search, Windows, rows_of, stretches, together
+from penstock.operators.joins.search import Found, Search, Windows, rows_of, together
 from penstock.operators.joins.windows import NOTHING, side_window
 from penstock.operators.outgoing import Outgoing
+from penstock.operators.stretches import stretches
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import WindowSpec
 from penstock.windows.steps import BoundaryPolicy

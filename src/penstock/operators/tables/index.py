@@ -1,4 +1,4 @@
-"""Rows of a table by the values of columns besides its key, or all of them: what a look-up without the key needs.
+"""Rows of a table by the values of expressions over its columns, or all of them: what a look-up without the key needs.
 
 Invariants:
 1. An index is of the rows as they are numbered; when the store has changed, it is made again.
@@ -12,8 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.expressions.batch import Batch
+from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Column, Expression, walk
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.operators.columns import image
+from penstock.operators.interner import Interner
 from penstock.operators.tables.table import Matched, Table
 from penstock.store.budget import Account
 from penstock.store.keyed import Found, KeyedStore
@@ -42,93 +46,218 @@ class _Sorted(NamedTuple):
         return asked, self.places[np.repeat(begins, counts) + within]
 
 
+class Asked(NamedTuple):
+    """Values that are asked for, as words: which have no NULL among them, and which have none among those of which odd
+    rows are found (None: all)."""
+
+    words: Int64s
+    valid: Bools | None
+    certain: Bools | None
+
+
+class _Odd(NamedTuple):
+    """Places without a value to be found by, and what they have of the values that cannot fail."""
+
+    places: Int64s
+    words: Int64s
+
+    def pairs(self, asked: Asked) -> tuple[Int64s, Int64s]:
+        """Each of the places for everyone who asks for the same values, as far as these cannot fail."""
+        count = len(asked.words)
+        certain = asked.words[:, : self.words.shape[1]]
+        who, odd = np.repeat(np.arange(count), len(self.places)), np.tile(np.arange(len(self.places)), count)
+        if self.words.shape[1]:
+            same = (certain[who] == self.words[odd]).all(axis=1)
+            if asked.certain is not None:
+                same &= asked.certain[who]
+            who, odd = who[same], odd[same]
+        return who, self.places[odd]
+
+
+class Answer(NamedTuple):
+    """Who asked, once for each row found, and the rows; `odd` says which of them have no value to be found by."""
+
+    asked: Int64s
+    matched: Matched
+    odd: Bools | None
+
+
 class ValueIndex:
-    """`columns` are those that are compared; none are all rows."""
+    """`by` are the expressions over the table's columns that are compared; none are all rows. With `odd` rows are found
+    although an expression fails on them, or is NULL, `with_nulls`: by everyone who asks for the same values of the
+    first `certain` expressions."""
 
-    def __init__(self, table: Table, columns: tuple[str, ...], account: Account) -> None:
+    def __init__(
+        self,
+        table: Table,
+        by: tuple[Expression, ...],
+        account: Account,
+        texts: Account,
+        *,
+        odd: bool = False,
+        with_nulls: bool = False,
+        certain: int = 0,
+    ) -> None:
         self._table = table
-        self._columns = columns
+        self._values = [_Value(table, expression, texts) for expression in by]
         self._account = account
+        self._finds_odd, self._with_nulls, self._certain = odd, with_nulls, certain
         self._made = -1
-        self._rows = _sorted(np.empty((0, max(1, len(columns))), np.int64), None)
+        self._rows = _sorted(np.empty((0, max(1, len(by))), np.int64), None)
+        self._odd = _Odd(np.empty(0, np.int64), np.empty((0, certain), np.int64))
 
-    def words(self, columns: list[Evaluated], kinds: list[SqlType], rows: int) -> tuple[Int64s, Bools | None]:
-        """Values that are asked for, as words."""
-        words, valid = np.zeros((rows, max(1, len(columns))), np.int64), None
-        for w, (column, kind, name) in enumerate(zip(columns, kinds, self._columns, strict=True)):
-            words[:, w], known = image(column, kind, self._table.interners.get(name))
+    def asked(self, columns: list[Evaluated], kinds: list[SqlType], rows: int) -> Asked:
+        """Values that are asked for."""
+        self._refresh()
+        words = np.zeros((rows, max(1, len(columns))), np.int64)
+        valid: Bools | None = None
+        certain: Bools | None = None
+        for w, (column, kind, value) in enumerate(zip(columns, kinds, self._values, strict=True)):
+            words[:, w], known = image(column, kind, value.interner)
             if known is not None:
                 valid = known if valid is None else valid & known
-        return words, valid
+            if w < self._certain:
+                certain = valid
+        return Asked(words, valid, certain)
 
-    def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> tuple[Int64s, Matched]:
-        """For each row found the index of the value in `words`, and the rows, each as of so many entries of the
-        history (`numbers`)."""
+    @property
+    def odd_rows(self) -> int:
+        """How many rows of now are found although they have no value."""
         self._refresh()
-        asked, rows = self._rows.pairs(words, valid)
+        return len(self._odd.places)
+
+    def look_up(self, values: Asked, numbers: Int64s | None) -> Answer:
+        """The rows of values, as of so many entries of the history each."""
+        self._refresh()
+        asked, rows, is_odd = _found(self._rows, self._odd, values)
         table, history = self._table, self._table.history
         now = Found(rows.astype(np.int32), None, len(rows))
-        if numbers is None or not len(history):
-            return asked, Matched(table, now, None)
+        past = numbers is not None and len(history) > 0
+        if not past and not len(self._odd.places):
+            return Answer(asked, Matched(table, now, None), None)
         keys = table.store.key_words(now)
-        valid_now = numbers[asked] >= history.last_numbers(keys)
-        asked, rows, keys = asked[valid_now], rows[valid_now], keys[valid_now]
-        old_asked, entries = self._of_the_past(words, valid, numbers)
-        none = np.full(len(rows), -1, np.int64)
-        all_asked = np.concatenate([asked, old_asked])
+        entries = np.empty(0, np.int64)
+        if past:
+            assert numbers is not None
+            valid_now = numbers[asked] >= history.last_numbers(keys)
+            asked, rows, keys, is_odd = asked[valid_now], rows[valid_now], keys[valid_now], is_odd[valid_now]
+            old_asked, entries, old_odd = self._of_the_past(values, numbers)
+            asked, is_odd = np.concatenate([asked, old_asked]), np.concatenate([is_odd, old_odd])
+            keys = np.concatenate([keys, history.keys_of(entries)])
         all_rows = np.concatenate([rows.astype(np.int32), np.full(len(entries), -1, np.int32)])
-        all_entries = np.concatenate([none, entries])
-        order = table.ordered(np.concatenate([keys, history.keys_of(entries)]), all_asked)
+        all_entries = np.concatenate([np.full(len(rows), -1, np.int64), entries])
+        order = table.ordered(keys, asked)
         found = Found(all_rows[order], None, len(order))
-        return all_asked[order], Matched(table, found, all_entries[order])
+        return Answer(asked[order], Matched(table, found, all_entries[order]), is_odd[order])
 
-    def _of_the_past(self, words: Int64s, valid: Bools | None, numbers: Int64s) -> tuple[Int64s, Int64s]:
-        """The indices into `words`, and the entries of the history that had such a value at the moment of reading."""
+    def settle(self) -> None:
+        """Forgets texts that were asked for and that no row has."""
+        for value in self._values:
+            value.settle()
+
+    def _of_the_past(self, values: Asked, numbers: Int64s) -> tuple[Int64s, Int64s, Bools]:
+        """Who asked, the entries of the history that had such a value when it was asked for, and which are odd."""
         history = self._table.history
         entries = np.flatnonzero(history.existed(np.arange(len(history))))
-        columns = [self._stored(name, self._of_entries(name, entries)) for name in self._columns]
-        index = _sorted(*_joined(columns, len(entries)))
-        asked, places = index.pairs(words, valid)
+        none = np.full(len(entries), -1, np.int32)
+        matched = Matched(self._table, Found(none, None, len(entries)), entries)
+        images, known, odd = self._images(matched, len(entries))
+        asked, places, is_odd = _found(_sorted(images, known), odd, values)
         found = entries[places]
         since, until = history.intervals()
         then = (numbers[asked] >= since[found]) & (numbers[asked] <= until[found])
-        return asked[then], found[then]
-
-    def _of_entries(self, name: str, entries: Int64s) -> Argument:
-        key = self._table.definition.key
-        if name in key:
-            return self._table.history.place(key.index(name), entries)
-        return self._table.history.column(self._table.places[name], entries)
+        return asked[then], found[then], is_odd[then]
 
     def _refresh(self) -> None:
         store = self._table.store
         if self._made == store.changes:
             return
         rows = store.all_rows()
-        self._account.resize(len(rows) * (8 * max(1, len(self._columns)) + _INDEX_BYTES))
+        self._account.resize(len(rows) * (8 * max(1, len(self._values)) + _INDEX_BYTES))
         everyone = Found(rows, None, len(rows))
         order = self._table.ordered(store.key_words(everyone))
         rows = rows[order]
-        found = Found(rows, None, len(rows))
-        matched = Matched(self._table, found, None)
-        columns = []
-        for name in self._columns:
-            if name in self._table.definition.key:
-                place = self._table.definition.key.index(name)
-                columns.append(Argument(store.key_words(found)[:, place], None))
-            else:
-                columns.append(self._stored(name, matched.argument(name)))
-        index = _sorted(*_joined(columns, len(rows)))
-        self._account.resize(index.places.nbytes * 3 + index.values.nbytes)
+        for value in self._values:
+            value.begin()
+        matched = Matched(self._table, Found(rows, None, len(rows)), None)
+        images, valid, odd = self._images(matched, len(rows))
+        for value, image_of in zip(self._values, images.T, strict=False):
+            value.hold(image_of, valid)
+        index = _sorted(images, valid)
+        self._account.resize(index.places.nbytes * 3 + index.values.nbytes + odd.places.nbytes + odd.words.nbytes)
         self._rows = index._replace(places=rows[index.places].astype(np.int64))
+        self._odd = odd._replace(places=rows[odd.places].astype(np.int64))
         self._made = store.changes
 
-    def _stored(self, name: str, column: Argument) -> Argument:
-        """A stored column as images."""
-        if name in self._table.interners or name in self._table.definition.key:
-            return Argument(column.values.astype(np.int64), column.valid)
-        kind = self._table.others[self._table.places[name]].type
-        return Argument(*image(Evaluated(Vector(*column), kind, len(column.values), ()), kind, None))
+    def _images(self, matched: Matched, rows: int) -> tuple[Int64s, Bools | None, _Odd]:
+        """The values of rows as words, which rows have all of them, and which are odd."""
+        columns, odd = [], np.zeros(rows, np.bool_)
+        for value in self._values:
+            column, failed = value.images(matched, rows)
+            columns.append(column)
+            if failed is not None:
+                odd |= failed
+            if self._with_nulls and column.valid is not None:
+                odd |= ~column.valid
+        for column in columns[: self._certain]:
+            if column.valid is not None:
+                odd &= column.valid
+        words, valid = _joined(columns, rows)
+        places = np.flatnonzero(odd) if self._finds_odd else np.empty(0, np.int64)
+        return words, valid, _Odd(places, words[places, : self._certain])
+
+
+class _Value:
+    """One expression that rows are found by. Texts that it makes have codes of their own; those of a column have the
+    column's."""
+
+    def __init__(self, table: Table, expression: Expression, texts: Account) -> None:
+        self._table = table
+        self._column = expression.name if isinstance(expression, Column) else None
+        self._compiled = compile_expression(expression)
+        self._kind = expression.type
+        self._read = {node.name: node.type for node in walk(expression) if isinstance(node, Column)}
+        self._made = Interner(texts) if self._column is None and self._kind is SqlType.STRING else None
+        self.interner = self._made if self._column is None else table.interners.get(self._column)
+
+    def images(self, matched: Matched, rows: int) -> tuple[Argument, Bools | None]:
+        """Values of rows as words, and on which of them the expression fails."""
+        if self._column is None:
+            batch = Batch(self._read, {name: matched.column(name) for name in self._read}, rows)
+            found = self._compiled(batch)
+            failed = None if found.errors is None else found.errors.mask
+            return Argument(*image(found, self._kind, self._made)), failed
+        if self._column in self._table.definition.key:
+            return Argument(matched.keys()[:, self._table.definition.key.index(self._column)], None), None
+        column = matched.argument(self._column)
+        if self._column in self._table.interners:
+            return Argument(column.values.astype(np.int64), column.valid), None
+        kind = self._table.others[self._table.places[self._column]].type
+        return Argument(*image(Evaluated(Vector(*column), kind, len(column.values), ()), kind, None)), None
+
+    def begin(self) -> None:
+        """Values are about to be made again."""
+        if self._made is not None:
+            self._made.close()
+
+    def hold(self, images: Int64s, valid: Bools | None) -> None:
+        """The texts of all rows stay until then."""
+        if self._made is not None:
+            self._made.use((images if valid is None else images[valid]).astype(np.int32))
+
+    def settle(self) -> None:
+        if self._made is not None:
+            self._made.sweep()
+
+
+def _found(index: _Sorted, odd: _Odd, values: Asked) -> tuple[Int64s, Int64s, Bools]:
+    """Who asked, places that have the value asked for and behind them odd ones, and which these are."""
+    asked, places = index.pairs(values.words, values.valid)
+    if not len(odd.places):
+        return asked, places, np.zeros(len(places), np.bool_)
+    who, more = odd.pairs(values)
+    both = np.concatenate([asked, who])
+    return both, np.concatenate([places, more]), np.arange(len(both)) >= len(asked)
 
 
 def _joined(columns: list[Argument], rows: int) -> tuple[Int64s, Bools | None]:

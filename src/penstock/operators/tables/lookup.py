@@ -30,7 +30,7 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.rows import taken
 from penstock.operators.tables.history import AFTER_ALL
-from penstock.operators.tables.reading import TableReading
+from penstock.operators.tables.reading import Piece, TableReading
 from penstock.operators.tables.table import END
 from penstock.plan.reads import GroupingKey
 from penstock.plan.tables.lookups import expressions
@@ -133,12 +133,12 @@ class LookUp(Operator):
             rows, sequences = taken(rows, np.flatnonzero(keep)), sequences[keep]
         if not rows.rows:
             return
-        pieces = [(rows, sequences)]
+        pieces = [Piece(rows, sequences)]
         for reading in self._tables:
-            pieces = [done for piece in pieces for done in reading.join(*piece, self._position, self._behind)]
-        for piece, _ in pieces:
-            if piece.rows:
-                self._outgoing.put(self._shown(piece))
+            pieces = [done for piece in pieces for done in reading.join(piece, self._position, self._behind)]
+        for piece in pieces:
+            if piece.rows.rows:
+                self._outgoing.put(self._shown(piece.rows))
 
     def _shown(self, rows: Chunk) -> Chunk:
         keep = self._where.passes(rows)

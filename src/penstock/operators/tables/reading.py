@@ -1,6 +1,13 @@
-"""One table as a look-up reads it: by its key, by an index on other columns, or row by row."""
+"""One table as a look-up reads it: by its key, by an index on expressions over its columns, or row by row.
+
+A look-up by equalities that can fail has two ways: the shorter one for rows whose keys can be computed, and the one on
+which pairs are compared for the others (`plan.tables.narrowing`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,20 +15,53 @@ from penstock.aggregates.state import Bools, Int64s
 from penstock.errors import QueryError
 from penstock.expressions.batch import Batch
 from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.tree import Expression
+from penstock.expressions.vector import Evaluated
 from penstock.operators.chunk import Chunk
+from penstock.operators.columns import validity
 from penstock.operators.grouping import Grouping
 from penstock.operators.resources import Resources
 from penstock.operators.rows import emptied, joined_rows, taken
+from penstock.operators.stretches import stretches
 from penstock.operators.tables.index import ValueIndex
 from penstock.operators.tables.table import Matched
 from penstock.plan.reads import GroupingKey
-from penstock.plan.tables.nodes import Lookup
+from penstock.plan.tables.nodes import Lookup, Narrowed, is_key
 
 PAIRS = 1 << 20
 """So many pairs of an event and a row are made at a time."""
 
-Piece = tuple[Chunk, Int64s]
-"""Rows, and the sequences of the events that they come from."""
+
+class Piece(NamedTuple):
+    """Rows, and the sequences of the events that they come from. `odd` says for which of them a condition behind all
+    look-ups, by which rows were to be found, fails: these are not left out by what comes after it (None: for none)."""
+
+    rows: Chunk
+    sequences: Int64s
+    odd: Bools | None = None
+
+    def taken(self, places: Int64s) -> Piece:
+        if len(places) == self.rows.rows:
+            return self
+        odd = None if self.odd is None else self.odd[places]
+        return Piece(taken(self.rows, places), self.sequences[places], odd)
+
+
+class _Way:
+    """How rows are found: by an index, or without one by the primary key."""
+
+    def __init__(self, keys: Sequence[Expression], index: ValueIndex | None) -> None:
+        self.keys = [compile_expression(key) for key in keys]
+        self.kinds = [key.type for key in keys]
+        self.index = index
+
+
+class _Joined(NamedTuple):
+    """Rows with those of the table: which row each comes from, and which are odd because of the table's."""
+
+    rows: Chunk
+    asked: Int64s
+    odd: Bools | None = None
 
 
 class TableReading:
@@ -41,28 +81,90 @@ class TableReading:
         self._behind = 0
         self._wanted = wanted
         self._looks_back = any(before for _, before in wanted.values())
-        self._keys = [compile_expression(key) for key in lookup.keys]
-        self._kinds = [key.type for key in lookup.keys]
         self._failed = Grouping(GroupingKey(None, (), ()), [resources.reject])
         self._on = Grouping(GroupingKey(lookup.on, (), ()), [resources.reject])
-        self._index = None
-        if not lookup.is_keyed:
-            self._index = ValueIndex(self.table, lookup.by, resources.account(f"{name}: index of {lookup.table}"))
+        self._way = _Way(lookup.keys, None if lookup.is_keyed else self._index(name, lookup.by, None, resources))
+        self._shorter: _Way | None = None
+        self._narrowed = lookup.narrowed
+        if (shorter := lookup.narrowed) is not None:
+            by_key = is_key(shorter.by, lookup.key)
+            index = None if by_key else self._index(f"{name}-narrowed", shorter.by, shorter, resources)
+            self._shorter = _Way(shorter.keys, index)
 
-    def join(self, rows: Chunk, sequences: Int64s, position: int, behind: int) -> list[Piece]:
+    def _index(
+        self, name: str, by: tuple[Expression, ...], shorter: Narrowed | None, resources: Resources
+    ) -> ValueIndex:
+        account = resources.account(f"{name}: index of {self._lookup.table}")
+        texts = resources.account(f"{name}: texts of the index of {self._lookup.table}")
+        if shorter is None:
+            return ValueIndex(self.table, by, account, texts)
+        nulls, certain = shorter.with_nulls, len(self._lookup.by)
+        return ValueIndex(self.table, by, account, texts, odd=True, with_nulls=nulls, certain=certain)
+
+    def join(self, piece: Piece, position: int, behind: int) -> list[Piece]:
         """The rows with those of the table, as of their times and so much more."""
         self._behind = behind
-        if not rows.rows:
+        count = piece.rows.rows
+        if not count:
             return []
-        if self._index is None:
-            return [self._by_key(rows, sequences, position)]
-        size = rows.rows if self._lookup.by else max(1, PAIRS // max(1, self.table.store.rows))
         pieces = []
-        for start in range(0, rows.rows, size):
-            places = np.arange(start, min(start + size, rows.rows))
-            part = rows if len(places) == rows.rows else taken(rows, places)
-            pieces.append(self._by_index(part, sequences[places], position))
+        odd = None if self._shorter is None else self._odd(self._shorter, piece)
+        for start, stop in stretches(self._pairs(odd, count), PAIRS):
+            part = piece.taken(np.arange(start, stop))
+            if self._shorter is None or odd is None:
+                pieces.append(self._by(self._shorter or self._way, part, position))
+            else:
+                pieces.append(self._both_ways(self._shorter, part, odd[start:stop], position))
         return pieces
+
+    def _pairs(self, odd: Bools | None, count: int) -> Int64s:
+        """How many pairs are made for each row, as far as it is known before: all rows of the table where these are
+        compared, and those that everyone finds."""
+        compared = 1 if self._lookup.by or self._way.index is None else max(1, self.table.store.rows)
+        if self._shorter is None:
+            return np.full(count, compared)
+        found = 1 if self._shorter.index is None else max(1, self._shorter.index.odd_rows)
+        return np.full(count, found) if odd is None else np.where(odd, compared, found)
+
+    def _odd(self, shorter: _Way, piece: Piece) -> Bools | None:
+        """The rows that cannot go the shorter way; None if all can."""
+        assert self._narrowed is not None
+        odd = np.zeros(piece.rows.rows, np.bool_)
+        if piece.odd is not None and not self._lookup.left:
+            odd |= piece.odd
+        for key in shorter.keys:
+            found = key(piece.rows.columns)
+            if found.errors is not None:
+                odd |= found.errors.mask
+            if self._narrowed.with_nulls:
+                known = validity(found.values)
+                if known is not None:
+                    odd |= ~known
+        return odd if odd.any() else None
+
+    def _both_ways(self, shorter: _Way, piece: Piece, odd: Bools, position: int) -> Piece:
+        """Rows that cannot go the shorter way are compared; all remain in their places."""
+        ways = [(shorter, np.flatnonzero(~odd)), (self._way, np.flatnonzero(odd))]
+        parts = [(places, self._joined(way, piece.taken(places), position)) for way, places in ways if len(places)]
+        asked = np.concatenate([places[part.asked] for places, part in parts])
+        rows = parts[0][1].rows if len(parts) == 1 else joined_rows(parts[0][1].rows, parts[1][1].rows)
+        odd_rows = [_mask(part.odd, len(part.asked)) | odd[places[part.asked]] for places, part in parts]
+        order = np.argsort(asked, kind="stable")
+        joined = _Joined(taken(rows, order), asked[order], np.concatenate(odd_rows)[order])
+        return self._piece(piece, joined)
+
+    def _by(self, way: _Way, piece: Piece, position: int) -> Piece:
+        return self._piece(piece, self._joined(way, piece, position))
+
+    def _piece(self, piece: Piece, joined: _Joined) -> Piece:
+        odd = None if piece.odd is None else piece.odd[joined.asked]
+        if joined.odd is not None and not self._lookup.left:
+            odd = joined.odd if odd is None else odd | joined.odd
+        return Piece(joined.rows, piece.sequences[joined.asked], odd)
+
+    def _joined(self, way: _Way, piece: Piece, position: int) -> _Joined:
+        find = self._by_key if way.index is None else self._by_index
+        return find(way, piece.rows, piece.sequences, position)
 
     def _numbers(self, times: Int64s, sequences: Int64s, position: int, *, before: bool) -> Int64s | None:
         history = self.table.history
@@ -70,14 +172,19 @@ class TableReading:
             return None
         return history.numbers(times + self._behind, position, sequences, before=before)
 
-    def _by_key(self, rows: Chunk, sequences: Int64s, position: int) -> Piece:
+    def _computed(self, way: _Way, rows: Chunk) -> tuple[list[Evaluated], Bools | None]:
+        """The keys, and which rows have all of them; the others are rejected."""
         columns = []
         keep: Bools | None = None
-        for key in self._keys:
+        for key in way.keys:
             found = key(rows.columns)
             keep = self._failed.without(rows, keep, found.errors)
             columns.append(found)
-        words, valid = self.table.words(columns, self._kinds, only_known=not self.table.reads_by_key_only)
+        return columns, keep
+
+    def _by_key(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
+        columns, keep = self._computed(way, rows)
+        words, valid = self.table.words(columns, way.kinds, only_known=not self.table.reads_by_key_only)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
         earlier = None
         if self._looks_back and not self.table.reads_by_key_only:
@@ -94,10 +201,9 @@ class TableReading:
             there = np.ones(rows.rows, np.bool_)
         if keep is not None:
             there = there & keep
-        if there.all():
-            return Chunk(rows.times, joined), sequences
         places = np.flatnonzero(there)
-        return taken(Chunk(rows.times, joined), places), sequences[places]
+        whole = Chunk(rows.times, joined)
+        return _Joined(whole if len(places) == rows.rows else taken(whole, places), places)
 
     def _with_met(self, joined: Chunk, there: Bools) -> Bools:
         """The rows of which ON holds. It is asked only where there is a row: what is not evaluated cannot fail."""
@@ -110,16 +216,12 @@ class TableReading:
         there[places[met]] = True
         return there
 
-    def _by_index(self, rows: Chunk, sequences: Int64s, position: int) -> Piece:
-        assert self._index is not None
-        columns = []
-        keep: Bools | None = None
-        for key in self._keys:
-            found = key(rows.columns)
-            keep = self._failed.without(rows, keep, found.errors)
-            columns.append(found)
-        words, valid = self._index.words(columns, self._kinds, rows.rows)
-        asked, matched = self._index.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
+    def _by_index(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
+        assert way.index is not None
+        columns, keep = self._computed(way, rows)
+        values = way.index.asked(columns, way.kinds, rows.rows)
+        numbers = self._numbers(rows.times, sequences, position, before=False)
+        asked, matched, odd = way.index.look_up(values, numbers)
         pairs = taken(rows, asked)
         earlier = None
         if self._looks_back:
@@ -127,34 +229,35 @@ class TableReading:
             earlier = self._before(matched, None if numbers is None else numbers[asked])
         joined = Chunk(pairs.times, self._beside(pairs, matched, earlier))
         self.table.settle()
+        way.index.settle()
         if self._lookup.on is not None:
             met = self._on.passes(joined)
             if met is not None and not met.all():
                 joined, asked = taken(joined, np.flatnonzero(met)), asked[met]
+                odd = None if odd is None else odd[met]
         if not self._lookup.left:
-            return joined, sequences[asked]
-        return self._with_unmatched(rows, joined, asked, sequences, keep)
+            return _Joined(joined, asked, odd)
+        return self._with_unmatched(rows, joined, asked, keep)
 
     def _before(self, matched: Matched, numbers: Int64s | None) -> Matched:
         """The same rows as they were before the events' own changes."""
         return self.table.look_up(matched.keys(), None, numbers)
 
-    def _with_unmatched(
-        self, rows: Chunk, joined: Chunk, asked: Int64s, sequences: Int64s, keep: Bools | None
-    ) -> Piece:
+    def _with_unmatched(self, rows: Chunk, joined: Chunk, asked: Int64s, keep: Bools | None) -> _Joined:
         """Events without a row remain, in their places."""
         lonely = np.ones(rows.rows, np.bool_)
         lonely[asked] = False
         if keep is not None:
             lonely &= keep
         if not lonely.any():
-            return joined, sequences[asked]
+            return _Joined(joined, asked)
         # The rows behind the pairs are the events themselves, beside nothing.
         alone = taken(rows, np.flatnonzero(lonely))
         nothing = self.table.nothing(alone.rows)
         both = joined_rows(joined, Chunk(alone.times, self._beside(alone, nothing, nothing)))
-        order = np.argsort(np.concatenate([asked, np.flatnonzero(lonely)]), kind="stable")
-        return taken(both, order), sequences[np.concatenate([asked, np.flatnonzero(lonely)])[order]]
+        all_asked = np.concatenate([asked, np.flatnonzero(lonely)])
+        order = np.argsort(all_asked, kind="stable")
+        return _Joined(taken(both, order), all_asked[order])
 
     def _beside(self, rows: Chunk, matched: Matched, earlier: Matched | None) -> Batch:
         batch = rows.columns
@@ -168,3 +271,7 @@ class TableReading:
     def _emptied(self, batch: Batch, there: Bools) -> Batch:
         """The table's columns NULL where there is no row."""
         return batch.with_columns({name: emptied(batch.data(name), there) for name in self._wanted})
+
+
+def _mask(odd: Bools | None, rows: int) -> Bools:
+    return np.zeros(rows, np.bool_) if odd is None else odd

@@ -21,11 +21,11 @@ from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.tables.history import AFTER_ALL
-from penstock.operators.tables.index import ValueIndex
+from penstock.operators.tables.index import Asked, ValueIndex
 from penstock.operators.tables.table import END
 from penstock.plan.tables.nodes import ScanNode
 
-_NOWHERE = np.zeros((1, 1), np.int64)
+_EVERYTHING = Asked(np.zeros((1, 1), np.int64), None, None)
 
 
 class Scan(Operator):
@@ -35,7 +35,8 @@ class Scan(Operator):
         resources.at_end(lambda: self._table.forget(self._reader))
         self._slide = node.slide
         self._schema = node.schema
-        self._rows = ValueIndex(self._table, (), resources.account(f"{name}: order of {node.table}"))
+        account = resources.account(f"{name}: order of {node.table}")
+        self._rows = ValueIndex(self._table, (), account, account)
         reached = self._table.complete_before(AFTER_ALL)
         self._heard = [START if reached == END else reached] * max(1, len(node.clocks))
         self._next: int | None = None
@@ -73,7 +74,7 @@ class Scan(Operator):
     def _as_of(self, boundary: int) -> Chunk:
         history = self._table.history
         numbers = history.numbers(np.array([boundary]), -1, np.array([0])) if len(history) else None
-        _, matched = self._rows.look_up(_NOWHERE, None, numbers)
+        _, matched, _ = self._rows.look_up(_EVERYTHING, numbers)
         batch = pa.RecordBatch.from_arrays(matched.arrays(), names=list(self._schema.names))
         return Chunk(np.full(batch.num_rows, boundary - 1, np.int64), batch)
 

@@ -13,6 +13,7 @@ from penstock.lang.query import Emit, Join, Output, Select, Source, TableRef
 from penstock.plan.joins.bands import bands
 from penstock.plan.joins.conditions import assigned, conjunction, own
 from penstock.plan.joins.keys import equalities
+from penstock.plan.joins.narrowing import narrowings
 from penstock.plan.nodes import (
     WINDOW_COLUMNS,
     AggregateNode,
@@ -58,6 +59,7 @@ def build_join(select: Select, join: Join, build: Callable[[Source], Node]) -> N
         tuple(sides),
         tuple(found_equalities),
         tuple(found_bands),
+        narrowings(conditions, found_equalities, join),
         tuple(conditions),
         conjunction(placed.after),
         join.schema,

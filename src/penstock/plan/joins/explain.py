@@ -24,6 +24,8 @@ def describe_join(node: JoinNode) -> tuple[str, list[str]]:
             f"side     {kind}{side.alias}: input {side.input + 1} {render_window(side.window)}, keeps {kept}{where}"
         )
     lines += [f"key      {_equality(node, equality)}" for equality in node.equalities]
+    for narrowing in node.narrowings:
+        lines.append(f"key      {_equality(node, narrowing.equality)}; rows for which it fails are compared with all")
     lines += [f"band     {_band(node, band)}, searched where these are the events' times" for band in node.bands]
     lines += [f"checks   {_shown(condition.expression)}" for condition in node.conditions]
     if node.where is not None:

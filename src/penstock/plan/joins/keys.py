@@ -2,8 +2,9 @@
 
     x.id = y.id AND x.a = y.b AND x.v < y.v    ->    (x.id, x.a) = (y.id, y.b), and x.v < y.v remains
 
-An expression that can fail on a row stays a condition: if it fails, the pair is rejected and not the row. An expression
-that has a value where an outer join has put NULLs stays a condition, too: no stored row has that value as its key.
+An expression that can fail on a row stays a condition: if it fails, the pair is rejected and not the row. It may narrow
+the search (`plan.joins.narrowing`). An expression that has a value where an outer join has put NULLs stays a condition,
+too: no stored row has that value as its key.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def equalities(parts: Sequence[Expression], step: int, join: Join) -> tuple[list
     pairs: dict[tuple[int, int], list[tuple[Expression, Expression]]] = {}
     others: list[Expression] = []
     for part in parts:
-        found = _equality(part, join)
+        found = between_sides(part, join) if is_total(part) else None
         if found is None or found[1] != step or not _found_by_key(found[2][0], found[0], step, join):
             others.append(part)
         else:
@@ -37,8 +38,9 @@ def equalities(parts: Sequence[Expression], step: int, join: Join) -> tuple[list
     ], others
 
 
-def _equality(part: Expression, join: Join) -> tuple[int, int, tuple[Expression, Expression]] | None:
-    if not isinstance(part, Call) or part.function != "eq" or not is_total(part):
+def between_sides(part: Expression, join: Join) -> tuple[int, int, tuple[Expression, Expression]] | None:
+    """The two sides of an equality, each with its expression; None if it is none between two sides."""
+    if not isinstance(part, Call) or part.function != "eq":
         return None
     one, other = part.args
     left, right = sides_of(one, join), sides_of(other, join)

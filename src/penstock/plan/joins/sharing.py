@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expressions.tree import Expression
-from penstock.plan.nodes import Equality, JoinNode, Node, walk
+from penstock.plan.nodes import Equality, JoinNode, Narrowing, Node, walk
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,12 @@ class CoreKey:
     inputs: tuple[Node, ...]
     sides: tuple[tuple[int, Expression | None, bool], ...]
     equalities: tuple[Equality, ...]
+    narrowings: tuple[Narrowing, ...]
 
 
 def core_key(node: JoinNode) -> CoreKey:
     sides = tuple((side.input, side.where, side.window.extent.is_told_by_times) for side in node.sides)
-    return CoreKey(node.inputs, sides, node.equalities)
+    return CoreKey(node.inputs, sides, node.equalities, node.narrowings)
 
 
 def joins(node: Node) -> list[JoinNode]:

@@ -10,12 +10,13 @@ the text, since rows without a match matter there: `operators.joins.outer` uses 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Expression, columns
 from penstock.plan.joins.conditions import conjunction
-from penstock.plan.nodes import Band, JoinNode
+from penstock.plan.nodes import Band, Equality, JoinNode, Narrowing
 
 Keys = tuple[Expression, ...]
 
@@ -32,18 +33,32 @@ class Lookup:
 @dataclass(frozen=True)
 class Step:
     """Joins `side` to the sides that are there: rows are looked up (or all taken), the other lookups and the condition
-    are checked."""
+    are checked. With `narrowed` rows are looked up by what can fail, and `lookup` is None: where it does all are
+    taken."""
 
     side: int
     lookup: Lookup | None
     checks: tuple[Lookup, ...]
     bands: tuple[Band, ...]
     condition: Expression | None
+    narrowed: Lookup | None = None
 
 
 def inner_steps(node: JoinNode) -> list[tuple[Step, ...]]:
-    """For each side the steps from a row of it on."""
-    links = _Links(node)
+    """For each side the steps from a row of it on. Narrowings do not change their order: what is rejected depends on
+    it."""
+    links = _Links(node, node.equalities)
+    return [links.steps(first) for first in range(len(node.sides))]
+
+
+def certain_steps(node: JoinNode) -> list[tuple[Step, ...]] | None:
+    """The steps while no key of a narrowing fails: these are equalities then, and nothing is rejected. None where other
+    conditions can fail, or where there is no choice between several orders."""
+    conditions = {condition for narrowing in node.narrowings for condition in narrowing.conditions}
+    others = [c.expression for c in node.conditions if c.expression not in conditions]
+    if not node.narrowings or len(node.sides) < 3 or not all(map(is_total, others)):
+        return None
+    links = _Links(node, [*node.equalities, *(narrowing.equality for narrowing in node.narrowings)])
     return [links.steps(first) for first in range(len(node.sides))]
 
 
@@ -52,19 +67,20 @@ def outer_step(node: JoinNode, side: int) -> Step:
     found = [Lookup(e.left, e.left_keys, e.right_keys) for e in node.equalities if e.right == side]
     ready = dict.fromkeys(condition.expression for condition in node.conditions if condition.step == side)
     bands = [band for band in node.bands if band.side == side]
-    return _step(side, found, bands, ready)
+    return _step(side, found, bands, list(ready), node.narrowings, set(range(side)))
 
 
 class _Links:
     """What connects the sides of an inner join, by side, so that a step looks at what its own side is connected with
     and not at the whole join."""
 
-    def __init__(self, node: JoinNode) -> None:
+    def __init__(self, node: JoinNode, equalities: Sequence[Equality]) -> None:
         self._count = len(node.sides)
+        self._narrowings = node.narrowings
         self._lookups: list[list[tuple[int, Lookup]]] = [[] for _ in node.sides]
         """Of each side those by which it is found from others, in the order of the text."""
         self._bands: list[list[tuple[int, Band]]] = [[] for _ in node.sides]
-        for e in node.equalities:
+        for e in equalities:
             self._lookups[e.right].append((e.left, Lookup(e.left, e.left_keys, e.right_keys)))
             self._lookups[e.left].append((e.right, Lookup(e.right, e.right_keys, e.left_keys)))
         for band in node.bands:
@@ -101,7 +117,8 @@ class _Links:
             ready += self._heard(newest, missing)
             found = [lookup for other, lookup in self._lookups[newest] if other in there]
             between = [band for other, band in self._bands[newest] if other in there]
-            steps.append(_step(newest, found, between, [self._conditions[number] for number in sorted(ready)]))
+            checked = [self._conditions[number] for number in sorted(ready)]
+            steps.append(_step(newest, found, between, checked, self._narrowings, there))
             ready = []
             there.add(newest)
         return tuple(steps)
@@ -113,6 +130,33 @@ class _Links:
         return [number for number in self._readers[side] if not missing[number]]
 
 
-def _step(side: int, found: list[Lookup], bands: list[Band], ready: Iterable[Expression]) -> Step:
+def _step(
+    side: int,
+    found: list[Lookup],
+    bands: list[Band],
+    ready: Sequence[Expression],
+    narrowings: Sequence[Narrowing],
+    there: Set[int],
+) -> Step:
     found.sort(key=lambda lookup: -len(lookup.keys))
-    return Step(side, found[0] if found else None, tuple(found[1:]), tuple(bands), conjunction(list(ready)))
+    narrowed = _narrowed(side, ready, narrowings, there)
+    most = found[0] if found else None
+    if narrowed is None or (most is not None and len(most.keys) >= len(narrowed.keys)):
+        return Step(side, most, tuple(found[1:]), tuple(bands), conjunction(ready))
+    return Step(side, None, tuple(found), tuple(bands), conjunction(ready), narrowed)
+
+
+def _narrowed(
+    side: int, ready: Sequence[Expression], narrowings: Sequence[Narrowing], there: Set[int]
+) -> Lookup | None:
+    """The look-up by the first of the conditions that can fail, if it is one."""
+    failing = [condition for condition in ready if not is_total(condition)]
+    for narrowing in narrowings:
+        e = narrowing.equality
+        if failing[: len(narrowing.conditions)] != list(narrowing.conditions):
+            continue
+        if e.right == side and e.left in there:
+            return Lookup(e.left, e.left_keys, e.right_keys)
+        if e.left == side and e.right in there:
+            return Lookup(e.right, e.right_keys, e.left_keys)
+    return None

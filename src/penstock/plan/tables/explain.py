@@ -8,7 +8,7 @@ from penstock.expressions.tree import Expression, columns
 from penstock.lang.render import render
 from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
-from penstock.plan.tables.nodes import Lookup, LookupNode
+from penstock.plan.tables.nodes import Lookup, LookupNode, is_key
 
 
 def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
@@ -29,17 +29,26 @@ def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
 def _lookup(lookup: Lookup) -> list[str]:
     shown = lookup.table if lookup.alias == lookup.table else f"{lookup.table} AS {lookup.alias}"
     kind = "left join" if lookup.left else "join"
-    by = " AND ".join(f"{lookup.alias}.{name} = {_text(k)}" for name, k in zip(lookup.by, lookup.keys, strict=True))
     also = [] if lookup.on is None else [f"         and {_text(lookup.on)}"]
-    if lookup.is_keyed:
-        return [
-            f"{kind:8s} {shown} by its key: {by}",
-            *also,
-            f"         hash join; batch grace from {GRACE_ROWS:,} rows and {GRACE_EVENTS} events a partition on",
-        ]
-    if lookup.by:
-        return [f"{kind:8s} {shown} by an index on {', '.join(lookup.by)}: {by}", *also]
-    return [f"{kind:8s} {shown} by comparing every event with every row: name its key in an equality", *also]
+    if (shorter := lookup.narrowed) is not None:
+        lines = _found(lookup, f"{kind:8s} {shown}", shorter.by, shorter.keys)
+        return [*lines, "         where the key of an event or row cannot be computed, pairs are compared", *also]
+    if not lookup.by:
+        return [f"{kind:8s} {shown} by comparing every event with every row: name its key in an equality", *also]
+    first, *more = _found(lookup, f"{kind:8s} {shown}", lookup.by, lookup.keys)
+    return [first, *also, *more]
+
+
+def _found(lookup: Lookup, what: str, by: tuple[Expression, ...], keys: tuple[Expression, ...]) -> list[str]:
+    equal = " AND ".join(f"{_own(lookup, own)} = {_text(key)}" for own, key in zip(by, keys, strict=True))
+    if is_key(by, lookup.key):
+        grace = f"         hash join; batch grace from {GRACE_ROWS:,} rows and {GRACE_EVENTS} events a partition on"
+        return [f"{what} by its key: {equal}", grace]
+    return [f"{what} by an index on {', '.join(map(_text, by))}: {equal}"]
+
+
+def _own(lookup: Lookup, expression: Expression) -> str:
+    return render(expression, {name: f"{lookup.alias}.{name}" for name in columns(expression)})
 
 
 def describe_writes(writes: Iterable[TableWrite]) -> list[str]:

@@ -2,6 +2,7 @@
 
     FROM s, t WHERE s.id = t.id AND t.zone = 3     t by its key, then zone
     FROM s JOIN t ON s.zone = t.zone               t by an index on zone
+    FROM s JOIN t ON s.slot = t.tod DIV 10 * 10    t by an index on tod DIV 10 * 10
     FROM s LEFT JOIN t ON s.x > t.low              all rows of t are compared
 
 Conditions of WHERE and of inner joins are one pool: each is checked as soon as all its columns are there. Tables are
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.expressions.conjuncts import Equality, conjunction, conjuncts, equality
+from penstock.expressions.conjuncts import conjunction, conjuncts
 from penstock.expressions.evaluate import is_total
-from penstock.expressions.tree import Expression, columns
+from penstock.expressions.tree import Column, Expression, columns
 from penstock.lang.query import Join, JoinKind, JoinSide, Select, Source, TableRef, TableScan
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.plan.nodes import Node, StreamNode, walk
+from penstock.plan.tables.matches import as_key, asks_only, matched
+from penstock.plan.tables.narrowing import narrowed
 from penstock.plan.tables.nodes import Lookup, LookupNode, ScanNode
 
 
@@ -50,14 +53,14 @@ def lookups_of(
 ) -> tuple[tuple[Lookup, ...], list[Expression]]:
     """How tables are looked up, in turn, by the sides that are known before; and the conditions that remain."""
     lookups: list[Lookup] = []
-    waiting, known, rest = list(tables), set(known), list(pool)
+    waiting, before, known, rest = list(tables), frozenset(known), set(known), list(pool)
     while waiting:
         side = _next(waiting, known, rest)
         waiting.remove(side)
         lookup, rest = _lookup(side, known, rest)
         lookups.append(lookup)
         known.add(side.alias)
-    return tuple(lookups), rest
+    return narrowed(lookups, before, rest), rest
 
 
 def looked_up(lookups: Sequence[Lookup]) -> list[set[str]]:
@@ -90,28 +93,17 @@ def _lookup(side: JoinSide, known: set[str], pool: Sequence[Expression]) -> tupl
     # What can fail stays where it was written: it fails only for rows that pass what stands before it.
     asked = conjuncts(side.on) if left else [c for c in pool if asks_only(c, known | {side.alias}) and is_total(c)]
     rest = list(pool) if left else [c for c in pool if c not in asked]
-    prefix = f"{side.alias}."
-    found: dict[str, tuple[Equality, Expression]] = {}
+    found: dict[Expression, tuple[Expression, Expression]] = {}
     for condition in asked:
-        match = equality(condition, lambda n: n.startswith(prefix), lambda n: _side_of(n) in known)
-        if match is not None:
-            found.setdefault(match.column.removeprefix(prefix), (match, condition))
-    by = table.key if all(name in found for name in table.key) else tuple(found)
-    used = [found[name][1] for name in by]
-    on = conjunction([c for c in asked if c not in used])
-    keys = tuple(found[name][0].other for name in by)
+        match = matched(condition, side.alias, known)
+        if match is not None and (not left or isinstance(match.own, Column)):
+            found.setdefault(match.own, (match.other, condition))
+    by = as_key(tuple(found), table.key)
+    on = [c for c in asked if c not in [found[own][1] for own in by]]
+    keys = tuple(found[own][0] for own in by)
     assert table.definition is not None
-    how = (by, keys, on, left, table.definition, table.writes)
+    how = (by, keys, conjunction(on), left, table.definition, table.writes)
     return Lookup(table.name, side.alias, table.schema, table.key, *how), rest
-
-
-def _side_of(column: str) -> str:
-    return column.removeprefix("PREV(").partition(".")[0]
-
-
-def asks_only(condition: Expression, sides: set[str]) -> bool:
-    """Whether a condition reads columns of these sides alone."""
-    return all(_side_of(name) in sides for name in columns(condition))
 
 
 def clocks_of(below: Node, join: Join) -> tuple[StreamNode, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.expressions.tree import Expression
+from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Output
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.plan.base import PlanNode
@@ -17,25 +18,43 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Narrowed:
+    """A shorter way to the rows of a table, by the equalities of the look-up and behind them by those that can fail:
+    `by` equals `keys`. The latter stay conditions as well. These decide about an event whose `keys` fail beside all
+    rows, and about a row whose `by` fails beside all events, so what is rejected does not depend on the way.
+    `with_nulls`: a NULL counts as a failure, for behind it conditions are computed that can fail."""
+
+    by: tuple[Expression, ...]
+    keys: tuple[Expression, ...]
+    with_nulls: bool
+
+
+@dataclass(frozen=True)
 class Lookup:
-    """One table of a look-up. Rows are found by the columns `by`, which equal `keys`; none are all rows. `on` is what
-    else must hold of a pair. With `left` an event without a row remains."""
+    """One table of a look-up. Rows are found by the expressions `by`, over the table's own columns, which equal `keys`;
+    none are all rows. `on` is what else must hold of a pair. With `left` an event without a row remains."""
 
     table: str
     alias: str
     schema: Schema
     key: tuple[str, ...]
-    by: tuple[str, ...]
+    by: tuple[Expression, ...]
     keys: tuple[Expression, ...]
     on: Expression | None
     left: bool
     definition: TableDef
     writes: tuple[TableWrite, ...]
+    narrowed: Narrowed | None = None
 
     @property
     def is_keyed(self) -> bool:
         """Whether it finds one row at most, by the primary key."""
-        return self.by == self.key
+        return is_key(self.by, self.key)
+
+
+def is_key(by: Sequence[Expression], key: tuple[str, ...]) -> bool:
+    """Whether expressions are the columns of a primary key, one by one."""
+    return len(by) == len(key) and all(isinstance(e, Column) and e.name == k for e, k in zip(by, key, strict=True))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from penstock.expressions.conjuncts import conjunction, conjuncts
 from penstock.expressions.tree import Column, Expression, columns, transform
 from penstock.lang.query import Emit, Join, JoinKind, JoinSide, Output, Select, Source, TableRef, columns_of
 from penstock.plan.nodes import WINDOW_COLUMNS, Node
-from penstock.plan.tables.lookups import asks_only, clocks_of, looked_up, lookups_of
+from penstock.plan.tables.lookups import clocks_of, looked_up, lookups_of
+from penstock.plan.tables.matches import asks_only
 from penstock.plan.tables.nodes import LookupNode
 from penstock.types import Field, Schema
 
