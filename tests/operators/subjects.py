@@ -68,6 +68,18 @@ SUBJECTS = (
     _over("parts, sliding", f"SELECT k, {_FEW} FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS] {_PER_KEY}", one, "parts"),
     _over("parts, tumbling", f"SELECT k, {_FEW} FROM s [RANGE 5 SECONDS SLIDE 5 SECONDS] {_PER_KEY}", one, "parts"),
     _over("partitions", f"SELECT k, {_ALL} FROM s [PARTITION BY k ROWS 4 SLIDE 2] {_PER_KEY}", many_keys),
+    _over("partitions, news", f"SELECT ISTREAM k, {_FEW} FROM s [PARTITION BY k ROWS 3] {_PER_KEY}", many_keys),
+    _over(
+        "partitions, gone",
+        "SELECT DSTREAM k, n, COUNT(*) AS c FROM s [PARTITION BY k ROWS 4 SLIDE 2 WHEN FULL] GROUP BY k, n",
+        many_keys,
+    ),
+    _over(
+        "partitions by time, changes",
+        "SELECT ISTREAM k, n, COUNT(*) AS c FROM s [PARTITION BY k ROWS 4 SLIDE 5 SECONDS] GROUP BY k, n",
+        many_keys,
+    ),
+    _over("changes at every event", f"SELECT DSTREAM k, {_FEW} FROM s [RANGE 9 SECONDS] {_PER_KEY}", many_keys),
     _over(
         "two lengths",
         f"SELECT k, AVG(x) OVER [RANGE 6 SECONDS] AS a, AVG(x) AS b FROM s [RANGE 30 SECONDS SLIDE 3 SECONDS] "

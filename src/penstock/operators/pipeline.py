@@ -31,6 +31,7 @@ from penstock.operators.panes.family import PaneFamily
 from penstock.operators.panes.paned import PanedAggregate
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
+from penstock.operators.partitioned_changes import PartitionedChanges
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
 from penstock.operators.parts import make_part
 from penstock.operators.patterns.pattern import Pattern
@@ -44,6 +45,7 @@ from penstock.operators.tables.lookup import LookUp
 from penstock.operators.tables.scan import Scan
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
+from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -349,7 +351,8 @@ def make_operator(
     if closes_as_a_whole(node):
         return ClosingAggregate(name, node, resources)
     if node.partition_by:
-        return PartitionedAggregate(name, node, resources)
+        changes = look_of(node) is Look.CHANGES
+        return (PartitionedChanges if changes else PartitionedAggregate)(name, node, resources)
     if isinstance(shared, PaneFamily):
         return PanedAggregate(node, resources, shared)
     return SlidingAggregate(name, node, resources, shared)
