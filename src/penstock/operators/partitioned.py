@@ -115,18 +115,18 @@ class PartitionedAggregate(Operator):
 
     def _evaluate_all(self, boundary: int) -> None:
         """One evaluation per partition, in the order of their keys."""
-        groups = self._groups
-        order = groups.order()
-        begins, ends = self._ranges()
-        owners = self._partitions.due_at_boundary()
-        chosen = [order[begins[p] : ends[p]] for p in owners]
-        alive = [slots[groups.counts[slots] > 0] for slots in chosen]
-        upto = np.cumsum([len(slots) for slots in alive], dtype=np.int64)
-        slots = np.concatenate(alive) if alive else order[:0]
+        due = self._partitions.due_at_boundary()
+        place = np.full(self._partitions.table.capacity, -1, np.int64)
+        place[due] = np.arange(len(due))
+        order = self._groups.order()
+        places = place[self._rows.owners[order]]
+        chosen = (places >= 0) & (self._groups.counts[order] > 0)
+        slots = order[chosen]
+        upto = np.cumsum(np.bincount(places[chosen], minlength=len(due)))
         played = self._aggregation.evaluate(slots, upto)
-        starts = self._partitions.queues.oldest[owners]
-        bounds = np.full(len(owners), boundary, np.int64)
-        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None)
+        starts = self._partitions.queues.oldest[due]
+        bounds = np.full(len(due), boundary, np.int64)
+        self._emit(played, upto, starts, bounds, due.astype(np.int64), None)
 
     def _emit(
         self,
