@@ -37,6 +37,7 @@ from penstock.operators.parts import make_part
 from penstock.operators.patterns.pattern import Pattern
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
+from penstock.operators.relation_changes import RelationChanges
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
@@ -45,7 +46,7 @@ from penstock.operators.tables.lookup import LookUp
 from penstock.operators.tables.scan import Scan
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
-from penstock.plan.aggregations import Look, look_of
+from penstock.plan.aggregations import Look, look_of, shows_row_changes
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -346,7 +347,9 @@ def make_operator(
     if isinstance(node, RelationNode):
         if isinstance(node.window.extent, Session):
             return SessionRelation(name, node, resources)
-        return (PartitionedRelation if node.partition_by else WindowRelation)(name, node, resources)
+        if node.partition_by:
+            return PartitionedRelation(name, node, resources)
+        return (RelationChanges if shows_row_changes(node) else WindowRelation)(name, node, resources)
     assert isinstance(node, AggregateNode)
     if closes_as_a_whole(node):
         return ClosingAggregate(name, node, resources)

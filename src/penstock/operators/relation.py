@@ -1,7 +1,7 @@
 """Windows without aggregation: the relation is the rows of the window themselves.
 
 An evaluation reads the window from its oldest row on; the default of per-event windows, the arriving row, needs no
-reading.
+reading. For ISTREAM and DSTREAM `relation_changes` reads the rows that enter and leave alone.
 """
 
 from __future__ import annotations
@@ -66,12 +66,16 @@ class WindowRelation(Operator):
             made = self._outgoing.made
             oldest = self._time_at(self._tail) if self._by_range and self._tail < self._store.head else START
             steps = self._policy.steps(chunk.times[done:], first + done, watermark, silent, oldest)
-            for k in range(len(steps)):
-                self._step(steps, k, first + done)
+            self._play(steps, first + done)
             done += int(steps.add_upto[-1]) if len(steps) else 0
             if steps.complete:
                 break
             silent = self._outgoing.made == made
+
+    def _play(self, steps: Steps, first: int) -> None:
+        """Plays steps; the first row that enters by them is at position `first`."""
+        for k in range(len(steps)):
+            self._step(steps, k, first)
 
     def _step(self, steps: Steps, k: int, first: int) -> None:
         end = first + int(steps.add_upto[k])
