@@ -88,6 +88,9 @@ SUBJECTS = (
     _over("relation", "SELECT k, n FROM s [RANGE 7 SECONDS SLIDE 3 SECONDS] WHERE n IS NOT NULL"),
     _over("relation, gone", "SELECT DSTREAM k, n FROM s [ROWS 5 SLIDE 2]"),
     _over("relation of partitions", "SELECT ISTREAM k, n FROM s [PARTITION BY k ROWS 3 SLIDE 2]", many_keys),
+    _over("news of partitions", "SELECT ISTREAM k, x FROM s [PARTITION BY k ROWS 2] WHERE n <> 1", many_keys),
+    _over("rows gone from partitions", "SELECT DSTREAM n, x FROM s [PARTITION BY k ROWS 2]", many_keys),
+    _over("news of rows", "SELECT ISTREAM k, x FROM s [RANGE 5 SECONDS] WHERE n <> 1"),
     _over("relation of sessions", "SELECT k, n FROM s [PARTITION BY k SESSION 3 SECONDS]", many_keys),
     _over("union", "SELECT k, n FROM s WHERE n > 0 UNION ALL SELECT k, n FROM r", two),
     _over(

@@ -33,6 +33,7 @@ from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
 from penstock.operators.partitioned_changes import PartitionedChanges
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
+from penstock.operators.partitioned_row_changes import PartitionedRowChanges, changes_by_one_row
 from penstock.operators.parts import make_part
 from penstock.operators.patterns.pattern import Pattern
 from penstock.operators.project import Project
@@ -348,7 +349,8 @@ def make_operator(
         if isinstance(node.window.extent, Session):
             return SessionRelation(name, node, resources)
         if node.partition_by:
-            return PartitionedRelation(name, node, resources)
+            by_one = changes_by_one_row(node)
+            return (PartitionedRowChanges if by_one else PartitionedRelation)(name, node, resources)
         return (RelationChanges if shows_row_changes(node) else WindowRelation)(name, node, resources)
     assert isinstance(node, AggregateNode)
     if closes_as_a_whole(node):
