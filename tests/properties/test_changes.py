@@ -17,6 +17,7 @@ from conformance.compare import assert_same
 from conformance.description import Aggregate, CountSlide, Query, Range, Rows, Stream, TimeSlide, Window, column
 from conformance.oracle import expected
 from conformance.runtimes import Drive
+from penstock.operators import relation_changes
 from properties.generate import COLUMNS, CONDITIONS, HAVING, UNITS, Scenario, event_lists, queries
 from properties.test_windows import SEARCH, as_tables, drives, run
 
@@ -93,6 +94,17 @@ def test_changes_are_the_difference_of_two_evaluations(kind: object, partitions:
 
     @settings(SEARCH)
     @given(kind(partitions), drives)
+    def holds(scenario: Scenario, drive: Drive) -> None:
+        check(scenario, drive)
+
+    holds()
+
+
+def test_few_rows_at_a_time_are_compared_like_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation_changes, "_AT_ONCE", 3)
+
+    @settings(SEARCH)
+    @given(plain(False), drives)
     def holds(scenario: Scenario, drive: Drive) -> None:
         check(scenario, drive)
 
