@@ -68,6 +68,18 @@ SUBJECTS = (
     _over("parts, sliding", f"SELECT k, {_FEW} FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS] {_PER_KEY}", one, "parts"),
     _over("parts, tumbling", f"SELECT k, {_FEW} FROM s [RANGE 5 SECONDS SLIDE 5 SECONDS] {_PER_KEY}", one, "parts"),
     _over("partitions", f"SELECT k, {_ALL} FROM s [PARTITION BY k ROWS 4 SLIDE 2] {_PER_KEY}", many_keys),
+    _over("partitions, news", f"SELECT ISTREAM k, {_FEW} FROM s [PARTITION BY k ROWS 3] {_PER_KEY}", many_keys),
+    _over(
+        "partitions, gone",
+        "SELECT DSTREAM k, n, COUNT(*) AS c FROM s [PARTITION BY k ROWS 4 SLIDE 2 WHEN FULL] GROUP BY k, n",
+        many_keys,
+    ),
+    _over(
+        "partitions by time, changes",
+        "SELECT ISTREAM k, n, COUNT(*) AS c FROM s [PARTITION BY k ROWS 4 SLIDE 5 SECONDS] GROUP BY k, n",
+        many_keys,
+    ),
+    _over("changes at every event", f"SELECT DSTREAM k, {_FEW} FROM s [RANGE 9 SECONDS] {_PER_KEY}", many_keys),
     _over(
         "two lengths",
         f"SELECT k, AVG(x) OVER [RANGE 6 SECONDS] AS a, AVG(x) AS b FROM s [RANGE 30 SECONDS SLIDE 3 SECONDS] "
@@ -76,6 +88,9 @@ SUBJECTS = (
     _over("relation", "SELECT k, n FROM s [RANGE 7 SECONDS SLIDE 3 SECONDS] WHERE n IS NOT NULL"),
     _over("relation, gone", "SELECT DSTREAM k, n FROM s [ROWS 5 SLIDE 2]"),
     _over("relation of partitions", "SELECT ISTREAM k, n FROM s [PARTITION BY k ROWS 3 SLIDE 2]", many_keys),
+    _over("news of partitions", "SELECT ISTREAM k, x FROM s [PARTITION BY k ROWS 2] WHERE n <> 1", many_keys),
+    _over("rows gone from partitions", "SELECT DSTREAM n, x FROM s [PARTITION BY k ROWS 2]", many_keys),
+    _over("news of rows", "SELECT ISTREAM k, x FROM s [RANGE 5 SECONDS] WHERE n <> 1"),
     _over("relation of sessions", "SELECT k, n FROM s [PARTITION BY k SESSION 3 SECONDS]", many_keys),
     _over("union", "SELECT k, n FROM s WHERE n > 0 UNION ALL SELECT k, n FROM r", two),
     _over(

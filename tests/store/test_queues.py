@@ -64,7 +64,7 @@ def check(store: RowQueues, model: Model, account: Any) -> None:
     assert account.nbytes == store.nbytes
     for queue, held in model.queues.items():
         assert store.lengths[queue] == len(held)
-        assert rows(store.read(queue)) == [row(number) for number in held]
+        assert rows(store.read(np.array([queue], np.int32))[0]) == [row(number) for number in held]
         assert store.oldest[queue] == row(held[0])[0]
 
 
@@ -149,7 +149,7 @@ def test_windows_many_times_their_memory(draw: Any, queues: int, tmp_path: Path)
     assert store.nbytes < held * ROW_BYTES / 2 or draw is skewed
     assert store.metrics.blocks_written * 4096 <= 2 * count * ROW_BYTES, "rows are written once"
     for queue in chance.choice(queues, 3).tolist():
-        assert rows(store.read(queue)) == [row(number) for number in model[queue]]
+        assert rows(store.read(np.array([queue], np.int32))[0]) == [row(number) for number in model[queue]]
     device.close()
 
 
@@ -181,7 +181,7 @@ def test_a_queue_that_stands_still_holds_only_its_own_block() -> None:
         most = max(most, account.nbytes)
     assert most < 60_000
     assert len(device.snapshot()["blocks"]) <= 500 * ROW_BYTES // 300 + 40
-    assert rows(store.read(0)) == [row(0)]
+    assert rows(store.read(np.array([0], np.int32))[0]) == [row(0)]
 
 
 class FullDisk(MemoryDevice):
@@ -215,7 +215,7 @@ def test_a_full_disk_loses_no_row_that_was_there(blocks: int) -> None:
     held = int(store.lengths.sum())
     assert done <= held < done + 10
     for queue in range(3):
-        assert rows(store.read(queue)) == [row(number) for number in range(queue, held, 3)]
+        assert rows(store.read(np.array([queue], np.int32))[0]) == [row(number) for number in range(queue, held, 3)]
     if blocks:
         saved = store.snapshot()
         kept = {block[0] for block in saved["device"]["blocks"]}

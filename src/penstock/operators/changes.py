@@ -1,12 +1,12 @@
 """ISTREAM, DSTREAM and the edges of rules from the groups that have changed, without the relation before.
 
 Only a group that a row has entered or left since the last evaluation can differ from what it was then, so only such
-groups are looked at, once before their rows enter and once at the evaluation. It serves the queries for which the
-planner says so (`plan.aggregations.look_of`); the others compare whole relations (`emitter`).
+groups are looked at (`touched`). `Changes` serves the queries for which the planner says so
+(`plan.aggregations.look_of`); the others compare whole relations (`emitter`).
 
 Invariants:
-1. Between two calls `_held` are the groups touched since the last evaluation, with their rows as they were then; the
-   slots of these groups are not given to others.
+1. Between two calls `_held` are the groups touched since the last evaluation (with PARTITION BY that of their
+   partition), with their rows as they were then; the slots of these groups are not given to others.
 2. A group on which an aggregate overflowed is looked at in every evaluation: it is rejected in each (contract, rule 6).
 
 The answers that are held are saved by the names of what they are of, like states: after a restart with other queries
@@ -17,13 +17,13 @@ Why: docs/decisions/changed-groups.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Emitted, Int64s, Slots
+from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -35,24 +35,24 @@ from penstock.operators.arguments import Reading
 from penstock.operators.columns import image
 from penstock.operators.emitter import OVERFLOW, Reject, as_chunk, as_row
 from penstock.operators.evaluation import Arrivals, Show, Turn
+from penstock.operators.held_rows import GroupRows, HeldRows
 from penstock.operators.interner import Interner
 from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
-from penstock.operators.touched import NO_ROW, NOT_HELD, Touched, Toucher
+from penstock.operators.touched import NO_ROW, PartitionSegments, Touched, Toucher, segments_of_all
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.types import SqlType
 
-_NO_SLOTS = np.empty(0, np.int32)
+_NO_SLOTS, _NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.int64)
 
 
-class _Held(NamedTuple):
-    """Rows of groups as they were: slots, row counts, and what the states said, in the order of all their wants."""
+class Owners(NamedTuple):
+    """With PARTITION BY: the partition of each group, by its slot, and the partition of each evaluation."""
 
-    slots: Slots
-    counts: Int64s
-    answers: list[Emitted]
+    of_slots: Slots
+    of_evaluations: Slots
 
 
 class ChangeShow:
@@ -71,14 +71,22 @@ class ChangeShow:
         self.outgoing = Outgoing()
         self.failing = _NO_SLOTS
 
-    def see(self, keys: list[Data], played: Played, touched: Touched, starts: Int64s, ends: Int64s) -> None:
+    def see(
+        self,
+        keys: list[Data],
+        played: Played,
+        touched: Touched,
+        starts: Int64s,
+        ends: Int64s,
+        owners: Owners | None,
+    ) -> None:
         """The groups touched before each evaluation; `played` has their rows."""
         rows = self._shown.rows(keys, played)
         keep: Bools | None = None
         failed = played.failed(self._shown.answers)
         if len(self.failing) or (failed is not None and failed.any()):
             keep = np.ones(rows.num_rows, np.bool_) if failed is None else ~failed
-            self._reject_failed(rows, ~keep, touched, len(ends))
+            self._reject_failed(rows, ~keep, touched, len(ends), owners)
         if self._having is not None:
             passed = self._having(rows).true
             keep = passed if keep is None else keep & passed
@@ -95,20 +103,26 @@ class ChangeShow:
             columns = [_taken(value, kind, places) for value, (_, kind) in zip(values, self._outputs, strict=True)]
             self.outgoing.put(as_chunk(self._names, columns, starts[evaluation], ends[evaluation]))
 
-    def _reject_failed(self, rows: Batch, failed: Bools, touched: Touched, evaluations: int) -> None:
-        """What has failed fails in every evaluation until a row touches it."""
-        failing: dict[int, int] = {}
+    def _reject_failed(
+        self, rows: Batch, failed: Bools, touched: Touched, evaluations: int, owners: Owners | None
+    ) -> None:
+        """What has failed fails in every evaluation, of its partition, until a row touches it. What fails already is
+        among the groups touched, unless its partition has no evaluation here."""
+        failing: dict[int, dict[int, int]] = {}
         upto = np.searchsorted(touched.segments, np.arange(evaluations), "right")
         begin = 0
-        for end in upto.tolist():
+        for evaluation, end in enumerate(upto.tolist()):
+            own = failing.setdefault(0 if owners is None else int(owners.of_evaluations[evaluation]), {})
             for slot, row in zip(touched.slots[begin:end].tolist(), touched.after[begin:end].tolist(), strict=True):
-                failing.pop(slot, None)
+                own.pop(slot, None)
                 if row != NO_ROW and failed[row]:
-                    failing[slot] = row
-            for row in failing.values():
+                    own[slot] = row
+            for row in own.values():
                 self._reject(OVERFLOW, as_row(rows, row))
             begin = end
-        self.failing = np.array(list(failing), np.int32)
+        others = self.failing[~np.isin(self.failing, touched.slots)]
+        found = [slot for own in failing.values() for slot in own]
+        self.failing = np.concatenate([others, np.array(found, np.int32)])
 
     def snapshot(self) -> dict[str, Any]:
         return {"failing": self.failing}
@@ -118,22 +132,35 @@ class ChangeShow:
 
 
 class Changes:
-    """The `Evaluation` of queries that show changes."""
+    """The `Evaluation` of queries that show changes.
+
+    With PARTITION BY, `owners` gives the partition of each group, by its slot, and `shown_keys` are the places of the
+    node's keys among those of the groups, which have the keys of the partitions, too."""
 
     of_events = False
 
     def __init__(
-        self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
+        self,
+        name: str,
+        node: AggregateNode,
+        reading: Reading,
+        resources: Resources,
+        *,
+        one_group: bool = False,
+        owners: Callable[[], Slots] | None = None,
+        shown_keys: Sequence[int] | None = None,
     ) -> None:
         self._aggregation = Aggregation(name, reading, node.states, resources)
         self._groups = reading.groups
-        self._toucher = Toucher(self._groups, resources.account(f"{name}: groups that rows have touched"))
+        self._owners = owners
+        self._shown_keys = range(len(node.group_by)) if shown_keys is None else shown_keys
+        account = resources.account(f"{name}: groups that rows have touched")
+        self._toucher = Toucher(self._groups, account)
+        self._partition_segments = PartitionSegments(account)
         self._answer_names = list(map(_answer_names, node.states))
         self._shows: list[ChangeShow] = []
-        self._held = _Held(_NO_SLOTS, np.empty(0, np.int64), [])
-        self._no_row = _NO_SLOTS
-        self._account = resources.account(f"{name}: groups before they changed")
-        self._in_use = tally = self._groups.tally()
+        tally = self._groups.tally()
+        self._held = HeldRows(tally, resources.account(f"{name}: groups before they changed"))
         resources.at_end(lambda: self._groups.forget(tally))
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
@@ -146,87 +173,78 @@ class Changes:
         self._shows.remove(show)
 
     def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
-        first_row = len(self._held.slots)
-        schedule, counts, touched = self._toucher.play(turn, self._also(), first_row, self._aggregation.counts)
+        domains = np.zeros(1 if turn.evaluates.any() else 0, np.int32)
+        self._play(turn, segments_of_all(turn.evaluates), domains, None)
+
+    def play_partitions(self, turn: Turn, partitions: Slots) -> None:
+        """Plays a turn whose step k is of `partitions[k]`, and so are the rows that enter and leave by it."""
+        assert self._owners is not None
+        evaluated = partitions[turn.evaluates]
+        segments = self._partition_segments.find(partitions, turn.evaluates)
+        self._play(turn, segments, evaluated, Owners(self._owners(), evaluated))
+
+    def changed(self, partitions: Slots) -> Bools:
+        """Which of these partitions have groups that their next evaluation looks at."""
+        assert self._owners is not None
+        owners = self._owners()[self._failing()]
+        return self._held.has(partitions) | np.isin(partitions, owners)
+
+    def _failing(self) -> Slots:
+        return np.concatenate([_NO_SLOTS, *(show.failing for show in self._shows)])
+
+    def _failing_in(self, owners: Owners | None) -> tuple[Slots, Int64s]:
+        """The failing groups of the domains that are evaluated, each with its first evaluation."""
+        slots = self._failing()
+        if owners is None or len(slots) == 0:
+            return slots, np.zeros(len(slots), np.int64)
+        domains, first = np.unique(owners.of_evaluations, return_index=True)
+        own = owners.of_slots[slots]
+        evaluated = np.isin(own, domains)
+        return slots[evaluated], first[np.searchsorted(domains, own[evaluated])]
+
+    def _play(self, turn: Turn, segments: Int64s, domains: Slots, owners: Owners | None) -> None:
+        taken = self._held.take(domains)
+        failing = self._failing_in(owners) if len(domains) else (_NO_SLOTS, _NO_NUMBERS)
+        schedule, counts, touched = self._toucher.play(
+            turn, segments, taken, failing, self._held.flags, self._aggregation.counts
+        )
         last = turn.add_upto[-1], turn.left[-1]
         added, removed = turn.added.part(0, int(last[0])), turn.removed.part(0, int(last[1]))
         emitted = self._aggregation.advance(added, removed, schedule)
-        rows = self._rows(_Held(schedule.emit_slots, counts, [answer for answers in emitted for answer in answers]))
+        rows = GroupRows(schedule.emit_slots, counts, [answer for answers in emitted for answer in answers])
+        if taken.had_row.any():
+            rows = self._held.rows(taken.slots[taken.had_row]).followed_by(rows)
         looks = np.flatnonzero(turn.evaluates)
         open_from = int(np.searchsorted(touched.segments, len(looks)))
-        if len(looks):
-            self._show(rows, touched.part(slice(0, open_from)), turn.starts[looks], turn.ends[looks])
-        self._hold(rows, touched.part(slice(open_from, None)))
+        if open_from:
+            self._show(rows, touched.part(slice(0, open_from)), turn.starts[looks], turn.ends[looks], owners)
+        if open_from < len(touched.slots):
+            before, slots = touched.before[open_from:], touched.slots[open_from:]
+            had_row = before != NO_ROW
+            of_slots = None if owners is None else owners.of_slots
+            self._held.hold(rows.taken(before[had_row]), slots[~had_row], of_slots)
 
-    def _also(self) -> Slots:
-        """Groups to look at whether rows touch them or not."""
-        return np.concatenate([self._held.slots, self._no_row, *(show.failing for show in self._shows)])
-
-    def _rows(self, shown: _Held) -> _Held:
-        """The rows held, and behind them those shown."""
-        held = self._held
-        if len(held.slots) == 0:
-            return shown
-        answers = [_joined(one, other) for one, other in zip(held.answers, shown.answers, strict=True)]
-        slots = np.concatenate([held.slots, shown.slots])
-        return _Held(slots, np.concatenate([held.counts, shown.counts]), answers)
-
-    def _show(self, rows: _Held, touched: Touched, starts: Int64s, ends: Int64s) -> None:
-        if len(touched.slots) == 0:
-            return
+    def _show(self, rows: GroupRows, touched: Touched, starts: Int64s, ends: Int64s, owners: Owners | None) -> None:
         answers = iter(rows.answers)
         emitted = [tuple(next(answers) for _ in names) for names in self._answer_names]
         upto = np.empty(0, np.int64)
         played = Played(rows.slots, upto, rows.counts, emitted, self._aggregation.first_interners)
         keys = self._groups.keys(rows.slots)
+        shown_keys = [keys[place] for place in self._shown_keys]
         for show in self._shows:
-            show.see(keys, played, touched, starts, ends)
+            show.see(shown_keys, played, touched, starts, ends, owners)
 
-    def _hold(self, rows: _Held, touched: Touched) -> None:
-        """Keeps what the groups of the open segment were before."""
-        held = self._toucher.held
-        for slots in (self._held.slots, self._no_row):
-            held[slots] = NOT_HELD
-            self._in_use.rows[slots] = 0
-        had = touched.before != NO_ROW
-        chosen = touched.before[had]
-        self._keep(
-            _Held(rows.slots[chosen], rows.counts[chosen], [_chosen(a, chosen) for a in rows.answers]),
-            touched.slots[~had],
-        )
-
-    def _keep(self, held: _Held, no_row: Slots) -> None:
-        answers = sum(answer.values.nbytes + 2 * len(answer.values) for answer in held.answers)
-        self._account.resize(held.slots.nbytes + held.counts.nbytes + no_row.nbytes + answers)
-        self._held, self._no_row = held, no_row
-        self._mark()
-
-    def _mark(self) -> None:
-        held = self._toucher.held
-        held[self._held.slots] = np.arange(len(self._held.slots))
-        held[self._no_row] = NO_ROW
-        for slots in (self._held.slots, self._no_row):
-            self._in_use.rows[slots] = 1
+    @property
+    def _names(self) -> list[str]:
+        return [name for own in self._answer_names for name in own]
 
     def snapshot(self) -> dict[str, Any]:
-        names = [name for own in self._answer_names for name in own]
-        answers = {
-            name: [answer.values, answer.valid, answer.failed]
-            for name, answer in zip(names, self._held.answers, strict=False)
-        }
-        return {
-            "aggregation": self._aggregation.snapshot(),
-            "held": {"slots": self._held.slots, "counts": self._held.counts, "answers": answers},
-            "no_row": self._no_row,
-        }
+        return {"aggregation": self._aggregation.snapshot(), "held": self._held.snapshot(self._names)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        """With PARTITION BY the owners of groups have been restored before."""
         self._aggregation.restore(snapshot["aggregation"])
-        saved = snapshot["held"]
-        names = [name for own in self._answer_names for name in own] if len(saved["slots"]) else []
-        self._toucher.fit()
-        held = _Held(saved["slots"], saved["counts"], [Emitted(*saved["answers"][name]) for name in names])
-        self._keep(held, snapshot["no_row"])
+        self._held.restore(snapshot["held"], self._names, None if self._owners is None else self._owners())
 
 
 def _answer_names(state: StateSpec) -> list[str]:
@@ -259,29 +277,3 @@ def _taken(column: Evaluated, kind: SqlType, rows: Int64s) -> pa.Array:
         return column.values.take(pa.array(rows))
     values, valid = column.columns
     return to_arrow(Vector(values[rows], None if valid is None else valid[rows]), kind, len(rows))
-
-
-def _chosen(answer: Emitted, rows: Int64s) -> Emitted:
-    valid, failed = answer.valid, answer.failed
-    return Emitted(
-        answer.values[rows], None if valid is None else valid[rows], None if failed is None else failed[rows]
-    )
-
-
-def _joined(one: Emitted, other: Emitted) -> Emitted:
-    return Emitted(
-        np.concatenate([one.values, other.values]),
-        _joined_marks((one, other), (one.valid, other.valid), True),
-        _joined_marks((one, other), (one.failed, other.failed), False),
-    )
-
-
-def _joined_marks(parts: Sequence[Emitted], marks: Sequence[Bools | None], otherwise: bool) -> Bools | None:
-    if all(mark is None for mark in marks):
-        return None
-    return np.concatenate(
-        [
-            np.full(len(part.values), otherwise) if mark is None else mark
-            for part, mark in zip(parts, marks, strict=True)
-        ]
-    )

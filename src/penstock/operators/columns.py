@@ -55,7 +55,12 @@ def image(
         if valid is not None:
             known &= valid
         return np.where(known, codes, 0).astype(np.int64), None if known.all() else known
-    values, valid = to_argument(column, kind, interner)
+    return image_of(to_argument(column, kind, interner), kind)
+
+
+def image_of(column: Argument, kind: SqlType) -> tuple[Int64s, Bools | None]:
+    """The same of a stored column; texts are codes of one interner."""
+    values, valid = column
     if kind.is_floating:
         doubles = values.astype(np.float64) + 0.0
         bits = doubles.view(np.int64)

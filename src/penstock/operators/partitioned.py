@@ -1,87 +1,56 @@
 """Aggregation over the last n rows of each partition, as if each partition had a stream of its own.
 
-Rows leave in the order of their partition, not of the stream, so a FIFO store does not fit: each partition's rows are
-a queue (`partitions`, `store.queues`), and queues page to disk together.
+Evaluations show the whole partition or the arriving event's group; where ISTREAM and DSTREAM need the groups alone that
+have changed, `partitioned_changes` takes the place of this module. The rows are kept by `partitioned_rows`.
 
 LAST of a row per event is the event's own value (`_arriving`): it needs no state, and its argument is not kept.
-
-Invariant: a group's key begins with its partition's key, so the groups of one partition are neighbours in
-`groups.order()`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.lang.query import Emit
-from penstock.operators.aggregation import Aggregation, Played, Run
+from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.chunk import NO_ROWS, Chunk
-from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
-from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
-from penstock.operators.partitions import Partitions
+from penstock.operators.partitioned_rows import PartitionedRows
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
-from penstock.store.charged import ChargedArray
-from penstock.store.fifo import ColumnSpec
 from penstock.types import SqlType
-
-_TIME, _POSITION = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("position", np.dtype(np.int64), False)
-_SLOT = ColumnSpec("slot", np.dtype(np.int32), False)
-
-
-class Entered(NamedTuple):
-    """A chunk that is in the queues, and what had to leave for it: `gone_upto[i]` rows by row i, which may make its
-    partition due, whose window then begins at `starts[i]`."""
-
-    partitions: Slots
-    due: Bools
-    added: Run
-    removed: Run
-    gone_upto: Int64s
-    starts: Int64s
-    keys: list[Evaluated]
 
 
 class PartitionedAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
-        keys = tuple(dict.fromkeys(node.partition_by + node.group_by))
-        self._shown_keys = [keys.index(key) for key in node.group_by]
-        account = resources.account(f"{name}: groups and strings")
         states, answers, arriving = _arriving(node)
         self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
-        self._intake = Intake(node.where, keys, states, node.input.schema, resources.reject, account)
-        self._aggregation = Aggregation(name, self._intake, states, resources)
+        self._rows = PartitionedRows(name, node, states, resources)
+        self._partitions, self._groups = self._rows.partitions, self._rows.intake.groups
+        self._aggregation = Aggregation(name, self._rows.intake, states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")
         self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
         self._reject_to = resources.reject
         self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node, answers)
-        columns = [_TIME, _POSITION, _SLOT, *self._intake.column_specs]
-        self._partitions = Partitions(name, node, columns, resources)
-        self._owner = ChargedArray(account, np.int32)
-        self._rows = 0
-        cuts = cuts_of(node, account)
-        self._count = None if cuts is None else cuts.count
         self._outgoing = Outgoing()
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         chunk = self._partitions.admitted(chunk)
         if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark, self._count):
+            for part, _ in chunk.parts(watermark, self._rows.count):
                 if part.rows:
                     self._per_event(part)
             return Progress(self._outgoing.take(), watermark - 1)
@@ -104,7 +73,7 @@ class PartitionedAggregate(Operator):
         self._reject_to(reason, row)
 
     def _per_event(self, chunk: Chunk) -> None:
-        partitions, due, added, removed, gone_upto, starts, keys = self._enter(chunk)
+        partitions, due, added, removed, gone_upto, starts, keys = self._rows.enter(chunk)
         gone = removed
         add_upto = np.arange(1, chunk.rows + 1)
         at = entered = left = 0
@@ -134,30 +103,30 @@ class PartitionedAggregate(Operator):
             added = added.part(done, len(added.slots))
             removed = removed.part(int(gone_upto[at - 1]) - left, len(removed.slots))
             entered, left = at, int(gone_upto[at - 1])
-        self._forget(gone)
+        self._rows.forget(gone)
 
     def _only_enter(self, chunk: Chunk) -> None:
-        entered = self._enter(chunk)
+        entered = self._rows.enter(chunk)
         everything = np.full(1, chunk.rows, np.int64)
         self._aggregation.play(
             entered.added, entered.removed, everything, entered.gone_upto[-1:], np.zeros(1, np.bool_)
         )
-        self._forget(entered.removed)
+        self._rows.forget(entered.removed)
 
     def _evaluate_all(self, boundary: int) -> None:
         """One evaluation per partition, in the order of their keys."""
-        groups = self._intake.groups
-        order = groups.order()
-        begins, ends = self._ranges()
-        owners = self._partitions.due_at_boundary()
-        chosen = [order[begins[p] : ends[p]] for p in owners]
-        alive = [slots[groups.counts[slots] > 0] for slots in chosen]
-        upto = np.cumsum([len(slots) for slots in alive], dtype=np.int64)
-        slots = np.concatenate(alive) if alive else order[:0]
+        due = self._partitions.due_at_boundary()
+        place = np.full(self._partitions.table.capacity, -1, np.int64)
+        place[due] = np.arange(len(due))
+        order = self._groups.order()
+        places = place[self._rows.owners[order]]
+        chosen = (places >= 0) & (self._groups.counts[order] > 0)
+        slots = order[chosen]
+        upto = np.cumsum(np.bincount(places[chosen], minlength=len(due)))
         played = self._aggregation.evaluate(slots, upto)
-        starts = self._partitions.queues.oldest[owners]
-        bounds = np.full(len(owners), boundary, np.int64)
-        self._emit(played, upto, starts, bounds, owners.astype(np.int64), None)
+        starts = self._partitions.queues.oldest[due]
+        bounds = np.full(len(due), boundary, np.int64)
+        self._emit(played, upto, starts, bounds, due.astype(np.int64), None)
 
     def _emit(
         self,
@@ -168,41 +137,21 @@ class PartitionedAggregate(Operator):
         partitions: Int64s,
         own: list[Data] | None,
     ) -> None:
-        keys = self._intake.groups.keys(played.slots) if own is None else own
-        rows = self._shown.rows([keys[place] for place in self._shown_keys], played)
+        keys = self._groups.keys(played.slots) if own is None else own
+        rows = self._shown.rows([keys[place] for place in self._rows.shown_keys], played)
         failed = played.failed(self._shown.answers)
         self._outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
 
-    def _enter(self, chunk: Chunk) -> Entered:
-        partitions, due = self._partitions.assign(chunk)
-        taken = self._intake.take(chunk, self._intake.passes(chunk))
-        if self._intake.groups.capacity > len(self._owner):
-            self._owner.resize(self._intake.groups.capacity)
-        belongs = taken.slots >= 0
-        self._owner.array[taken.slots[belongs]] = partitions[belongs]
-        positions = np.arange(self._rows, self._rows + chunk.rows)
-        fixed = (Argument(chunk.times, None), Argument(positions, None), Argument(taken.slots, None))
-        (_, gone, slots, *columns), gone_upto, starts = self._partitions.enter(partitions, (*fixed, *taken.columns))
-        added = Run(self._rows, taken.slots, taken.columns)
-        removed = Run(0, slots.values, tuple(columns), gone.values)
-        self._rows += chunk.rows
-        return Entered(partitions, due, added, removed, gone_upto, starts, taken.keys)
-
     def _ranges(self) -> tuple[Int64s, Int64s]:
         """Where in `groups.order()` each partition's groups begin and end."""
-        order = self._intake.groups.order()
-        owners = self._owner.array[order]
+        order = self._groups.order()
+        owners = self._rows.owners[order]
         capacity = self._partitions.table.capacity
         begins, ends = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64)
         first = np.flatnonzero(np.diff(owners, prepend=-1))
         begins[owners[first]] = first
         ends[owners[first]] = np.append(first[1:], len(owners))
         return begins, ends
-
-    def _forget(self, gone: Run) -> None:
-        """After a chunk: strings and groups of rows that left may be used again."""
-        self._intake.leave(gone.slots, gone.columns)
-        self._intake.groups.collect(len(gone.slots))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._partitions.last_boundary(last_time)
@@ -212,17 +161,13 @@ class PartitionedAggregate(Operator):
         return {
             "aggregation": self._aggregation.snapshot(),
             "emitter": self._emitter.snapshot(),
-            "partitions": self._partitions.snapshot(),
-            "owner": self._owner.array,
-            "rows": self._rows,
+            "rows": self._rows.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._aggregation.restore(snapshot["aggregation"])
         self._emitter.restore(snapshot["emitter"])
-        self._partitions.restore(snapshot["partitions"])
-        self._owner.set(snapshot["owner"])
-        self._rows = snapshot["rows"]
+        self._rows.restore(snapshot["rows"])
 
 
 def _arriving(

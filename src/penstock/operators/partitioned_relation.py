@@ -79,8 +79,7 @@ class PartitionedRelation(Operator):
             return Progress(self._outgoing.take(), watermark - 1)
         for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made):
             if isinstance(step, int):
-                due = self._partitions.due_at_boundary().tolist()
-                _emit(self._selection.emitter, (self._evaluation(p, step) for p in due), self._outgoing)
+                self._evaluate(self._partitions.due_at_boundary(), step)
             else:
                 partitions, _, columns = self._take(step)
                 self._enter(partitions, columns)
@@ -103,8 +102,7 @@ class PartitionedRelation(Operator):
         for end in edges:
             self._enter(partitions[begin:end], [_part(column, begin, end) for column in columns])
             if due[end - 1] and begin < end:
-                evaluation = self._evaluation(int(partitions[end - 1]), int(chunk.times[end - 1]))
-                _emit(self._selection.emitter, [evaluation], self._outgoing)
+                self._evaluate(partitions[end - 1 : end], int(chunk.times[end - 1]))
             begin = end
 
     def _show_events(self, times: Int64s, partitions: Slots, due: Bools, columns: list[Argument]) -> None:
@@ -126,10 +124,16 @@ class PartitionedRelation(Operator):
     def _enter(self, partitions: Slots, columns: Sequence[Argument]) -> None:
         self._kept.leave(self._partitions.enter(partitions, columns).left)
 
-    def _evaluation(self, partition: int, end: int) -> _Evaluation:
+    def _evaluate(self, partitions: Slots, end: int) -> None:
+        """Partitions are looked at at a time; as many together as have about `EMITTED_AT_ONCE` rows."""
         queues = self._partitions.queues
-        rows = self._kept.batch(queues.read(partition))
-        return _Evaluation(rows, int(queues.oldest[partition]), end, partition)
+        go = np.cumsum(queues.lengths[partitions]) // EMITTED_AT_ONCE
+        for own in np.split(partitions, np.flatnonzero(np.diff(go)) + 1) if len(partitions) else []:
+            columns, upto = queues.read(own)
+            shown = np.append(0, np.cumsum(columns[1].values))[upto]
+            starts, ends = queues.oldest[own], np.full(len(own), end, np.int64)
+            rows = Evaluations(self._kept.batch(columns), shown, starts, ends, own.astype(np.int64))
+            self._outgoing.put(self._selection.emitter.emit(rows))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._partitions.last_boundary(last_time)

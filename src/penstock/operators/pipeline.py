@@ -31,11 +31,14 @@ from penstock.operators.panes.family import PaneFamily
 from penstock.operators.panes.paned import PanedAggregate
 from penstock.operators.partial_rows import partial_schema
 from penstock.operators.partitioned import PartitionedAggregate
+from penstock.operators.partitioned_changes import PartitionedChanges
 from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
+from penstock.operators.partitioned_row_changes import PartitionedRowChanges, changes_by_one_row
 from penstock.operators.parts import make_part
 from penstock.operators.patterns.pattern import Pattern
 from penstock.operators.project import Project
 from penstock.operators.relation import WindowRelation
+from penstock.operators.relation_changes import RelationChanges
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
@@ -44,6 +47,7 @@ from penstock.operators.tables.lookup import LookUp
 from penstock.operators.tables.scan import Scan
 from penstock.operators.union import Union
 from penstock.operators.wall_clock import WallClock
+from penstock.plan.aggregations import Look, look_of, shows_row_changes
 from penstock.plan.nodes import (
     AggregateNode,
     CombineNode,
@@ -354,7 +358,9 @@ def make_operator(
 def _make_relation(name: str, node: RelationNode, resources: Resources) -> Operator:
     if node.window.extent.closes:
         return SessionRelation(name, node, resources)
-    return (PartitionedRelation if node.partition_by else WindowRelation)(name, node, resources)
+    if node.partition_by:
+        return (PartitionedRowChanges if changes_by_one_row(node) else PartitionedRelation)(name, node, resources)
+    return (RelationChanges if shows_row_changes(node) else WindowRelation)(name, node, resources)
 
 
 def _make_aggregate(
@@ -363,7 +369,8 @@ def _make_aggregate(
     if closes_as_a_whole(node):
         return ClosingAggregate(name, node, resources)
     if node.partition_by:
-        return PartitionedAggregate(name, node, resources)
+        changes = look_of(node) is Look.CHANGES
+        return (PartitionedChanges if changes else PartitionedAggregate)(name, node, resources)
     if isinstance(shared, PaneFamily):
         return PanedAggregate(node, resources, shared)
     return SlidingAggregate(name, node, resources, shared)

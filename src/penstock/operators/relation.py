@@ -1,7 +1,7 @@
 """Windows without aggregation: the relation is the rows of the window themselves.
 
 An evaluation reads the window from its oldest row on; the default of per-event windows, the arriving row, needs no
-reading.
+reading. For ISTREAM and DSTREAM `relation_changes` reads the rows that enter and leave alone.
 """
 
 from __future__ import annotations
@@ -65,20 +65,42 @@ class WindowRelation(Operator):
             made = self._outgoing.made
             oldest = self._time_at(self._tail) if self._by_range and self._tail < self._store.head else START
             steps = self._policy.steps(chunk.times[done:], first + done, watermark, silent, oldest)
-            for k in range(len(steps)):
-                self._step(steps, k, first + done)
+            self._play(steps, first + done)
             done += int(steps.add_upto[-1]) if len(steps) else 0
             if steps.complete:
                 break
             silent = self._outgoing.made == made
+
+    def _play(self, steps: Steps, first: int) -> None:
+        """Plays steps; the first row that enters by them is at position `first`."""
+        if self._event_row:
+            self._show_events(steps, first)
+            return
+        for k in range(len(steps)):
+            self._step(steps, k, first)
+
+    def _show_events(self, steps: Steps, first: int) -> None:
+        """The default of windows at every event: the arriving rows, without those that fail WHERE."""
+        looks = np.flatnonzero(steps.evaluates)
+        ends, starts = first + steps.add_upto[looks], steps.window_start[looks]
+        if len(looks):
+            if self._by_position:
+                (times,) = self._store.gather(np.clip(steps.leave_before[looks], self._tail, ends - 1), [0])
+                starts = times.values
+            columns = self._store.gather(ends - 1, range(len(self._kept.specs)))
+            shown = columns[1].values != 0
+            bounds = steps.window_end[looks]
+            evaluations = Evaluations(self._kept.batch(columns), None, starts[shown], bounds[shown])
+            self._outgoing.put(self._emitter.emit(evaluations))
+        if len(steps):
+            self._leave(int(steps.leave_before[-1]), first + int(steps.add_upto[-1]))
 
     def _step(self, steps: Steps, k: int, first: int) -> None:
         end = first + int(steps.add_upto[k])
         self._leave(int(steps.leave_before[k]), end)
         if not steps.evaluates[k]:
             return
-        begin = end - 1 if self._event_row else self._tail
-        batch = self._read(begin, end)
+        batch = self._read(self._tail, end)
         start = int(steps.window_start[k])
         if self._by_position and end > self._tail:
             start = self._time_at(self._tail)

@@ -3,12 +3,15 @@
     evaluation     ---------|-----------|------|
     segment            0          1        2     (rows after the last evaluation)
     touched          a b        b c        a
-    looked at      a b      a b   b c    b c  a
-                   before   after
-                            before   after  before
+    looked at      a b c    a b         b c
+                   first    after 0     after 1
 
-A group that no segment between two evaluations touches has the same row in both. The row of a group *before* is noted
-when the first row of a segment touches the group, since the evaluation at the segment's end may come with a later call.
+A group that is in no segment between two evaluations has the same row in both. So all groups that a turn touches are
+looked at once before its first row, and then after each segment that touches them. What a group was before a segment is
+what the last look has shown; for the last segment it is held (`held_rows`), since the evaluation at its end comes with
+a later turn.
+
+With PARTITION BY an evaluation is of one partition, and each partition has segments of its own.
 
 Why: docs/decisions/changed-groups.md
 """
@@ -19,15 +22,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s, Schedule, Slots
+from penstock.aggregates.state import Bools, Int64s, Schedule, Slots
 from penstock.jit import kernel
 from penstock.operators.evaluation import Turn
 from penstock.operators.groups import GroupTable
+from penstock.operators.held_rows import NOT_HELD, TakenSlots
 from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 
-NOT_HELD, NO_ROW = -2, -1
-"""In place of a row's number: the group is not held back, or it had no row before."""
+NO_ROW = -1
+"""In place of a row's number."""
+
+_NOT_LOOKED_AT = -2
 
 _FEW = 8
 """Less than this part of all groups are put in order by themselves."""
@@ -35,31 +41,46 @@ _FEW = 8
 
 @kernel
 def _find(
-    added: Slots, removed: Slots, add_upto: Int64s, left: Int64s, also: Slots, marks: Int64s, stamp: int
+    added: Slots,
+    removed: Slots,
+    add_upto: Int64s,
+    left: Int64s,
+    segments: Int64s,
+    also: Slots,
+    also_segments: Int64s,
+    evaluations: int,
+    held: Int64s,
+    marks: Int64s,
+    stamp: int,
 ) -> Int64s:
-    """The distinct groups of each segment, as (segment << 32) + slot; `also` is touched in the first."""
+    """The distinct groups of each segment, as (segment << 32) + slot; `also` is touched before the first step. Groups
+    of open segments that are held are left out."""
     found = np.empty(len(added) + len(removed) + len(also), np.int64)
     count = a = r = 0
-    for slot in also:
-        if marks[slot] != stamp:
-            marks[slot] = stamp
-            found[count] = slot
+    for i in range(len(also)):
+        slot, mark = also[i], stamp + also_segments[i]
+        if marks[slot] != mark:
+            marks[slot] = mark
+            found[count] = (also_segments[i] << 32) + slot
             count += 1
-    for segment in range(len(add_upto)):
+    for step in range(len(add_upto)):
+        segment = segments[step]
         mark = stamp + segment
-        while a < add_upto[segment]:
+        while a < add_upto[step]:
             slot = added[a]
             if slot >= 0 and marks[slot] != mark:
                 marks[slot] = mark
-                found[count] = (segment << 32) + slot
-                count += 1
+                if segment < evaluations or held[slot] == NOT_HELD:
+                    found[count] = (segment << 32) + slot
+                    count += 1
             a += 1
-        while r < left[segment]:
+        while r < left[step]:
             slot = removed[r]
             if slot >= 0 and marks[slot] != mark:
                 marks[slot] = mark
-                found[count] = (segment << 32) + slot
-                count += 1
+                if segment < evaluations or held[slot] == NOT_HELD:
+                    found[count] = (segment << 32) + slot
+                    count += 1
             r += 1
     return found[:count]
 
@@ -70,58 +91,105 @@ def _play(
     removed: Slots,
     add_upto: Int64s,
     left: Int64s,
+    evaluates: Bools,
     touched: Slots,
     touched_upto: Int64s,
-    held: Int64s,
-    first_row: int,
+    taken: Slots,
+    had_row: Bools,
+    last: Int64s,
     counts: Int64s,
 ) -> tuple[Slots, Int64s, Int64s, Int64s, Int64s]:
-    """Plays the counts; looks at the groups of each segment before and, if an evaluation ends it, after. A group
-    without rows is not shown. Returns what is shown, the counts, how much by each step (the first one is before all
-    rows), and for each touched group its rows before and after, numbered from `first_row` on."""
-    segments = len(add_upto)
+    """Plays the counts; looks at all touched groups before the first step, except at those that were held (`taken`),
+    and at those of each segment after it. A group without rows is not shown. Returns what is shown, the counts, how
+    much by each step (the first one is before all rows), and for each touched group its rows before and after: first
+    the numbers of the rows that were held, then of those shown. `last` is written: a group's row at the last look."""
+    steps = len(add_upto)
     slots = np.empty(2 * len(touched), np.int32)
     values = np.empty(2 * len(touched), np.int64)
-    upto = np.empty(segments + 1, np.int64)
-    before = np.full(len(touched), NO_ROW, np.int64)
+    upto = np.empty(steps + 1, np.int64)
+    before = np.empty(len(touched), np.int64)
     after = np.full(len(touched), NO_ROW, np.int64)
-    shown = a = r = begin = 0
-    for t in range(touched_upto[0]):
-        slot = touched[t]
-        if held[slot] != NOT_HELD:
-            before[t] = held[slot]
-        elif counts[slot] > 0:
-            slots[shown], values[shown], before[t] = slot, counts[slot], first_row + shown
-            shown += 1
+    shown = a = r = begin = evaluation = first_row = 0
+    for slot in touched:
+        last[slot] = _NOT_LOOKED_AT
+    for i in range(len(taken)):
+        last[taken[i]] = NO_ROW
+        if had_row[i]:
+            last[taken[i]] = first_row
+            first_row += 1
+    for slot in touched:
+        if last[slot] == _NOT_LOOKED_AT:
+            last[slot] = NO_ROW
+            if counts[slot] > 0:
+                slots[shown], values[shown], last[slot] = slot, counts[slot], first_row + shown
+                shown += 1
     upto[0] = shown
-    for segment in range(segments):
-        while a < add_upto[segment]:
+    for step in range(steps):
+        while a < add_upto[step]:
             if added[a] >= 0:
                 counts[added[a]] += 1
             a += 1
-        while r < left[segment]:
+        while r < left[step]:
             if removed[r] >= 0:
                 counts[removed[r]] -= 1
             r += 1
-        if segment < segments - 1:
-            for t in range(begin, touched_upto[segment]):
+        if evaluates[step]:
+            for t in range(begin, touched_upto[evaluation]):
                 slot = touched[t]
+                before[t] = last[slot]
+                last[slot] = NO_ROW
                 if counts[slot] > 0:
-                    slots[shown], values[shown], after[t] = slot, counts[slot], first_row + shown
+                    slots[shown], values[shown], last[slot] = slot, counts[slot], first_row + shown
                     shown += 1
-            begin = touched_upto[segment]
-            for t in range(begin, touched_upto[segment + 1]):
-                slot = touched[t]
-                if counts[slot] > 0:
-                    slots[shown], values[shown], before[t] = slot, counts[slot], first_row + shown
-                    shown += 1
-        upto[segment + 1] = shown
+                after[t] = last[slot]
+            begin = touched_upto[evaluation]
+            evaluation += 1
+        upto[step + 1] = shown
+    for t in range(begin, len(touched)):
+        before[t] = last[touched[t]]
     return slots[:shown], values[:shown], upto, before, after
+
+
+@kernel
+def _partition_segments(partitions: Slots, evaluates: Bools, evaluations: int, nexts: Int64s, stamp: int) -> Int64s:
+    """For each step the number of the evaluation that ends its partition's segment. `nexts` of a partition is `stamp` +
+    the number of its next evaluation, and less if there is none."""
+    segments = np.full(len(partitions), evaluations, np.int64)
+    number = evaluations
+    for step in range(len(partitions) - 1, -1, -1):
+        partition = partitions[step]
+        if evaluates[step]:
+            number -= 1
+            nexts[partition] = stamp + number
+        if nexts[partition] >= stamp:
+            segments[step] = nexts[partition] - stamp
+    return segments
+
+
+def segments_of_all(evaluates: Bools) -> Int64s:
+    """For each step the number of the evaluation that ends its segment, or of all evaluations where none does yet."""
+    segments: Int64s = np.cumsum(evaluates) - evaluates
+    return segments
+
+
+class PartitionSegments:
+    """The same where an evaluation is of one partition. What is kept for each partition is on the `account`."""
+
+    def __init__(self, account: Account) -> None:
+        self._nexts = ChargedArray(account, np.int64)
+        self._stamp = 1
+
+    def find(self, partitions: Slots, evaluates: Bools) -> Int64s:
+        """`partitions` are those of the steps."""
+        evaluations, nexts = int(evaluates.sum()), self._nexts.fit(int(partitions.max()) + 1)
+        segments = _partition_segments(partitions, evaluates, evaluations, nexts, self._stamp)
+        self._stamp += evaluations
+        return segments
 
 
 class Touched(NamedTuple):
     """Groups by segment and within it in the order of their keys, with the numbers of their rows before and after the
-    segment (`NO_ROW` for none). The last segment has no evaluation yet."""
+    segment (`NO_ROW` for none). Segments after the last evaluation have no row after them yet."""
 
     slots: Slots
     segments: Int64s
@@ -133,41 +201,47 @@ class Touched(NamedTuple):
 
 
 class Toucher:
-    """Finds what a turn touches. `held[slot]` is the number of the row that a group of the open segment had before.
-    What it keeps for each group is on the `account`."""
+    """Finds what a turn touches. What it keeps for each group is on the `account`."""
 
     def __init__(self, groups: GroupTable, account: Account) -> None:
         self._groups = groups
         self._marks = ChargedArray(account, np.int64)
         self._rank = ChargedArray(account, np.int64)
-        self._held = ChargedArray(account, np.int64, fill=NOT_HELD)
+        self._last = ChargedArray(account, np.int64)
         self._stamp = 1
         self._ranked: Slots | None = None
 
-    @property
-    def held(self) -> Int64s:
-        return self._held.array
-
-    def fit(self) -> None:
-        """Room for all groups that there are."""
-        if self._groups.capacity > len(self._held):
-            for array in (self._marks, self._rank, self._held):
+    def play(
+        self,
+        turn: Turn,
+        segments: Int64s,
+        taken: TakenSlots,
+        failing: tuple[Slots, Int64s],
+        held: Int64s,
+        counts: Int64s,
+    ) -> tuple[Schedule, Int64s, Touched]:
+        """The schedule of a turn's evaluations, the row counts of what it shows, and what they are compared for.
+        `segments` are those of the steps; the groups that were held and those that are `failing` are looked at in the
+        segments that are given with them. `held` are the flags of `HeldRows`."""
+        if self._groups.capacity > len(self._last):
+            for array in (self._marks, self._rank, self._last):
                 array.resize(self._groups.capacity)
-
-    def play(self, turn: Turn, also: Slots, first_row: int, counts: Int64s) -> tuple[Schedule, Int64s, Touched]:
-        """The schedule of a turn's evaluations, the row counts of what it shows, and what they are compared for."""
-        self.fit()
-        stops = np.append(np.flatnonzero(turn.evaluates), len(turn.evaluates) - 1)
-        add_upto, left = turn.add_upto[stops], turn.left[stops]
-        found = _find(turn.added.slots, turn.removed.slots, add_upto, left, also, self._marks.array, self._stamp)
-        self._stamp += len(stops)
-        segments, slots = self._sorted(found >> 32, (found & 0xFFFF_FFFF).astype(np.int32))
-        upto = np.searchsorted(segments, np.arange(len(stops)), "right")
+        also, also_segments = taken.slots, taken.evaluations
+        if len(failing[0]):
+            also, also_segments = np.append(also, failing[0]), np.append(also_segments, failing[1])
+        added, removed, add_upto, left = turn.added.slots, turn.removed.slots, turn.add_upto, turn.left
+        evaluations = int(turn.evaluates.sum())
+        marks, stamp = self._marks.array, self._stamp
+        found = _find(added, removed, add_upto, left, segments, also, also_segments, evaluations, held, marks, stamp)
+        self._stamp += evaluations + 1
+        numbers, slots = self._sorted(found >> 32, (found & 0xFFFF_FFFF).astype(np.int32))
+        upto = np.searchsorted(numbers, np.arange(evaluations), "right")
+        last, evaluates, (out, had_row, _) = self._last.array, turn.evaluates, taken
         shown, shown_counts, shown_upto, before, after = _play(
-            turn.added.slots, turn.removed.slots, add_upto, left, slots, upto, self.held, first_row, counts
+            added, removed, add_upto, left, evaluates, slots, upto, out, had_row, last, counts
         )
         schedule = Schedule(np.append(0, add_upto), np.append(0, left), shown_upto, shown)
-        return schedule, shown_counts, Touched(slots, segments, before, after)
+        return schedule, shown_counts, Touched(slots, numbers, before, after)
 
     def _sorted(self, segments: Int64s, slots: Slots) -> tuple[Int64s, Slots]:
         """By segment and within it in the order of the keys."""

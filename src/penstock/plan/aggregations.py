@@ -22,7 +22,7 @@ from penstock.aggregates.signatures import Want
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit
-from penstock.plan.nodes import AggregateNode, Answer, Node, StateSpec, walk
+from penstock.plan.nodes import AggregateNode, Answer, Node, RelationNode, StateSpec, walk
 from penstock.plan.reads import GroupingKey, grouping_of
 from penstock.plan.sharing import may_share
 from penstock.types import SqlType
@@ -81,6 +81,14 @@ def look_of(node: AggregateNode) -> Look:
         return Look.WHOLE
     # A string that only rows of the past had may be forgotten before it is compared.
     return Look.WHOLE if any(answer.type is SqlType.STRING for answer in node.answers) else Look.CHANGES
+
+
+def shows_row_changes(node: RelationNode) -> bool:
+    """Whether the output of plain rows follows from the rows that enter and leave: ISTREAM and DSTREAM, where nothing
+    is chosen among all rows."""
+    emission = node.emission
+    chooses = emission.distinct or bool(emission.order_by) or emission.limit is not None
+    return emission.emit in (Emit.ISTREAM, Emit.DSTREAM) and not chooses
 
 
 def state_key(state: StateSpec) -> tuple[Any, ...]:

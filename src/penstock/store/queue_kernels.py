@@ -256,3 +256,16 @@ def chains(table: Int64s, nexts: Int64s, ids: Ids, places: Int64s) -> None:
             places[row] = place
             row += 1
             place = nexts[place]
+
+
+@tight
+def gather(queues: Ids, ends: Int64s, table: Int64s, nexts: Int64s, buffer: Words, rows: Words) -> None:
+    """Copies the rows that queues have in the buffer, oldest first, to places that end at `ends`."""
+    for i in range(len(queues)):
+        queue = queues[i]
+        count = table[queue, LENGTH] - table[queue, DEVICE]
+        place = table[queue, HEAD]
+        for row in range(ends[i] - count, ends[i]):
+            for word in range(buffer.shape[1]):
+                rows[row, word] = buffer[place, word]
+            place = nexts[place]

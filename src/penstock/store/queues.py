@@ -203,10 +203,17 @@ class RowQueues:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def read(self, queue: int) -> tuple[Argument, ...]:
-        """All rows of a queue, oldest first."""
-        parts = [words[row : row + count] for _, row, count, words in self._pieces(queue)]
-        return self._records.unpack(np.concatenate([*parts, self._buffer[self._buffered(queue)]]))
+    def read(self, queues: Ids) -> tuple[tuple[Argument, ...], Int64s]:
+        """All rows of queues, one queue after the other, oldest first, and how many rows there are up to each."""
+        ends = np.cumsum(self.lengths[queues])
+        rows = self._records.empty(int(ends[-1]) if len(ends) else 0)
+        kernels.gather(queues, ends, self._table, self._nexts, self._buffer, rows)
+        for i in np.flatnonzero(self._table[queues, kernels.DEVICE]).tolist():
+            at = int(ends[i - 1]) if i else 0
+            for _, row, count, words in self._pieces(int(queues[i])):
+                rows[at : at + count] = words[row : row + count]
+                at += count
+        return self._records.unpack(rows), ends
 
     def take(self, queue: int) -> tuple[Argument, ...]:
         """All rows of a queue, oldest first, which leave it."""
