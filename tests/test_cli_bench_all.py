@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import bench as benches
-from penstock.cli_bench_all import Task, perform, run_all, tasks_of
+from penstock.cli.bench_all import Task, perform, run_all, tasks_of
 from penstock.errors import InputError
 from penstock.workloads import micro
 

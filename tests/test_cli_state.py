@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import App
-from penstock.cli_state import as_dict, show_state
+from penstock.cli.state import as_dict, show_state
 from penstock.engine.inspect import CheckpointState, Files, SavedShare
 from penstock.engine.saved_state import SavedQuery, SavedState, SavedStore, SavedStream
 from penstock.store.state import VERSION
@@ -121,7 +121,7 @@ def test_a_checkpoint_of_spark_in_words(monkeypatch: pytest.MonkeyPatch, capsys:
         shares=(SavedShare("f00d-0", "partials", 2, ("q",)),),
         texts={"q": "SELECT SUM(v) FROM s [RANGE 1 HOUR SLIDE 1 MINUTE]"},
     )
-    monkeypatch.setattr("penstock.cli_state._inspect", lambda directory: state)
+    monkeypatch.setattr("penstock.cli.state._inspect", lambda directory: state)
     show_state("d", as_json=False)
     out = capsys.readouterr().out
     assert "d: micro-batch 12 of Spark, ended" in out

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.cli_ui import _leading_to
+from penstock.cli.ui import _leading_to
 from penstock.errors import InputError
 from penstock.web.server import take_address
 from web.conftest import Serve

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.connect.generate import Generator
+from penstock.generators import callcentre, stock
+from penstock.generators.chunks import CHUNK_ROWS
 from penstock.lang import parse
 from penstock.plan.aggregations import Counts, aggregations, count
 from penstock.plan.build import build
-from penstock.workloads import callcentre, stock
-from penstock.workloads.chunks import CHUNK_ROWS
+from penstock.workloads import callcentre_kpis
 
 START = 1_704_067_200_000_000
 
@@ -88,7 +89,7 @@ def test_all_groups_of_the_call_centre() -> None:
 
 def test_the_example_has_the_papers_kpis() -> None:
     text = (Path(__file__).parents[2] / "examples" / "callcentre_kpis.sql").read_text()
-    assert callcentre.kpi_queries() in text
+    assert callcentre_kpis.kpi_queries() in text
     program = parse(text)
     groups = aggregations({query.name: build(query.body) for query in program.queries})
     assert count(groups) == Counts(asked=144, aggregates=104, states=56)

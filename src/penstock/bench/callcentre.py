@@ -32,11 +32,12 @@ from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.bench.timing import Timing, cpu_rate, rate
 from penstock.engine.app import App
+from penstock.generators import callcentre
+from penstock.generators.callcentre import FIELDS, GROUP_KEYS, LEG_EVENTS, LEGS
 from penstock.plan.aggregations import aggregations, count
 from penstock.plan.build import build
 from penstock.types import SqlType
-from penstock.workloads import callcentre
-from penstock.workloads.callcentre import FIELDS, GROUP_KEYS, LEG_EVENTS, LEGS
+from penstock.workloads import callcentre_kpis
 
 _SECOND = 1_000_000
 _PER_SECOND = 1000
@@ -137,8 +138,8 @@ class _CallCentre:
     def __init__(self, plan: _Plan) -> None:
         self._plan = plan
         self._source = callcentre.generator(rate=_PER_SECOND, seconds=0, seed=1, start=0)
-        queries = callcentre.kpi_queries(f"RANGE {plan.window} SECONDS SLIDE 10 SECONDS")
-        text = callcentre.kpi_stream_sql("generated") + queries
+        queries = callcentre_kpis.kpi_queries(f"RANGE {plan.window} SECONDS SLIDE 10 SECONDS")
+        text = callcentre_kpis.kpi_stream_sql("generated") + queries
         self.app = App(text, memory=plan.memory, strategy=plan.strategy)
         self.relations = {(field, key): _Relation(_GROUPS[key]) for key in GROUP_KEYS for field in FIELDS}
         for (field, key), relation in self.relations.items():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from penstock.bench.feed import Ring, Times
 from penstock.bench.spark_feed import Share, write_parquet
+from penstock.generators import callcentre
 from penstock.spark.schema import ddl
 from penstock.types import Schema
-from penstock.workloads import callcentre
 
 STREAM = callcentre.STREAM
 KPI_COLUMNS = ("serviceId", *callcentre.FIELDS)

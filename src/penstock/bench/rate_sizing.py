@@ -29,7 +29,7 @@ from penstock.bench.report import Report
 from penstock.bench.sizes import Size
 from penstock.engine.app import App
 from penstock.engine.sizing_metrics import SideSizing
-from penstock.workloads.rate_sizing import DECLARATIONS, SECOND, STREAMS, WINDOW, Workload, configured_size, q3, q4
+from penstock.generators.rate_sizing import DECLARATIONS, SECOND, STREAMS, WINDOW, Workload, configured_size, q3, q4
 
 CASES = {1: "async", 2: "sync", 3: "variable"}
 QUERIES = {"q3": q3, "q4": q4}

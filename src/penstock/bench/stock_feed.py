@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.bench.feed import Feed, Ring
 from penstock.engine.app import App
-from penstock.workloads import stock
+from penstock.generators import stock
 
 STREAM = stock.STREAM
 _HOUR = 3600 * 1_000_000

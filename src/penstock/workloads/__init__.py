@@ -1,10 +1,1 @@
-"""Workloads of the papers as generators; importing this makes `generate:callcentre`, `generate:stock` and
-`generate:rate-sizing-d` (-r, -m) known."""
-
-from penstock.connect.generate import register_generator
-from penstock.workloads import callcentre, rate_sizing, stock
-
-register_generator("callcentre", callcentre.from_parameters)
-register_generator("stock", stock.from_parameters)
-for name in rate_sizing.STREAMS:
-    register_generator(f"rate-sizing-{name}", rate_sizing.factory(name))
+"""The papers' applications: Linear Road, Pairs, the call centre and the microbenchmarks."""

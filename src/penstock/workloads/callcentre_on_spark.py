@@ -25,21 +25,14 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.engine.app import App
+from penstock.generators.callcentre import FIELDS, GROUP_KEYS, STREAM, generator, schema
+from penstock.generators.chunks import ChunkedGenerator
 from penstock.spark import run, session, write
 from penstock.spark.generated import generated_stream
 from penstock.spark.progress import Figures, ProgressDisplay
 from penstock.spark.session import SHORT_RUN
 from penstock.types import Schema
-from penstock.workloads.callcentre import (
-    FIELDS,
-    GROUP_KEYS,
-    STREAM,
-    generator,
-    kpi_stream_sql,
-    kpis_by_key,
-    schema,
-)
-from penstock.workloads.chunks import ChunkedGenerator
+from penstock.workloads.callcentre_kpis import kpi_stream_sql, kpis_by_key
 
 QUERIES = kpis_by_key("RANGE 24 HOURS SLIDE 2 HOURS")
 COLUMNS = ("timestamp", *GROUP_KEYS, *FIELDS)

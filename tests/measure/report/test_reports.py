@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from measure.results.handmade import T0, Handmade, setup
-from penstock.cli_bench import bench
+from penstock.cli.bench import bench
 from penstock.errors import InputError
 from penstock.measure.report.comparison import comparison
 from penstock.measure.report.document import Paragraph, Table

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli_bench_series import _swept
+from penstock.cli.bench_series import _swept
 from penstock.errors import InputError
 from penstock.measure.running.controller import Controller
 from penstock.measure.running.sweep import Point, Sweep, points_of, series_of

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.bench.pairs_systems import STREAMS, SYSTEMS
-from penstock.cli import app
+from penstock.cli.command import app
 from penstock.errors import InputError
 from penstock.measure.adapters.engine import Emit
 from penstock.workloads.pairs.answer_files import read_answers

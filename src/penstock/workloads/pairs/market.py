@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
-from penstock.workloads.chunks import random_source
+from penstock.generators.chunks import random_source
 from penstock.workloads.pairs.rates import PEAK_TO_BASIS, RateCurve
 from penstock.workloads.pairs.ticks import CHUNK_TICKS, Ticks, rechunked
 

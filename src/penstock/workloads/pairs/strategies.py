@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from penstock.errors import InputError
-from penstock.workloads.chunks import random_source
+from penstock.generators.chunks import random_source
 from penstock.workloads.pairs.market import CORRELATIONS_PER_MARKET
 
 STRATEGIES_PER_USER: Final = 5

@@ -69,7 +69,7 @@ def run(
     quiet: _Quiet = False,
 ) -> None:
     """Load a system as a setup says and measure it. Ctrl-C ends the run and keeps what was measured."""
-    from penstock.cli_bench_run import run_setup
+    from penstock.cli.bench_run import run_setup
 
     done = run_setup(setup, adapter=adapter, settings=settings or [], output=output, quick=quick, quiet=quiet)
     if not done:
@@ -96,7 +96,7 @@ def sweep(
     quiet: _Quiet = False,
 ) -> None:
     """Run a setup once for each combination of values. The same command goes on after Ctrl-C."""
-    from penstock.cli_bench_series import sweep_setup
+    from penstock.cli.bench_series import sweep_setup
 
     done = sweep_setup(
         setup,
@@ -132,7 +132,7 @@ def sustainable(
     quiet: _Quiet = False,
 ) -> None:
     """Search the highest rate that a system sustains, within 5 %."""
-    from penstock.cli_bench_series import search_setup
+    from penstock.cli.bench_series import search_setup
 
     done = search_setup(
         setup,
@@ -230,7 +230,7 @@ def everything(
     ] = None,
 ) -> None:
     """Measure everything that is not measured yet, and write the report and the page of the papers' experiments."""
-    from penstock.cli_bench_all import SYSTEMS, run_all
+    from penstock.cli.bench_all import SYSTEMS, run_all
 
     place = output or Path("out") / ("bench-full" if full else "bench")
     if not run_all(place, quick=not full, only=only or (), systems=adapter or SYSTEMS):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import penstock.workloads  # noqa: F401  makes the generators known
-from penstock.cli_interrupt import Interrupt
-from penstock.cli_progress import ProgressDisplay
-from penstock.cli_ui import Pages
+import penstock.generators  # noqa: F401  makes the generators known
+from penstock.cli.interrupt import Interrupt
+from penstock.cli.progress import ProgressDisplay
+from penstock.cli.ui import Pages
 from penstock.connect import runner
 from penstock.connect.opening import MAX_AHEAD, is_live
 from penstock.connect.wiring import outputs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli_kit import progress_bar, say, writing
-from penstock.cli_linear_road_watch import watch
+from penstock.cli.kit import progress_bar, say, writing
+from penstock.cli.linear_road_watch import watch
 from penstock.errors import InputError
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
 
+import penstock.generators  # makes the generators known
 import penstock.spark
-import penstock.workloads  # makes the generators known
-from penstock.cli_interrupt import Interrupt
-from penstock.cli_spark_sinks import Reader, sinks_of
-from penstock.cli_ui import Pages
+from penstock.cli.interrupt import Interrupt
+from penstock.cli.spark_sinks import Reader, sinks_of
+from penstock.cli.ui import Pages
 from penstock.connect.generate import make_generator
 from penstock.connect.opening import MAX_AHEAD
 from penstock.connect.wiring import outputs

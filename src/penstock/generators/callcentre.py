@@ -1,8 +1,7 @@
 """The call-centre stream of the SlideM paper: each step of each interaction between agents and customers.
 
 The 23 columns are those of the paper's Figure 12; `timestamp` is the event time, `start` microseconds since the epoch,
-all durations are milliseconds. The 144 KPIs of the paper are COUNT, SUM and AVG of `FIELDS` by each of `GROUP_KEYS`:
-`kpi_queries` has them.
+all durations are milliseconds. The 144 KPIs of the paper are COUNT, SUM and AVG of `FIELDS` by each of `GROUP_KEYS`.
 
 How many different values the keys take (20 sites and 12,000 agents are the paper's; the others are ours, such that the
 eight groupings have 10,000 groups on average, and at 1,000 events a second about 1,000 of them in 10 seconds, which
@@ -32,8 +31,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.connect.generate import Parameters
+from penstock.generators.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 from penstock.types import Field, Schema, SqlType
-from penstock.workloads.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 
 STREAM = "AgentInteractions"
 FIELDS = ("alertingTime", "busyTime", "wrapUpTime", "waitTime", "helpTime", "availableTime")
@@ -92,37 +91,6 @@ Ints = NDArray[np.int64]
 
 def schema() -> Schema:
     return Schema(tuple(Field(name, kind, nullable=name != "timestamp") for name, kind in _COLUMNS))
-
-
-def kpi_queries(window: str = "RANGE 24 HOURS SLIDE 10 SECONDS", emit: str = "ISTREAM") -> str:
-    """The paper's 144 KPIs: its Query 2 for six fields and eight keys, named `busyTime_by_serviceId` and so on."""
-    return "\n".join(
-        f"""
-CREATE QUERY {field}_by_{key} AS
-SELECT {emit} {key}, COUNT(*) AS calls, SUM({field}) AS total, AVG({field}) AS mean
-FROM {STREAM} [{window}] GROUP BY {key};""".strip()
-        for key in GROUP_KEYS
-        for field in FIELDS
-    )
-
-
-def kpis_by_key(window: str) -> str:
-    """The same 144 KPIs with one query for each key, named `by_serviceId` and so on: where all rows of a look are
-    results, and not only those that changed, the number of calls need not be said six times."""
-    measures = ", ".join(f"SUM({field}) AS {field}_total, AVG({field}) AS {field}_mean" for field in FIELDS)
-    return "\n".join(
-        f"CREATE QUERY by_{key} AS SELECT {key}, COUNT(*) AS calls, {measures} FROM {STREAM} [{window}] GROUP BY {key};"
-        for key in GROUP_KEYS
-    )
-
-
-def kpi_stream_sql(uri: str) -> str:
-    """The stream with the columns that the KPIs read, none of which is ever NULL."""
-    columns = "".join(f"    {name} INT NOT NULL,\n" for name in (*GROUP_KEYS, *FIELDS))
-    return (
-        f"CREATE STREAM {STREAM} (\n    timestamp TIMESTAMP NOT NULL,\n{columns}    EVENT TIME timestamp\n)"
-        f" FROM '{uri}';"
-    )
 
 
 def from_parameters(parameters: Parameters) -> ChunkedGenerator:

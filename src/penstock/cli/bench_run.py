@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli_interrupt import Interrupt
+from penstock.cli.interrupt import Interrupt
 from penstock.measure.running.controller import Controller, RunError
 from penstock.measure.running.live import Snapshot, fraction_done
 from penstock.measure.setup.find import assignments, find_setup, quick_parameters

@@ -62,7 +62,7 @@ def _inspect(directory: str) -> CheckpointState:
             return inspect_app(path)
         if not (path / "offsets").is_dir():
             raise InputError(f"{directory} is no checkpoint directory: it has neither blocks nor offsets in it")
-    from penstock.cli_spark import log_file
+    from penstock.cli.spark import log_file
     from penstock.spark.inspect import inspect_checkpoint
     from penstock.spark.session import SHORT_RUN, session
 

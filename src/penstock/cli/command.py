@@ -18,10 +18,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli_bench import bench
-from penstock.cli_linear_road import linear_road
-from penstock.cli_pairs import pairs
-from penstock.cli_ui import Pages, ui_command
+from penstock.cli.bench import bench
+from penstock.cli.linear_road import linear_road
+from penstock.cli.pairs import pairs
+from penstock.cli.ui import Pages, ui_command
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
@@ -176,7 +176,7 @@ def run(
     text = _read(file)
     pages = Pages(file.name, 8080 if ui_port is None else ui_port) if ui or ui_port is not None else None
     if engine is Engine.EMBEDDED:
-        from penstock.cli_embedded import run_embedded
+        from penstock.cli.embedded import run_embedded
 
         finished = run_embedded(
             text,
@@ -193,7 +193,7 @@ def run(
             pages=pages,
         )
     else:
-        from penstock.cli_spark import SparkOptions, Way, run_on_spark
+        from penstock.cli.spark import SparkOptions, Way, run_on_spark
 
         if available_now and (follow or trigger is not None):
             raise InputError(
@@ -280,7 +280,7 @@ def graph(
     ] = None,
 ) -> None:
     """Draw the shared plan of an application and its sliding graphs, as SVG."""
-    from penstock.cli_graph import draw
+    from penstock.cli.graph import draw
 
     draw(_read(file), file.name, output)
 
@@ -293,7 +293,7 @@ def state(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Look into a checkpoint: windows, groups, blocks, bytes, watermarks, files. Nothing is changed."""
-    from penstock.cli_state import show_state
+    from penstock.cli.state import show_state
 
     show_state(directory, as_json=as_json)
 

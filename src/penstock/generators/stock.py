@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connect.generate import Parameters
+from penstock.generators.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 from penstock.types import Field, Schema, SqlType
-from penstock.workloads.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 
 STREAM = "Stock"
 SYMBOLS = 100

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli_bench_run import watch
-from penstock.cli_interrupt import Interrupt
+from penstock.cli.bench_run import watch
+from penstock.cli.interrupt import Interrupt
 from penstock.errors import InputError
 from penstock.measure.machine import describe
 from penstock.measure.running.controller import Controller

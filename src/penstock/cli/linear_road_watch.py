@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli_kit import say
-from penstock.cli_ui import check_installed
+from penstock.cli.kit import say
+from penstock.cli.ui import check_installed
 
 _LOOKS_A_SECOND = 2
 

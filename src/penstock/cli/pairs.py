@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli_kit import progress_bar, say, writing
+from penstock.cli.kit import progress_bar, say, writing
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
