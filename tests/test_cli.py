@@ -168,7 +168,7 @@ def test_a_query_error_keeps_its_caret_and_brackets(penstock) -> None:  # type: 
 
 def test_bench_hands_over(penstock, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     ran: list[tuple[str, bool]] = []
-    monkeypatch.setattr("penstock.bench.run", lambda name, quick, output: ran.append((name, quick)))
+    monkeypatch.setattr("penstock_bench.benches.run", lambda name, quick, output: ran.append((name, quick)))
     code, out, _ = penstock("bench")
     assert code == 0
     assert {"vwap", "latency"} <= {line.split()[0] for line in out.splitlines()}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock import bench as benches
-from penstock.cli.bench_all import Task, perform, run_all, tasks_of
 from penstock.errors import InputError
-from penstock.workloads import micro
+from penstock_bench import benches as benches
+from penstock_bench.cli.bench_all import Task, perform, run_all, tasks_of
+from penstock_bench.workloads import micro
 
 
 def result(output: Path, name: str, size: str) -> None:

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.bench import NAMES, SERIES, column_kernels, document, heap_tuples, measure, run
-from penstock.bench.belady import fewest_requests, references
-from penstock.bench.budget_cases import CASES
-from penstock.bench.feed import evenly, number_ring
-from penstock.bench.report import Report
-from penstock.bench.sizes import Size
-from penstock.bench.timing import Timing, cpu_ratio, in_turns, ratio
 from penstock.engine.app import App
 from penstock.errors import InputError
+from penstock_bench.benches import NAMES, SERIES, column_kernels, document, heap_tuples, measure, run
+from penstock_bench.benches.belady import fewest_requests, references
+from penstock_bench.benches.budget_cases import CASES
+from penstock_bench.benches.feed import evenly, number_ring
+from penstock_bench.benches.report import Report
+from penstock_bench.benches.sizes import Size
+from penstock_bench.benches.timing import Timing, cpu_ratio, in_turns, ratio
 
 FIGURES = {
     "vwap": ("paged_to_memory", "events_per_second", "added_mb", "window_events", "window_bytes"),
@@ -186,7 +186,7 @@ def test_latency_reads_blocks_back_while_it_measures() -> None:
 
 def test_the_command_prints_the_figures_last(tmp_path: Path) -> None:
     script = (
-        "import penstock.bench as b; from penstock.bench.sizes import Size;"
+        "import penstock_bench.benches as b; from penstock_bench.benches.sizes import Size;"
         "b.Size = type('S', (), {'QUICK': Size.TINY, 'FULL': Size.TINY}); b.run('flat-window', True)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -198,7 +198,7 @@ def test_a_bench_keeps_its_figures_with_their_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = {"rate": 1.5, SERIES: {"curve": [[0, 1]]}}
-    monkeypatch.setattr("penstock.bench.measure", lambda *_: figures)
+    monkeypatch.setattr("penstock_bench.benches.measure", lambda *_: figures)
     run("vwap", quick=True, output=tmp_path / "new" / "results")
     assert json.loads((tmp_path / "new" / "results" / "vwap.json").read_text()) == figures
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {"rate": 1.5}

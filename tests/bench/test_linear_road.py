@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.bench.linear_road_embedded import busy_minute, rater
-from penstock.bench.linear_road_exact import Given, check, given_files
-from penstock.bench.linear_road_hours import three_hours
-from penstock.bench.linear_road_load import Part, Stretch, peaks
-from penstock.bench.linear_road_profile import shares
-from penstock.bench.linear_road_rating import LIMIT, PRECISION, Trial, best, search
-from penstock.bench.report import Report
-from penstock.bench.sizes import Size
 from penstock.errors import InputError
-from penstock.workloads.linear_road.reports import BALANCE, POSITION, REPORT_EVERY
-from penstock.workloads.linear_road.traffic import repeated
+from penstock_bench.benches.linear_road_embedded import busy_minute, rater
+from penstock_bench.benches.linear_road_exact import Given, check, given_files
+from penstock_bench.benches.linear_road_hours import three_hours
+from penstock_bench.benches.linear_road_load import Part, Stretch, peaks
+from penstock_bench.benches.linear_road_profile import shares
+from penstock_bench.benches.linear_road_rating import LIMIT, PRECISION, Trial, best, search
+from penstock_bench.benches.report import Report
+from penstock_bench.benches.sizes import Size
+from penstock_bench.workloads.linear_road.reports import BALANCE, POSITION, REPORT_EVERY
+from penstock_bench.workloads.linear_road.traffic import repeated
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_what_is_missing_and_what_is_undue_is_counted(tmp_path: Path, monkeypatc
     inputs.write_text("0,0,1,50,0,1,0,15,79200,-1,-1,-1,-1,-1,-1\n")
     tolls.write_text("1,1,0,5\n")
     expected.write_text("0,2,0,0,0,0\n3,0,0,7,9\n")
-    monkeypatch.setattr("penstock.bench.linear_road_exact.run_on_spark", lambda *_, **__: None)
+    monkeypatch.setattr("penstock_bench.benches.linear_road_exact.run_on_spark", lambda *_, **__: None)
     found = check(Size.TINY, Given(inputs, tolls, expected), tmp_path / "place", Report("exact", quiet=True))
     by_input = {(one.input, one.engine): one for one in found}
     assert by_input["generated", "embedded"].wrong == by_input["generated", "embedded in two parts"].wrong == 0

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.bench import pairs
-from penstock.bench.pairs_load import FRAMES, SCHEDULE, Phases, ShortMarket, prepared
-from penstock.bench.pairs_systems import STREAMS
-from penstock.bench.pairs_trial import Trial
-from penstock.workloads.pairs.market import Market
-from penstock.workloads.pairs.validator import Answers
+from penstock_bench.benches import pairs
+from penstock_bench.benches.pairs_load import FRAMES, SCHEDULE, Phases, ShortMarket, prepared
+from penstock_bench.benches.pairs_systems import STREAMS
+from penstock_bench.benches.pairs_trial import Trial
+from penstock_bench.workloads.pairs.market import Market
+from penstock_bench.workloads.pairs.validator import Answers
 
 PHASES = Phases(20, 0.5, 1, 0.5)
 

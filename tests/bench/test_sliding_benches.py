@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.bench import measure
-from penstock.bench.report import Report
-from penstock.bench.sizes import Size
+from penstock_bench.benches import measure
+from penstock_bench.benches.report import Report
+from penstock_bench.benches.sizes import Size
 
 
 def test_slides_counts_what_the_paper_counts() -> None:

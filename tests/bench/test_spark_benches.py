@@ -13,13 +13,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.bench import NAMES, measure
-from penstock.bench.callcentre_feed import KPI_COLUMNS, STREAM, CallCentre, kpis
-from penstock.bench.feed import evenly
-from penstock.bench.report import Report
-from penstock.bench.sizes import Size
-from penstock.bench.spark_feed import FedQuery, penstock_plan
 from penstock.spark.progress import Figures
+from penstock_bench.benches import NAMES, measure
+from penstock_bench.benches.callcentre_feed import KPI_COLUMNS, STREAM, CallCentre, kpis
+from penstock_bench.benches.feed import evenly
+from penstock_bench.benches.report import Report
+from penstock_bench.benches.sizes import Size
+from penstock_bench.benches.spark_feed import FedQuery, penstock_plan
 
 pytestmark = pytest.mark.slow
 

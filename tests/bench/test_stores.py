@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.bench import engine_stores
-from penstock.bench.linear_road_network import BASELINE, WITH_READ, WITH_UPDATE, Knowledge, pass_through, positions
-from penstock.bench.stores import queue_response
-from penstock.workloads.linear_road.traffic import Traffic
+from penstock_bench.benches import engine_stores
+from penstock_bench.benches.linear_road_network import (
+    BASELINE,
+    WITH_READ,
+    WITH_UPDATE,
+    Knowledge,
+    pass_through,
+    positions,
+)
+from penstock_bench.benches.stores import queue_response
+from penstock_bench.workloads.linear_road.traffic import Traffic
 
 TRAFFIC = Traffic(begin=10_000, seconds=10_150, stretch=(49, 51))
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import penstock as ps
 from penstock.generators import callcentre
 from penstock.lang import parse
-from penstock.workloads import callcentre_kpis
+from penstock_bench.workloads import callcentre_kpis
 from spark.runs import Collected, bounded_streams, in_order
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "callcentre_kpis.sql"

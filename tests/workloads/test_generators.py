@@ -17,7 +17,7 @@ from penstock.generators.chunks import CHUNK_ROWS
 from penstock.lang import parse
 from penstock.plan.aggregations import Counts, aggregations, count
 from penstock.plan.build import build
-from penstock.workloads import callcentre_kpis
+from penstock_bench.workloads import callcentre_kpis
 
 START = 1_704_067_200_000_000
 

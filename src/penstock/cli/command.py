@@ -1,4 +1,6 @@
-"""The command `penstock`: run an application, explain and draw its plan, look into its state, measure.
+"""The command `penstock`: run an application, explain and draw its plan, look into its state.
+
+Other packages add commands (`plugged_in`).
 
 Results are the only thing on standard output; progress, summaries and errors go to standard error.
 Exit codes: 0 done, 2 an error that was told, 130 stopped by Ctrl-C (at a checkpoint, if there is one).
@@ -10,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -18,13 +19,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.bench import bench
-from penstock.cli.linear_road import linear_road
-from penstock.cli.pairs import pairs
-from penstock.cli.ui import Pages, ui_command
+from penstock import __version__
+from penstock.cli.pages import Pages
+from penstock.cli.plugged_in import Commands
 from penstock.errors import InputError, PenstockError
 
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -65,7 +66,7 @@ _EMBEDDED = "With --engine embedded"
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"penstock {version('penstock')}")
+        typer.echo(f"penstock {__version__}")
         raise typer.Exit
 
 
@@ -296,12 +297,6 @@ def state(
     from penstock.cli.state import show_state
 
     show_state(directory, as_json=as_json)
-
-
-app.add_typer(bench, name="bench")
-app.add_typer(linear_road, name="linear-road")
-app.add_typer(pairs, name="pairs")
-app.command("ui")(ui_command)
 
 
 def _read(file: Path) -> str:

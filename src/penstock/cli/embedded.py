@@ -7,8 +7,8 @@ from pathlib import Path
 
 import penstock.generators  # noqa: F401  makes the generators known
 from penstock.cli.interrupt import Interrupt
+from penstock.cli.pages import Pages
 from penstock.cli.progress import ProgressDisplay
-from penstock.cli.ui import Pages
 from penstock.connect import runner
 from penstock.connect.opening import MAX_AHEAD, is_live
 from penstock.connect.wiring import outputs

@@ -28,8 +28,8 @@ from rich.console import Console
 import penstock.generators  # makes the generators known
 import penstock.spark
 from penstock.cli.interrupt import Interrupt
+from penstock.cli.pages import Pages
 from penstock.cli.spark_sinks import Reader, sinks_of
-from penstock.cli.ui import Pages
 from penstock.connect.generate import make_generator
 from penstock.connect.opening import MAX_AHEAD
 from penstock.connect.wiring import outputs

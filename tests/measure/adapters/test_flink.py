@@ -11,9 +11,9 @@ import pytest
 
 from measure.adapters.answers import answers, events, setup_of
 from penstock.errors import InputError
-from penstock.measure.adapters import flink_environment
-from penstock.measure.adapters.flink import Flink
-from penstock.measure.adapters.flink_frames import HEAD, decoded, encoded, type_of
+from penstock_bench.measure.adapters import flink_environment
+from penstock_bench.measure.adapters.flink import Flink
+from penstock_bench.measure.adapters.flink_frames import HEAD, decoded, encoded, type_of
 
 COLUMNS = {
     "ts": "TIMESTAMP", "f": "BOOLEAN", "t": "TINYINT", "s": "SMALLINT", "i": "INT", "l": "BIGINT", "r": "FLOAT",

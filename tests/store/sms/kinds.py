@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from penstock.store.budget import Budget
+from penstock.store.databases.database import Row
 from penstock.store.manager import StoreManager
-from penstock.store.sms.items import Row
-from penstock.store.sms.lifecycle import StorageManager
-from penstock.store.sms.properties import Comparison, IndexSchema, ReadPattern
+from penstock.store.properties import ReadPattern
 from penstock.types import Field, Schema, SqlType
+from penstock_bench.storage_manager.lifecycle import StorageManager
+from penstock_bench.storage_manager.properties import Comparison, IndexSchema
 
 REPORTS = Schema(
     (

@@ -13,20 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BudgetError, StorageError
-from penstock.store.sms.instance import StoreInstance
-from penstock.store.sms.items import Row
-from penstock.store.sms.lifecycle import StorageManager
-from penstock.store.sms.properties import (
-    Embedded,
-    Persistence,
-    Postgres,
-    Properties,
-    ReadPattern,
-    Sharing,
-    Transient,
-    UpdatePattern,
-)
-from penstock.store.sms.readers import Reader, SequentialReader
+from penstock.store.databases.database import Row
+from penstock.store.properties import ReadPattern, Sharing, UpdatePattern
+from penstock_bench.storage_manager.instance import StoreInstance
+from penstock_bench.storage_manager.lifecycle import StorageManager
+from penstock_bench.storage_manager.properties import Embedded, Persistence, Postgres, Properties, Transient
+from penstock_bench.storage_manager.readers import Reader, SequentialReader
 
 from .kinds import ALL_READS, BY_DIRECTION_AND_SPEED, BY_SEGMENT, REPORTS, manager, report
 

@@ -14,12 +14,12 @@ from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Budget
+from penstock.store.derived_properties import panes, reordering, stored_rows
 from penstock.store.fifo import FifoStore
 from penstock.store.manager import StoreManager
+from penstock.store.properties import Properties, ReadPattern, Sharing, UpdatePattern
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
-from penstock.store.sms.derive import panes, reordering, stored_rows
-from penstock.store.sms.properties import Properties, ReadPattern, Sharing, Transient, UpdatePattern
 
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k INT, v DOUBLE, EVENT TIME t);"
 
@@ -53,7 +53,6 @@ def test_stores_of_windows(query: str, patterns: tuple[UpdatePattern, ReadPatter
     found = stored_rows([window(query)])
     assert (found.update, found.read) == (patterns[0], (patterns[1],))
     assert found.sharing is Sharing.NOT_SHARED
-    assert found.persistence == Transient()
 
 
 def test_windows_that_share_a_store_share_it() -> None:

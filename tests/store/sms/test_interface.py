@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.errors import StorageError
-from penstock.store.sms.instance import StoreInstance
-from penstock.store.sms.items import Item
-from penstock.store.sms.properties import (
-    Access,
-    IndexSchema,
-    Properties,
-    ReadPattern,
-    Role,
-    Sharing,
-    Synchronization,
-    Transient,
-    UpdatePattern,
-)
-from penstock.store.sms.readers import SequentialReader
+from penstock.store.properties import ReadPattern, Sharing, UpdatePattern
 from penstock.types import Field, Schema, SqlType
+from penstock_bench.storage_manager.instance import StoreInstance
+from penstock_bench.storage_manager.items import Item
+from penstock_bench.storage_manager.properties import Access, IndexSchema, Properties, Role, Synchronization, Transient
+from penstock_bench.storage_manager.readers import SequentialReader
 
 from .kinds import ALL_READS, BY_SEGMENT, REPORTS, manager, report
 

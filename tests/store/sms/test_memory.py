@@ -7,9 +7,10 @@ import pytest
 from penstock.errors import BudgetError
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
-from penstock.store.sms.lifecycle import StorageManager
-from penstock.store.sms.properties import Properties, ReadPattern, Sharing, UpdatePattern
+from penstock.store.properties import ReadPattern, Sharing, UpdatePattern
 from penstock.types import Field, Schema, SqlType
+from penstock_bench.storage_manager.lifecycle import StorageManager
+from penstock_bench.storage_manager.properties import Properties
 
 from .kinds import ALL_READS, BY_SEGMENT, REPORTS, manager, report
 

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from penstock.errors import StorageError
-from penstock.store.sms.patterns import Consumption, Expiry, combined_consumption, update_pattern
-from penstock.store.sms.properties import UpdatePattern
+from penstock.store.properties import UpdatePattern
+from penstock.store.update_patterns import Consumption, Expiry, combined_consumption, update_pattern
 
 NEVER, ORDERED, EAGER = Consumption.NEVER, Consumption.ORDERED, Consumption.EAGER
 

@@ -12,19 +12,17 @@ import psycopg
 import pytest
 
 from penstock.errors import StorageError
-from penstock.store.sms.lifecycle import StorageManager
-from penstock.store.sms.properties import (
+from penstock.store.properties import ReadPattern, Sharing, UpdatePattern
+from penstock.types import Field, Schema, SqlType
+from penstock_bench.storage_manager.lifecycle import StorageManager
+from penstock_bench.storage_manager.properties import (
     Comparison,
     Embedded,
     IndexSchema,
     Persistence,
     Postgres,
     Properties,
-    ReadPattern,
-    Sharing,
-    UpdatePattern,
 )
-from penstock.types import Field, Schema, SqlType
 
 from .kinds import ALL_READS, BY_SEGMENT, REPORTS, manager, report
 

@@ -8,16 +8,9 @@ from queue import Queue
 import pytest
 
 from penstock.errors import StorageError
-from penstock.store.sms.items import Item
-from penstock.store.sms.properties import (
-    Comparison,
-    Properties,
-    ReadPattern,
-    Role,
-    Sharing,
-    Synchronization,
-    UpdatePattern,
-)
+from penstock.store.properties import ReadPattern, Sharing, UpdatePattern
+from penstock_bench.storage_manager.items import Item
+from penstock_bench.storage_manager.properties import Comparison, Properties, Role, Synchronization
 
 from .kinds import ALL_READS, BY_SEGMENT, REPORTS, manager, report
 

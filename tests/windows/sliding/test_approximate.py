@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.windows.sliding.approximate import Approximate
 from penstock.windows.sliding.calendar import Calendar
-from penstock.windows.sliding.plain import Plain
+from penstock_bench.sliding.approximate import Approximate
+from penstock_bench.sliding.plain import Plain
 
 TOLERANCES = st.floats(0, 0.9)
 

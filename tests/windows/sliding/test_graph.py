@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.windows.sliding.graph import Graph
 from penstock.windows.sliding.graph_nodes import Edge, SlidingGraph
-from penstock.windows.sliding.optimised import Limits, Optimised, optimise
+from penstock_bench.sliding.graph import Graph
+from penstock_bench.sliding.optimised import Limits, Optimised, optimise
 
 
 def test_figure_3() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.windows.sliding.remote_time import Arrivals, Slid, SynchronisedTimers
+from penstock_bench.sliding.remote_time import Arrivals, Slid, SynchronisedTimers
 
 
 def algorithm_2(timestamps: list[int], slides: dict[int, int]) -> list[tuple[int, int]]:

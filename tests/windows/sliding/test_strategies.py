@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.windows.sliding.calendar import Calendar
-from penstock.windows.sliding.graph import Graph
-from penstock.windows.sliding.optimised import Limits, Optimised
-from penstock.windows.sliding.plain import Plain
-from penstock.windows.sliding.strategy import SlidingStrategy, Work
+from penstock.windows.sliding.strategy import Work
+from penstock_bench.sliding.graph import Graph
+from penstock_bench.sliding.optimised import Limits, Optimised
+from penstock_bench.sliding.plain import Plain
+from penstock_bench.sliding.strategy import SlidingStrategy
 
 Make = Callable[[int, bool], SlidingStrategy]
 
