@@ -53,7 +53,9 @@ def test_a_type_that_cannot_pass_is_refused() -> None:
 
 def test_a_missing_environment_is_named_with_what_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_FLINK", str(tmp_path / "none"))
-    with pytest.raises(InputError, match=r"needs PyFlink: `python -m penstock\.measure\.adapters\.flink_environment`"):
+    with pytest.raises(
+        InputError, match=r"needs PyFlink: `python -m penstock_bench\.measure\.adapters\.flink_environment`"
+    ):
         adapter("SELECT id FROM s").check()
     with pytest.raises(InputError, match=r"options\.python = 'nowhere': no such file"):
         adapter("SELECT id FROM s", {"python": "nowhere"}).check()
