@@ -20,19 +20,19 @@ help: ## this list
 
 setup: $(STAMP) ## make the virtual environment .venv with everything in it
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml src/penstock_bench/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Penstock needs Python 3.11 or later, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing):" \
 	       "install one and name it, as in 'make setup PYTHON=python3.12'."; exit 1; }
-	@echo "setup: installing Penstock and its tools into .venv (a few minutes the first time)"
+	@echo "setup: installing Penstock, its laboratory and its tools into .venv (a few minutes the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(BIN)/python -m pip install --quiet --editable '.[spark,dev]'
+	@$(BIN)/python -m pip install --quiet --editable '.[spark,dev]' --editable './src/penstock_bench[kafka,esper]'
 	@touch $(STAMP)
 
 run: $(STAMP) ## a call centre on Spark's local mode: 144 KPIs over 24 hours, every two hours of event time
 	@echo "run: generating call-centre events and computing 144 rolling KPIs on Spark (about a minute)"
-	@$(BIN)/python -m penstock.workloads.callcentre_on_spark
+	@$(BIN)/python -m penstock_bench.workloads.callcentre_on_spark
 
 test: $(STAMP) ## the quick tests, in a few minutes
 	@echo "test: everything but the soak and fault rounds; first what needs no Spark session, on all cores"
@@ -65,7 +65,7 @@ bench: $(STAMP) ## a short version of every measurement, the report and the pape
 
 bench-beside: $(STAMP) ## one bench on two states of the code, in turns: COMMIT=... BENCH=vwap ROUNDS=3
 	@test -n "$(COMMIT)" || { echo "bench-beside: name the state to compare with, as in 'make bench-beside COMMIT=HEAD~1 BENCH=vwap'"; exit 1; }
-	@$(BIN)/python -m penstock.bench.beside $(COMMIT) $(or $(BENCH),vwap) --rounds $(or $(ROUNDS),3)
+	@$(BIN)/python -m penstock_bench.benches.beside $(COMMIT) $(or $(BENCH),vwap) --rounds $(or $(ROUNDS),3)
 
 bench-full: $(STAMP) ## the long version, into out/bench-full: many hours
 	@echo "bench-full: everything as the papers have it, as far as this machine can; it goes on where it was stopped"

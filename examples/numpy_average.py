@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import InputError
-from penstock.measure.adapters.engine import Emit, Engine
-from penstock.measure.adapters.hosted import Hosted
-from penstock.measure.setup.model import Setup
+from penstock_bench.measure.adapters.engine import Emit, Engine
+from penstock_bench.measure.adapters.hosted import Hosted
+from penstock_bench.measure.setup.model import Setup
 
 
 class AverageEngine:

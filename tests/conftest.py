@@ -43,7 +43,7 @@ def penstock(
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs the command in this process and in an empty directory; gives the exit code and what it wrote to the two
     streams."""
-    from penstock.cli import main
+    from penstock.cli.command import main
 
     monkeypatch.chdir(tmp_path)
 

@@ -226,6 +226,31 @@ def test_installations_that_share_a_cache_leave_each_other_alone(
     assert [state.is_dir() for state in (*states, second)] == [False, True, True, True]
 
 
+def test_a_state_of_another_package_holds_its_own_kernels_and_the_engines(tmp_path: Path) -> None:
+    engine, other = package(tmp_path, "engine"), package(tmp_path, "other")
+    first = place_of(other, engine)
+    module(engine, "import penstock.jit  # changed\n")
+    second = place_of(other, engine)
+    module(other, "from penstock.instruments import kernel\n")
+    third = place_of(other, engine)
+    assert len({first, second, third, place_of(engine)}) == 4
+    assert all(place is not None and place.parent == other / "__pycache__" for place in (first, second, third))
+
+
+def test_kernels_of_the_laboratory_lie_beside_its_code() -> None:
+    from penstock.windows import steps
+    from penstock_bench.benches import column_kernels
+
+    kept = {
+        Path(one.__file__ or "").parent.parent: Path(kernel._cache.cache_path).parent.parent.parent
+        for one in (steps, column_kernels)
+        for kernel in vars(one).values()
+        if hasattr(kernel, "_cache")
+    }
+    assert len(kept) == 2
+    assert all(package == place for package, place in kept.items())
+
+
 def _compile(tmp_path: Path, value: Any, start: Any) -> None:
     start.wait()
     compiled(tmp_path, tmp_path / "place", value)

@@ -6,6 +6,8 @@ module-level functions. `kernel_cache` says where their machine code is kept.
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,7 +22,8 @@ from penstock.kernel_cache import KernelCache, place_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_PLACE = place_of(Path(__file__).parent)
+_ENGINE = Path(__file__).parent
+_PLACE = place_of(_ENGINE)
 
 
 def kernel(function: Function) -> Function:
@@ -44,8 +47,16 @@ def tight(function: Function) -> Function:
 
 def _compiled(function: Function, **options: Any) -> Function:
     dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    dispatcher._cache = KernelCache(function, _PLACE)
+    dispatcher._cache = KernelCache(function, _place_for(function.__module__.partition(".")[0]))
     return cast(Function, dispatcher)
+
+
+@functools.cache
+def _place_for(package: str) -> Path | None:
+    """Where the kernels of a package are kept. Those of a module that is no package are kept with the engine's."""
+    found = getattr(sys.modules.get(package), "__path__", None)
+    directory = Path(next(iter(found))) if found else _ENGINE
+    return _PLACE if directory == _ENGINE else place_of(directory, _ENGINE)
 
 
 def intrinsic(function: Callable[..., object]) -> Callable[..., Any]:

@@ -7,9 +7,9 @@ Kernels are unpickled when they are loaded, so a file of another user in their p
 Invariants:
 1. Only files of this user are read, from a directory that no other user can write (`private_files`).
 2. An installation is a package in its place, with its Python and its numba. An archive, such as Spark brings to its
-   workers, is known by its name wherever it lies. A state is the content of all files with kernels. Numba looks at the
-   file of a kernel, and not at those of the kernels that it calls: code that was compiled with an older helper is never
-   run.
+   workers, is known by its name wherever it lies. A state is the content of all files with kernels: the package's own
+   and those of the engine, whose kernels it may call. Numba looks at the file of a kernel, and not at those of the
+   kernels that it calls: code that was compiled with an older helper is never run.
 3. Only states of this installation are removed, and only those that no process has started with for a week.
 4. Any number of processes read and write one kernel at once. A name of machine code is never used twice, so an index
    and what it names always fit.
@@ -45,7 +45,8 @@ from penstock import private_files
 from penstock.private_files import NotPrivateError
 
 _UNUSED_SECONDS = 7 * 86400
-_IMPORTS = b"penstock.jit"
+_IMPORTS = (b"penstock.jit", b"penstock.instruments")
+"""What a file with kernels names; `penstock.instruments` has `kernel` for other packages."""
 
 _dumps: Callable[[object], bytes] = cast(Any, serialize).dumps
 _folder_of: Callable[[str], str] = cast(Any, caching)._CacheLocator.get_suitable_cache_subpath
@@ -181,12 +182,13 @@ def tell(why: str) -> None:
     print(f"penstock: compiled kernels are not kept: {why}; {hint}", file=sys.stderr)
 
 
-def place_of(package: Path) -> Path | None:
-    """Where the kernels of a package are kept, or None, which has been told then."""
+def place_of(package: Path, engine: Path | None = None) -> Path | None:
+    """Where the kernels of a package are kept, or None, which has been told then. `engine` is the package whose kernels
+    those of the package may call, if that is another one."""
     if chosen := cast(Any, numba.config).CACHE_DIR:
         return Path(chosen).absolute()
     installation = f"kernels-{_installation(package)}-"
-    name = installation + _state(package)
+    name = installation + "-".join(_state(one) for one in (package, engine) if one is not None)
     why = ""
     for root in _roots(package):
         try:
@@ -221,7 +223,7 @@ def _state(package: Path) -> str:
     digest = xxhash.xxh3_64()
     for source in sorted(package.rglob("*.py")):
         text = source.read_bytes()
-        if _IMPORTS in text:
+        if any(named in text for named in _IMPORTS):
             digest.update(text)
     return digest.hexdigest()
 

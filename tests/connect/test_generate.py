@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streams import read_all, stream
 
-import penstock.workloads  # noqa: F401  registers the generators
+import penstock.generators  # noqa: F401  registers the generators
 from penstock.connect import open_source
 from penstock.errors import InputError
 from penstock.types import Field, Schema, SqlType

@@ -35,9 +35,9 @@ PAGES = [
 
 _FENCE = re.compile(r"^```(?P<language>[a-z ]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _DECLARATION = re.compile(r"^\s*CREATE\s+(?:STREAM|SINK|TABLE|FUNCTION)\s+(\w+)", re.IGNORECASE)
-_NAME = re.compile(r"`(penstock(?:\.\w+)+)")
-_NOT_PYTHON = {"penstock.adapters", "penstock.events", "penstock.results"}
-"""Names in the documents that are no Python names: an entry point, and the beginnings of Kafka topics."""
+_NAME = re.compile(r"`(penstock(?:_bench)?(?:\.\w+)+)")
+_NOT_PYTHON = {"penstock.adapters", "penstock.commands", "penstock.events", "penstock.results"}
+"""Names in the documents that are no Python names: entry points, and the beginnings of Kafka topics."""
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 

@@ -1,4 +1,4 @@
-"""Every example in a docstring of the library gives what it shows."""
+"""Every example in a docstring of the two packages gives what it shows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from types import ModuleType
 import pytest
 
 import penstock
+import penstock_bench
 
 
 def _documented() -> list[ModuleType]:
     """The modules with examples. `__main__` modules run when they are imported."""
-    names = [m.name for m in pkgutil.walk_packages(penstock.__path__, "penstock.") if not m.name.endswith("__main__")]
+    found = [
+        module
+        for package in (penstock, penstock_bench)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    names = [module.name for module in found if not module.name.endswith("__main__")]
     finder = doctest.DocTestFinder(exclude_empty=True)
     modules = [import_module(name) for name in names]
     return [module for module in modules if any(found.examples for found in finder.find(module))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import penstock as ps
-from penstock.workloads.rate_sizing import DECLARATIONS, SECOND, Workload, configured_size, q3, q4
+from penstock.generators.rate_sizing import DECLARATIONS, SECOND, Workload, configured_size, q3, q4
 
 SIZED = "[RATE SIZED 10 SECONDS]"
 

@@ -15,8 +15,8 @@ import pytest
 from penstock import App, QueryError, StorageError
 from penstock.engine.tables import database as table_database
 from penstock.engine.tables.looked_up import LookedUpTable
-from penstock.measure.postgres import PostgresServer
 from penstock.testing import TestClock
+from penstock_bench.measure.postgres import PostgresServer
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, id INT, x INT, u STRING, EVENT TIME t);"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.measure.guard import Guard
+from penstock_bench.measure.guard import Guard
 
 LONG = 60.0
 
 _STARTS = """
 import subprocess, sys, time
-from penstock.measure.guard import Guard
+from penstock_bench.measure.guard import Guard
 # The program has a child of its own.
 program = subprocess.Popen(["/bin/sh", "-c", "sleep 600 & wait"], start_new_session=True)
 guard = Guard(program.pid)
@@ -29,7 +29,7 @@ time.sleep(600)
 
 _BROKER = """
 import time
-from penstock.measure.adapters.kafka_broker import KafkaBroker
+from penstock_bench.measure.adapters.kafka_broker import KafkaBroker
 broker = KafkaBroker()
 broker.start()
 print(broker._process.pid, broker.directory, flush=True)
@@ -38,7 +38,7 @@ time.sleep(600)
 
 _POSTGRES = """
 import time
-from penstock.measure.postgres import PostgresServer
+from penstock_bench.measure.postgres import PostgresServer
 with PostgresServer() as server:
     print(server._server.pid, server._home, flush=True)
     time.sleep(600)

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow as pa
 
-from penstock.pictures.roads import roads_picture
-from penstock.workloads.linear_road.roads import RoadsNow
+from penstock_bench.pictures.roads import roads_picture
+from penstock_bench.workloads.linear_road.roads import RoadsNow
 
 ROWS = {
     "at": [60, 60, 120, 120, 120, 120],

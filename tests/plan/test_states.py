@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.generators.callcentre import FIELDS, GROUP_KEYS
 from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
-from penstock.workloads.callcentre import FIELDS, GROUP_KEYS
 
 COLUMNS = "t TIMESTAMP, k STRING, x DOUBLE, y DOUBLE NOT NULL, n INT NOT NULL"
 

@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.generators import callcentre
 from penstock.lang import parse
-from penstock.workloads import callcentre
+from penstock_bench.workloads import callcentre_kpis
 from spark.runs import Collected, bounded_streams, in_order
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "callcentre_kpis.sql"
@@ -20,7 +21,7 @@ WINDOW = "RANGE 30 SECONDS SLIDE 10 SECONDS"
 def program(emit: str) -> str:
     """The application as it is but for its source and a window that fits into the test."""
     text = EXAMPLE.read_text()
-    text = text.replace(callcentre.kpi_queries(), callcentre.kpi_queries(WINDOW, emit))
+    text = text.replace(callcentre_kpis.kpi_queries(), callcentre_kpis.kpi_queries(WINDOW, emit))
     declared, _, queries = text.partition(" FROM 'generate:")
     return f"{declared};{queries.partition(';')[2]}"
 

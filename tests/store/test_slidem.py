@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.bench.belady import fewest_requests, references
 from penstock.plan import cost
 from penstock.store.fifo import FifoStore
 from penstock.store.memory_device import MemoryDevice
 from penstock.store.slidem import NEVER, farthest
+from penstock_bench.benches.belady import fewest_requests, references
 
 from .rows import batch, make_store, read_all
 

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.cli_ui import _leading_to
 from penstock.errors import InputError
 from penstock.web.server import take_address
+from penstock_bench.cli.ui import _leading_to
 from web.conftest import Serve
 
 UI = ("-m", "penstock", "ui", "--no-browser", "--port", "0")

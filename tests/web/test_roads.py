@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.workloads.linear_road.history import TOLL
-from penstock.workloads.linear_road.reports import REPORT, write_integers, write_reports
+from penstock_bench.workloads.linear_road.history import TOLL
+from penstock_bench.workloads.linear_road.reports import REPORT, write_integers, write_reports
 from web.conftest import Serve, base
 
 

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from penstock.errors import InputError
-from penstock.measure.setup.generators import Scalar
-from penstock.web.finished_run import Runs
-from penstock.web.limits import Limits
-from penstock.web.setups import SetupFiles, check
+from penstock_bench.measure.setup.generators import Scalar
+from penstock_bench.web.finished_run import Runs
+from penstock_bench.web.limits import Limits
+from penstock_bench.web.setups import SetupFiles, check
 from web.conftest import Serve, base
 
 UI = ("-m", "penstock", "ui", "setups", "--no-browser", "--port", "0")
@@ -201,8 +201,8 @@ def test_what_a_setup_from_a_page_may_not_name(tmp_path: Path, more: str, said: 
 
 
 def test_what_was_allowed_may_be_named(tmp_path: Path) -> None:
-    own = SETUP + '[system]\nadapter = "penstock.measure.adapters.embedded:Embedded"'
-    allowed = Limits([], ["penstock.measure.adapters.embedded:Embedded"])
+    own = SETUP + '[system]\nadapter = "penstock_bench.measure.adapters.embedded:Embedded"'
+    allowed = Limits([], ["penstock_bench.measure.adapters.embedded:Embedded"])
     assert check(own, tmp_path, {}, None, allowed).setup is not None
     (tmp_path / "a.csv").write_text("k\n1\n")
     assert check(TWO_DRIVERS + REPLAY.replace("FILE", "a.csv"), tmp_path, {}, None, Limits([tmp_path])).error == ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.measure.adapters.adapter import adapter_class
-from penstock.measure.setup.read import read_setup
-from penstock.workloads import micro
+from penstock_bench.measure.adapters.adapter import adapter_class
+from penstock_bench.measure.setup.read import read_setup
+from penstock_bench.workloads import micro
 
 
 @pytest.mark.parametrize("name", micro.names())

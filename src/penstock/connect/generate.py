@@ -1,6 +1,6 @@
 """Synthetic sources, `generate:name?key=value&...`: events made as they are read, the same ones every time.
 
-A workload registers its generator here by name; `penstock.workloads` registers those that come along.
+A workload registers its generator here by name; `penstock.generators` registers those that come along.
 """
 
 from __future__ import annotations

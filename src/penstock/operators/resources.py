@@ -13,13 +13,13 @@ from penstock.aggregates.user import UserAggregate
 from penstock.operators.emitter import Reject
 from penstock.plan.nodes import Node
 from penstock.store.budget import Account
+from penstock.store.derived_properties import Window, joined_rows, panes, reordering, stored_rows, table_rows
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import ColumnSpec, FifoStore
 from penstock.store.keyed import KeyedStore
 from penstock.store.manager import StoreManager
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
-from penstock.store.sms.derive import Window, joined_rows, panes, reordering, stored_rows, table_rows
 
 if TYPE_CHECKING:
     from penstock.operators.tables.table import Table

@@ -37,9 +37,9 @@ from penstock.store.fifo import FifoStore, StoreMetrics
 from penstock.store.file_device import FileDevice
 from penstock.store.keyed import KeyedStore
 from penstock.store.memory_device import MemoryDevice
+from penstock.store.properties import Properties, ReadPattern, UpdatePattern
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
-from penstock.store.sms.properties import Properties, ReadPattern, UpdatePattern
 from penstock.store.waiting_rows import WaitingRows
 
 _SUFFIX = ".blocks"

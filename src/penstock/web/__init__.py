@@ -1,6 +1,6 @@
-"""Pages in the browser: a controller and a performance monitor for benchmark runs, and a view of a running app.
+"""Pages in the browser: the view of a running app.
 
-`watch(app)` serves the view of an app from a script or a notebook.
+`watch(app)` serves it from a script or a notebook. `kit` is what other packages make their own pages of.
 """
 
 from penstock.web.watch import watch as watch

@@ -5,45 +5,39 @@ The library keeps its pages per process, so there is one site; pages look here f
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from nicegui import app as nicegui_app
 from nicegui import ui
 
 from penstock.web.seen import Watched
-from penstock.workloads.linear_road.roads import RoadsNow
-
-if TYPE_CHECKING:
-    from penstock.web.bench import Bench
 
 STATIC = "/penstock"
 
 
 @dataclass(frozen=True)
-class WatchedRoads:
-    """The roads of a run of Linear Road, which goes on changing them."""
+class Page:
+    """A page of a site. `show` makes its content; its parameters are those of the address. `key` is the key that leads
+    to it, `keys` are the others that it knows, with what they do."""
 
-    name: str
-    now: RoadsNow
+    path: str
+    title: str
+    key: str
+    show: Callable[..., None]
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Site:
-    """`bench` is there where benchmarks can be run; `watched` are the apps that can be seen, by name; `roads` are there
-    where Linear Road is watched."""
+    """`watched` are the apps that can be seen, by name; `pages` are those that there are besides the page of the apps;
+    `first` is the path of the page that is shown first."""
 
-    bench: Bench | None = None
     watched: dict[str, Watched] = field(default_factory=dict)
-    roads: WatchedRoads | None = None
-
-    @property
-    def pages(self) -> set[str]:
-        """The addresses that have something to show."""
-        benches = {"/controller", "/monitor"} if self.bench is not None else set()
-        return {"/app"} | benches | ({"/roads"} if self.roads is not None else set())
+    pages: Sequence[Page] = ()
+    first: str = "/app"
 
 
 _made: list[FastAPI] = []
@@ -53,11 +47,14 @@ def application(site: Site) -> FastAPI:
     """The pages of the site; made once, since the library can have them only once in a process."""
     if _made:
         return _made[0]
-    from penstock.web.pages import register
+    from penstock.web.app_view import app_page
 
+    site.pages = sorted([*site.pages, app_page(site)], key=lambda page: page.key)
     served = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     nicegui_app.add_static_files(STATIC, Path(__file__).parent / "static")
-    register(site)
+    ui.page("/")(lambda: ui.navigate.to(site.first))
+    for page in site.pages:
+        ui.page(page.path)(page.show)
     ui.run_with(
         served,
         title="Penstock",

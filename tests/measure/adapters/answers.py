@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.measure.adapters.embedded import EmbeddedEngine
-from penstock.measure.adapters.engine import Engine
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.adapters.embedded import EmbeddedEngine
+from penstock_bench.measure.adapters.engine import Engine
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND

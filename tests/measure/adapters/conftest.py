@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.measure.adapters.kafka_broker import KafkaBroker
+from penstock_bench.measure.adapters.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(scope="session")

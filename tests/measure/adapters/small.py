@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from penstock.measure.adapters.embedded import EmbeddedEngine
-from penstock.measure.clock import Clock
-from penstock.measure.running.directory import RunDirectory
-from penstock.measure.setup.generators import Scalar
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.adapters.embedded import EmbeddedEngine
+from penstock_bench.measure.clock import Clock
+from penstock_bench.measure.running.directory import RunDirectory
+from penstock_bench.measure.setup.generators import Scalar
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup
 
 SETUP = {
     "name": "small",

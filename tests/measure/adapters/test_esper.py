@@ -13,7 +13,7 @@ import pytest
 
 from measure.adapters.answers import EPOCH, SECOND, answers, assert_same, events, ours, setup_of
 from penstock.errors import InputError, PenstockError
-from penstock.measure.adapters.esper import Esper, EsperEngine
+from penstock_bench.measure.adapters.esper import Esper, EsperEngine
 
 
 def esper(heap: str = "512m", arrays: bool = True) -> EsperEngine:
@@ -162,7 +162,7 @@ sys.path.insert(0, {tests!r})
 {before}
 from measure.adapters.answers import answers, events, setup_of
 from penstock.errors import PenstockError
-from penstock.measure.adapters.esper import Esper
+from penstock_bench.measure.adapters.esper import Esper
 setup = setup_of({{"esper": "select count(*) as n from s#keepall"}}, "esper", options={{"heap": "64m"}})
 adapter = Esper(setup)
 try:
@@ -179,7 +179,7 @@ except PenstockError as error:
         pytest.param(
             "", "Esper is out of memory: the heap has 64m; system.options.heap gives more", marks=pytest.mark.slow
         ),
-        ("sys.modules['jpype'] = None", "adapter 'esper' needs JPype: pip install 'penstock[esper]'"),
+        ("sys.modules['jpype'] = None", "adapter 'esper' needs JPype: pip install 'penstock-bench[esper]'"),
     ],
 )
 def test_what_is_missing_is_named(before: str, said: str) -> None:

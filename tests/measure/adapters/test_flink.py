@@ -11,9 +11,9 @@ import pytest
 
 from measure.adapters.answers import answers, events, setup_of
 from penstock.errors import InputError
-from penstock.measure.adapters import flink_environment
-from penstock.measure.adapters.flink import Flink
-from penstock.measure.adapters.flink_frames import HEAD, decoded, encoded, type_of
+from penstock_bench.measure.adapters import flink_environment
+from penstock_bench.measure.adapters.flink import Flink
+from penstock_bench.measure.adapters.flink_frames import HEAD, decoded, encoded, type_of
 
 COLUMNS = {
     "ts": "TIMESTAMP", "f": "BOOLEAN", "t": "TINYINT", "s": "SMALLINT", "i": "INT", "l": "BIGINT", "r": "FLOAT",
@@ -53,7 +53,9 @@ def test_a_type_that_cannot_pass_is_refused() -> None:
 
 def test_a_missing_environment_is_named_with_what_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_FLINK", str(tmp_path / "none"))
-    with pytest.raises(InputError, match=r"needs PyFlink: `python -m penstock\.measure\.adapters\.flink_environment`"):
+    with pytest.raises(
+        InputError, match=r"needs PyFlink: `python -m penstock_bench\.measure\.adapters\.flink_environment`"
+    ):
         adapter("SELECT id FROM s").check()
     with pytest.raises(InputError, match=r"options\.python = 'nowhere': no such file"):
         adapter("SELECT id FROM s", {"python": "nowhere"}).check()

@@ -12,12 +12,12 @@ from confluent_kafka import Consumer, TopicPartition
 
 from measure.adapters.small import SETUP, directory, embedded_answers, events, hand_on, rows, setup, wait_until
 from penstock.errors import InputError, PenstockError
-from penstock.measure.adapters import kafka_client
-from penstock.measure.adapters.kafka import Kafka
-from penstock.measure.adapters.kafka_broker import KafkaBroker
-from penstock.measure.running.logs import read_log
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.adapters import kafka_client
+from penstock_bench.measure.adapters.kafka import Kafka
+from penstock_bench.measure.adapters.kafka_broker import KafkaBroker
+from penstock_bench.measure.running.logs import read_log
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup
 
 
 def _topics(name: str) -> dict[str, str]:

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.errors import InputError, PenstockError
-from penstock.measure.adapters.kafka_broker import KafkaBroker
+from penstock_bench.measure.adapters.kafka_broker import KafkaBroker
 
 
 @pytest.mark.slow
 def test_the_script_serves_until_it_is_told_to_end_and_what_was_accepted_is_there_again(tmp_path: Path) -> None:
-    script = [sys.executable, "-m", "penstock.measure.adapters.kafka_broker", "--port", "0"]
+    script = [sys.executable, "-m", "penstock_bench.measure.adapters.kafka_broker", "--port", "0"]
     arguments = ["--directory", str(tmp_path), "--heap", "512m"]
     with subprocess.Popen([*script, *arguments], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError, PenstockError
-from penstock.measure.adapters import maven
+from penstock_bench.measure.adapters import maven
 
 # Small, and it needs a second one.
 _SMALL = "org.slf4j:slf4j-simple:1.7.36"

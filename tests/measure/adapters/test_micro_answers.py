@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from measure.adapters.answers import EPOCH, SECOND, all_answers, assert_same
-from penstock.measure.adapters.embedded import EmbeddedEngine
-from penstock.measure.adapters.engine import Engine
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup, read_setup
-from penstock.workloads import micro
+from penstock_bench.measure.adapters.embedded import EmbeddedEngine
+from penstock_bench.measure.adapters.engine import Engine
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup, read_setup
+from penstock_bench.workloads import micro
 
 RATE = 10  # Events of a stream in a second: fine enough for all, since Flink's clock goes by milliseconds.
 SECONDS = 63
@@ -125,7 +125,7 @@ MINUTE_AFTER = datetime.fromtimestamp(EPOCH // SECOND, UTC) + timedelta(minutes=
 
 @pytest.mark.slow
 def test_esper_answers_as_penstock(tmp_path: Path) -> None:
-    from penstock.measure.adapters.esper import EsperEngine
+    from penstock_bench.measure.adapters.esper import EsperEngine
 
     # An event that is as old as the window is long has left it in Esper, and is the oldest one in Penstock.
     asked = compare(EsperEngine("512m", True), "esper", tmp_path, {"time_window_0": MINUTE_AFTER})
@@ -134,8 +134,8 @@ def test_esper_answers_as_penstock(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_flink_answers_as_penstock(tmp_path: Path) -> None:
-    from penstock.measure.adapters import flink_environment
-    from penstock.measure.adapters.flink import Flink
+    from penstock_bench.measure.adapters import flink_environment
+    from penstock_bench.measure.adapters.flink import Flink
 
     flink_environment.make()
     adapter = Flink(together("flink"))
@@ -144,6 +144,6 @@ def test_flink_answers_as_penstock(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_spark_answers_as_penstock(tmp_path: Path) -> None:
-    from penstock.measure.adapters.spark_engines import StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import StreamingEngine
 
     assert len(compare(StreamingEngine(), "spark", tmp_path, {})) == 13

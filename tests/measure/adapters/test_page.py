@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.measure.adapters.adapter import adapter_class, adapters
-from penstock.measure.adapters.embedded import Embedded
+from penstock_bench.measure.adapters.adapter import adapter_class, adapters
+from penstock_bench.measure.adapters.embedded import Embedded
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "adapters.md").read_text()
 

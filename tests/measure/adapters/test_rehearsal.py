@@ -10,9 +10,9 @@ import pytest
 
 from measure.adapters.answers import answers, assert_same, events, ours, setup_of
 from penstock.errors import QueryError
-from penstock.measure.adapters.embedded import Embedded, EmbeddedEngine
-from penstock.measure.adapters.rehearsal import Rehearsed, made_events
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.adapters.embedded import Embedded, EmbeddedEngine
+from penstock_bench.measure.adapters.rehearsal import Rehearsed, made_events
+from penstock_bench.measure.setup.read import parse_setup
 
 TEXT = {"penstock": "SELECT id, SUM(a1) AS total FROM s [ROWS 100] GROUP BY id"}
 

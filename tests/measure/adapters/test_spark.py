@@ -13,8 +13,8 @@ import pytest
 
 from measure.adapters.small import SETUP, embedded_answers, events, rows, setup, wait_until
 from penstock.errors import InputError, PenstockError
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def _answers(
 
 
 def test_penstock_on_spark_answers_as_embedded(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_engines import PenstockEngine
+    from penstock_bench.measure.adapters.spark_engines import PenstockEngine
 
     # So few may wait that pushes do.
     given = setup("spark", micro_batch=700, memory="32MB", warm_up=False)
@@ -52,7 +52,7 @@ def _own(text: str, **options: Any) -> Setup:
 
 
 def test_a_session_that_runs_already_is_left_as_it_was(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_engines import PenstockEngine, StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import PenstockEngine, StreamingEngine
 
     before = dict(spark.conf.getAll)
     for engine, text in ((StreamingEngine(), {"spark": "SELECT ts FROM trades"}), (PenstockEngine(), None)):
@@ -64,7 +64,7 @@ def test_a_session_that_runs_already_is_left_as_it_was(spark: SparkSession) -> N
 
 
 def test_sparks_own_streaming_emits_every_window_and_no_end_mark(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_engines import StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import StreamingEngine
 
     tumbling = (
         "SELECT window.end AS window_end, symbol, COUNT(*) AS n, SUM(size) AS total FROM trades"
@@ -93,7 +93,7 @@ def test_sparks_own_streaming_emits_every_window_and_no_end_mark(spark: SparkSes
 
 
 def test_a_batch_may_be_larger_than_a_micro_batch(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_feeding import Feeding
+    from penstock_bench.measure.adapters.spark_feeding import Feeding
 
     handed_over: list[list[int]] = []
 
@@ -117,14 +117,14 @@ def test_a_batch_may_be_larger_than_a_micro_batch(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("option", "value"), [("state", "disk"), ("output_mode", "complete"), ("micro_batch", 0)])
 def test_a_choice_that_does_not_exist(option: str, value: str | int) -> None:
-    from penstock.measure.adapters.spark_streaming import SparkStreaming
+    from penstock_bench.measure.adapters.spark_streaming import SparkStreaming
 
     with pytest.raises(InputError, match=f"system.options.{option} = '{value}': "):
         SparkStreaming(_own("SELECT 1", **{option: value})).check()
 
 
 def test_a_query_that_spark_does_not_know(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_engines import StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import StreamingEngine
 
     engine = StreamingEngine()
     with pytest.raises(InputError, match=r"queries.asked.text.spark: .*nothing"):
@@ -133,7 +133,7 @@ def test_a_query_that_spark_does_not_know(spark: SparkSession) -> None:
 
 
 def test_a_text_that_is_missing(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_engines import StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import StreamingEngine
 
     engine = StreamingEngine()
     with pytest.raises(InputError, match=r"queries.totals.text.spark: is missing"):
@@ -142,7 +142,7 @@ def test_a_text_that_is_missing(spark: SparkSession) -> None:
 
 
 def test_a_query_that_fails_is_told_by_the_next_push(spark: SparkSession) -> None:
-    from penstock.measure.adapters.spark_engines import StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import StreamingEngine
 
     engine = StreamingEngine()
     try:
@@ -159,7 +159,7 @@ def test_a_query_that_fails_is_told_by_the_next_push(spark: SparkSession) -> Non
 
 @pytest.mark.slow
 def test_tables_are_joined_by_both(spark: SparkSession, tmp_path: Path) -> None:
-    from penstock.measure.adapters.spark_engines import PenstockEngine, StreamingEngine
+    from penstock_bench.measure.adapters.spark_engines import PenstockEngine, StreamingEngine
 
     known = pa.table({"symbol": ["a", "b"], "lot": pa.array([10, 100], pa.int32())})
     pa.parquet.write_table(known, tmp_path / "symbols.parquet")
@@ -192,7 +192,7 @@ def test_tables_are_joined_by_both(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("adapter", ["spark", "spark-streaming"])
 def test_a_heap_that_is_no_size_is_refused(adapter: str) -> None:
-    from penstock.measure.adapters.adapter import adapter_class
+    from penstock_bench.measure.adapters.adapter import adapter_class
 
     with pytest.raises(InputError, match=r"system\.options\.heap = 'much': write a size"):
         adapter_class(adapter)(setup(adapter, heap="much")).check()

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from measure.adapters.small import SETUP, embedded_answers, hand_on, rows, wait_until
-from penstock.measure.adapters.kafka_broker import KafkaBroker
-from penstock.measure.adapters.kafka_client import make_topics
-from penstock.measure.running.controller import Controller
-from penstock.measure.running.logs import read_log
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.adapters.kafka_broker import KafkaBroker
+from penstock_bench.measure.adapters.kafka_client import make_topics
+from penstock_bench.measure.running.controller import Controller
+from penstock_bench.measure.running.logs import read_log
+from penstock_bench.measure.setup.read import parse_setup
 
 _LONG = 300.0
 _ALL = "SELECT ts, symbol, price, size FROM trades"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.measure.load.arrivals import Schedule, Times
-from penstock.measure.load.share import Share
-from penstock.measure.setup.model import Phase
+from penstock_bench.measure.load.arrivals import Schedule, Times
+from penstock_bench.measure.load.share import Share
+from penstock_bench.measure.setup.model import Phase
 
 
 def phase(**about: object) -> Phase:

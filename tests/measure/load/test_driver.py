@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.measure.clock import Clock
-from penstock.measure.running.directory import RunDirectory
-from penstock.measure.running.logs import read_log
-from penstock.measure.setup.model import Setup
+from penstock_bench.measure.clock import Clock
+from penstock_bench.measure.running.directory import RunDirectory
+from penstock_bench.measure.running.logs import read_log
+from penstock_bench.measure.setup.model import Setup
 
 
 def setup(**about: Any) -> Setup:
@@ -31,7 +31,7 @@ def setup(**about: Any) -> Setup:
 class Process:
     def __init__(self, module: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"penstock.measure.{module}", *arguments],
+            [sys.executable, "-m", f"penstock_bench.measure.{module}", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

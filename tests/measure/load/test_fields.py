@@ -14,12 +14,12 @@ from pyarrow import parquet
 from pydantic import TypeAdapter
 
 from penstock.errors import InputError
-from penstock.measure.load.fields import Fields
-from penstock.measure.load.share import Share
-from penstock.measure.load.tables import write_table
-from penstock.measure.setup.generators import Generator
-from penstock.measure.setup.model import Table
 from penstock.types import SqlType
+from penstock_bench.measure.load.fields import Fields
+from penstock_bench.measure.load.share import Share
+from penstock_bench.measure.load.tables import write_table
+from penstock_bench.measure.setup.generators import Generator
+from penstock_bench.measure.setup.model import Table
 
 
 def generator(kind: str, **about: object) -> Generator:

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.measure.load.arrivals import Times
-from penstock.measure.load.legs import Leg, Part, Stretch, made_legs
-from penstock.measure.load.pacing import BATCH_ROWS, Pacer, Sent
-from penstock.measure.load.share import Share
-from penstock.measure.setup.model import Driver, Stream
+from penstock_bench.measure.load.arrivals import Times
+from penstock_bench.measure.load.legs import Leg, Part, Stretch, made_legs
+from penstock_bench.measure.load.pacing import BATCH_ROWS, Pacer, Sent
+from penstock_bench.measure.load.share import Share
+from penstock_bench.measure.setup.model import Driver, Stream
 
 START = 1_000_000_000_000_000_000
 

@@ -11,10 +11,10 @@ import pytest
 from pyarrow import parquet
 
 from penstock.errors import InputError
-from penstock.measure.load.arrivals import Times
-from penstock.measure.load.replay import ReplayLeg
-from penstock.measure.load.share import Share
-from penstock.measure.setup.model import Replay, Stream
+from penstock_bench.measure.load.arrivals import Times
+from penstock_bench.measure.load.replay import ReplayLeg
+from penstock_bench.measure.load.share import Share
+from penstock_bench.measure.setup.model import Replay, Stream
 
 STREAMS = {
     "trades": Stream.model_validate({"columns": {"ts": "TIMESTAMP", "sym": "STRING", "price": "DOUBLE"}}),

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from penstock.measure.report.charts import Axis, Bars, Bins, Chart, Lines, Scatter, Series, Span, svg
+from penstock_bench.measure.report.charts import Axis, Bars, Bins, Chart, Lines, Scatter, Series, Span, svg
 
 HOSTILE = "_<script>alert('x')</script> $\\frac{ & \x00\x1b"
 CHARTS = {

@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from measure.results.handmade import T0, Handmade, setup
-from penstock.cli_bench import bench
 from penstock.errors import InputError
-from penstock.measure.report.comparison import comparison
-from penstock.measure.report.document import Paragraph, Table
-from penstock.measure.report.outcomes import Outcome, failures
-from penstock.measure.report.writing import report, write_report
-from penstock.measure.results.summary import summarise
+from penstock_bench.cli.bench import bench
+from penstock_bench.measure.report.comparison import comparison
+from penstock_bench.measure.report.document import Paragraph, Table
+from penstock_bench.measure.report.outcomes import Outcome, failures
+from penstock_bench.measure.report.writing import report, write_report
+from penstock_bench.measure.results.summary import summarise
 
 HOSTILE = "<script>alert(1)</script>\"'`|*[x](javascript:0)&amp;$x$"
 VOID = {"meta", "br", "img"}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.reproduction.page import IMAGES, PAGE, write
-from penstock.measure.reproduction.papers import PAPERS
-from penstock.measure.results.summary import summarise
+from penstock_bench.measure.reproduction.page import IMAGES, PAGE, write
+from penstock_bench.measure.reproduction.papers import PAPERS
+from penstock_bench.measure.results.summary import summarise
 
 from ..results.handmade import Handmade, setup
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.measure.load.driver import SENT
-from penstock.measure.results.resources import USED
-from penstock.measure.running.directory import RunDirectory
-from penstock.measure.running.serving import PUSHED
-from penstock.measure.running.sink import TAKEN
-from penstock.measure.setup.model import Setup
+from penstock_bench.measure.load.driver import SENT
+from penstock_bench.measure.results.resources import USED
+from penstock_bench.measure.running.directory import RunDirectory
+from penstock_bench.measure.running.serving import PUSHED
+from penstock_bench.measure.running.sink import TAKEN
+from penstock_bench.measure.setup.model import Setup
 
 MS = 1_000_000
 """Nanoseconds."""

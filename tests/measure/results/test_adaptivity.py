@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.measure.results.adaptivity import adaptivity
-from penstock.measure.results.measures import Measures
+from penstock_bench.measure.results.adaptivity import adaptivity
+from penstock_bench.measure.results.measures import Measures
 
 from .handmade import MS, Handmade, setup
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from penstock.histogram import Histogram
-from penstock.measure.results.measures import Measures
-from penstock.measure.setup.model import LatencyMode
+from penstock_bench.measure.results.measures import Measures
+from penstock_bench.measure.setup.model import LatencyMode
 
 from .handmade import MS, T0, Handmade, setup
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.measure.clock import Clock
-from penstock.measure.results.resources import ResourceSampler
-from penstock.measure.running.logs import read_log
+from penstock_bench.measure.clock import Clock
+from penstock_bench.measure.results.resources import ResourceSampler
+from penstock_bench.measure.running.logs import read_log
 
 BUSY = """
 import subprocess, sys, os

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.histogram import Histogram
-from penstock.measure.results.measures import Measures
-from penstock.measure.results.reading import RunLogs
-from penstock.measure.results.summary import KILLED, summarise
+from penstock_bench.measure.results.measures import Measures
+from penstock_bench.measure.results.reading import RunLogs
+from penstock_bench.measure.results.summary import KILLED, summarise
 
 from .handmade import MS, T0, Handmade, setup
 

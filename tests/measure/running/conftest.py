@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.measure.running.controller import Controller
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.running.controller import Controller
+from penstock_bench.measure.setup.read import parse_setup
 
 Made = Callable[..., Controller]
 

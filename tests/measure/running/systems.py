@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.errors import InputError
-from penstock.measure.adapters.adapter import Receiver, Results
-from penstock.measure.adapters.engine import Emit, Engine
-from penstock.measure.adapters.hosted import Hosted
-from penstock.measure.setup.generators import Scalar
-from penstock.measure.setup.model import Setup
+from penstock_bench.measure.adapters.adapter import Receiver, Results
+from penstock_bench.measure.adapters.engine import Emit, Engine
+from penstock_bench.measure.adapters.hosted import Hosted
+from penstock_bench.measure.setup.generators import Scalar
+from penstock_bench.measure.setup.model import Setup
 
 
 class EchoEngine:

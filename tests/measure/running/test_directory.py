@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.running.directory import RunDirectory
-from penstock.measure.setup.model import Setup
+from penstock_bench.measure.running.directory import RunDirectory
+from penstock_bench.measure.setup.model import Setup
 
 SETUP = Setup.model_validate(
     {

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.measure.running.logs import read_log
+from penstock_bench.measure.running.logs import read_log
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "numpy_average.py"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.measure.running.live import DriverView, fraction_done
-from penstock.measure.setup.model import Driver
+from penstock_bench.measure.running.live import DriverView, fraction_done
+from penstock_bench.measure.setup.model import Driver
 
 TIMED = {"rate": 1, "duration": 10}
 COUNTED = {"rate": "max", "event_rate": 1, "events": 100}

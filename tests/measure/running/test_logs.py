@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.measure.running.logs import RollingLog, RowLog, read_log
+from penstock_bench.measure.running.logs import RollingLog, RowLog, read_log
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 

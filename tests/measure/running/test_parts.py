@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.running.intake import TAKEN_ROWS, WAITING_BATCHES, WAITING_ROWS, Intake
-from penstock.measure.running.sink import Sampling, cause_column, microseconds
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.running.intake import TAKEN_ROWS, WAITING_BATCHES, WAITING_ROWS, Intake
+from penstock_bench.measure.running.sink import Sampling, cause_column, microseconds
+from penstock_bench.measure.setup.read import parse_setup
 
 from .conftest import setup_of
 
@@ -97,7 +97,9 @@ def test_the_column_of_the_cause() -> None:
 def test_drivers_and_sinks_do_without_the_engine() -> None:
     """They start several times as fast so."""
     code = """if True:
-        import sys, penstock.measure.load.driver, penstock.measure.running.sink, penstock.measure.adapters.embedded
+        import sys
+        import penstock_bench.measure.load.driver, penstock_bench.measure.running.sink
+        import penstock_bench.measure.adapters.embedded
         assert "numba" not in sys.modules, "numba"
     """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.results.resources import ResourceSampler
-from penstock.measure.running.controller import Controller, RunError
-from penstock.measure.running.live import State
-from penstock.measure.running.logs import read_log
+from penstock_bench.measure.results.resources import ResourceSampler
+from penstock_bench.measure.running.controller import Controller, RunError
+from penstock_bench.measure.running.live import State
+from penstock_bench.measure.running.logs import read_log
 
 from .conftest import Made
 
@@ -185,7 +185,7 @@ def test_a_system_that_fails_is_blamed_and_the_rest_kept(made: Made, how: str, s
 def test_a_driver_or_sink_that_is_killed_ends_the_run(made: Made, which: str) -> None:
     controller = made(seconds=600)
     until(controller, lambda: results(controller) > 100)
-    victim = next(one for one in psutil.Process().children() if f"penstock.measure.{which}" in one.cmdline())
+    victim = next(one for one in psutil.Process().children() if f"penstock_bench.measure.{which}" in one.cmdline())
     victim.kill()
     with pytest.raises(RunError, match=f"{which.partition('.')[2]} .*-0 was killed"):
         controller.result()
@@ -195,7 +195,7 @@ def test_a_driver_or_sink_that_is_killed_ends_the_run(made: Made, which: str) ->
 @pytest.mark.slow
 def test_a_sink_that_is_behind_is_waited_for(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes 5 ms for each of a thousand results; only one that makes no progress is ended after a while."""
-    monkeypatch.setattr("penstock.measure.running.controller.END_WITHIN", 2.0)
+    monkeypatch.setattr("penstock_bench.measure.running.controller.END_WITHIN", 2.0)
     system = {"adapter": "systems:SlowSink"}
     logged = ran(made(system=system, measuring={"linger": "50 ms"}))
     assert logged.num_rows == 1000
@@ -203,10 +203,10 @@ def test_a_sink_that_is_behind_is_waited_for(made: Made, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_sink_that_is_ended_by_force_is_told(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.measure.running.controller.END_WITHIN", 1.0)
+    monkeypatch.setattr("penstock_bench.measure.running.controller.END_WITHIN", 1.0)
     controller = made(seconds=60)
     until(controller, lambda: results(controller) >= 300)
-    (sink,) = (p for p in psutil.Process().children() if "penstock.measure.running.sink" in p.cmdline())
+    (sink,) = (p for p in psutil.Process().children() if "penstock_bench.measure.running.sink" in p.cmdline())
     sink.suspend()
     controller.stop()
     assert controller.wait(LONG)

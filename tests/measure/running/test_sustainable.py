@@ -10,14 +10,22 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.load.driver import SENT
-from penstock.measure.running.directory import RunDirectory
-from penstock.measure.running.logs import RollingLog
-from penstock.measure.running.serving import PUSHED
-from penstock.measure.running.sink import TAKEN
-from penstock.measure.running.sustainable import Search, Trial, judge, rates, searched_parameter, slope, trial_setup
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup
+from penstock_bench.measure.load.driver import SENT
+from penstock_bench.measure.running.directory import RunDirectory
+from penstock_bench.measure.running.logs import RollingLog
+from penstock_bench.measure.running.serving import PUSHED
+from penstock_bench.measure.running.sink import TAKEN
+from penstock_bench.measure.running.sustainable import (
+    Search,
+    Trial,
+    judge,
+    rates,
+    searched_parameter,
+    slope,
+    trial_setup,
+)
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup
 
 
 def searched(capacity: float, start: float) -> list[Trial]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli_bench_series import _swept
 from penstock.errors import InputError
-from penstock.measure.running.controller import Controller
-from penstock.measure.running.sweep import Point, Sweep, points_of, series_of
-from penstock.measure.setup.model import Series
+from penstock_bench.cli.bench_series import _swept
+from penstock_bench.measure.running.controller import Controller
+from penstock_bench.measure.running.sweep import Point, Sweep, points_of, series_of
+from penstock_bench.measure.setup.model import Series
 
 SETUP = """
 name = "small"

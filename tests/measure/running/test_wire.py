@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from penstock.measure.running.wire import WELCOME, FrameReader, FrameWriter, WireError, accept, connect, listen
+from penstock_bench.measure.running.wire import WELCOME, FrameReader, FrameWriter, WireError, accept, connect, listen
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError
-from penstock.measure.setup.describe import BEGIN, END, described
-from penstock.measure.setup.model import Setup
-from penstock.measure.setup.read import parse_setup, read_setup, resolved
-from penstock.workloads import micro
+from penstock_bench.measure.setup.describe import BEGIN, END, described
+from penstock_bench.measure.setup.model import Setup
+from penstock_bench.measure.setup.read import parse_setup, read_setup, resolved
+from penstock_bench.workloads import micro
 
 ROOT = Path(__file__).parents[3]
 
@@ -187,7 +187,7 @@ def test_every_setup_that_comes_along_has_its_place_in_the_list() -> None:
 def test_the_page_has_the_fields_of_the_model() -> None:
     page = (ROOT / "docs" / "setup-files.md").read_text(encoding="utf-8")
     assert page.partition(BEGIN)[2].partition(END)[0] == described(), (
-        "run: python -m penstock.measure.setup.describe docs/setup-files.md"
+        "run: python -m penstock_bench.measure.setup.describe docs/setup-files.md"
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.linear_road.answers import (
+from penstock_bench.workloads.linear_road.answers import (
     BALANCE,
     COLUMNS,
     NOTICE,

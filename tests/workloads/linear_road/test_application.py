@@ -14,10 +14,10 @@ import pytest
 
 from penstock.engine.app import App
 from penstock.errors import InputError
-from penstock.workloads.linear_road.answers import Answers, compare, read_answers
-from penstock.workloads.linear_road.application import AnswerFile, answers, embedded, program
-from penstock.workloads.linear_road.history import SEGMENT, TOLL
-from penstock.workloads.linear_road.reports import (
+from penstock_bench.workloads.linear_road.answers import Answers, compare, read_answers
+from penstock_bench.workloads.linear_road.application import AnswerFile, answers, embedded, program
+from penstock_bench.workloads.linear_road.history import SEGMENT, TOLL
+from penstock_bench.workloads.linear_road.reports import (
     COLUMNS,
     EXPENDITURE,
     REPORT,
@@ -25,9 +25,9 @@ from penstock.workloads.linear_road.reports import (
     write_integers,
     write_reports,
 )
-from penstock.workloads.linear_road.running import run_embedded, run_on_spark
-from penstock.workloads.linear_road.traffic import Traffic
-from penstock.workloads.linear_road.validator import Lav, expected_answers
+from penstock_bench.workloads.linear_road.running import run_embedded, run_on_spark
+from penstock_bench.workloads.linear_road.traffic import Traffic
+from penstock_bench.workloads.linear_road.validator import Lav, expected_answers
 
 HERE = Path(__file__).parent
 

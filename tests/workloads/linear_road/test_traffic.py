@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.workloads.linear_road.history import DAYS, tolls
-from penstock.workloads.linear_road.reports import (
+from penstock_bench.workloads.linear_road.history import DAYS, tolls
+from penstock_bench.workloads.linear_road.reports import (
     COLUMNS,
     ENTRY_LANE,
     EXIT_LANE,
@@ -22,7 +22,7 @@ from penstock.workloads.linear_road.reports import (
     read_reports,
     write_reports,
 )
-from penstock.workloads.linear_road.traffic import THREE_HOURS, VEHICLES, Traffic, repeated, repeated_tolls
+from penstock_bench.workloads.linear_road.traffic import THREE_HOURS, VEHICLES, Traffic, repeated, repeated_tolls
 
 SMALL = Traffic(roads=2, seconds=1500, stretch=(40, 44), seed=7)
 

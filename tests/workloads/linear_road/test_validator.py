@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.linear_road.answers import (
+from penstock_bench.workloads.linear_road.answers import (
     BALANCE,
     EXPENDITURE,
     NOTICE,
@@ -19,9 +19,9 @@ from penstock.workloads.linear_road.answers import (
     compare,
     read_answers,
 )
-from penstock.workloads.linear_road.history import SEGMENT, TOLL, segments
-from penstock.workloads.linear_road.reports import COLUMNS, REPORT, read_integers, read_reports
-from penstock.workloads.linear_road.validator import Lav, expected_answers
+from penstock_bench.workloads.linear_road.history import SEGMENT, TOLL, segments
+from penstock_bench.workloads.linear_road.reports import COLUMNS, REPORT, read_integers, read_reports
+from penstock_bench.workloads.linear_road.validator import Lav, expected_answers
 
 HERE = Path(__file__).parent
 

@@ -10,9 +10,9 @@ from math import sqrt
 
 import numpy as np
 
-from penstock.workloads.pairs.strategies import Strategy
-from penstock.workloads.pairs.ticks import Ticks
-from penstock.workloads.pairs.validator import Answers, expected_answers
+from penstock_bench.workloads.pairs.strategies import Strategy
+from penstock_bench.workloads.pairs.ticks import Ticks
+from penstock_bench.workloads.pairs.validator import Answers, expected_answers
 
 Row = tuple[str, int, int]
 """Symbol, price, tickTS."""

@@ -10,11 +10,11 @@ import pyarrow.csv as csv
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.pairs.answer_files import read_answers, read_expected, write_answers
-from penstock.workloads.pairs.answers import compared
-from penstock.workloads.pairs.market import Market, MarketSettings
-from penstock.workloads.pairs.strategies import strategies
-from penstock.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers, expected_answers
+from penstock_bench.workloads.pairs.answer_files import read_answers, read_expected, write_answers
+from penstock_bench.workloads.pairs.answers import compared
+from penstock_bench.workloads.pairs.market import Market, MarketSettings
+from penstock_bench.workloads.pairs.strategies import strategies
+from penstock_bench.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers, expected_answers
 
 
 @pytest.fixture(scope="module")

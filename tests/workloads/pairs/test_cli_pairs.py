@@ -11,14 +11,14 @@ import pyarrow.parquet as parquet
 import pytest
 from typer.testing import CliRunner
 
-from penstock.bench.pairs_systems import STREAMS, SYSTEMS
-from penstock.cli import app
+from penstock.cli.command import app
 from penstock.errors import InputError
-from penstock.measure.adapters.engine import Emit
-from penstock.workloads.pairs.answer_files import read_answers
-from penstock.workloads.pairs.setup_xml import read_strategies
-from penstock.workloads.pairs.strategies import Strategy
-from penstock.workloads.pairs.tick_files import read_auxiliary
+from penstock_bench.benches.pairs_systems import STREAMS, SYSTEMS
+from penstock_bench.measure.adapters.engine import Emit
+from penstock_bench.workloads.pairs.answer_files import read_answers
+from penstock_bench.workloads.pairs.setup_xml import read_strategies
+from penstock_bench.workloads.pairs.strategies import Strategy
+from penstock_bench.workloads.pairs.tick_files import read_auxiliary
 
 
 def penstock(*arguments: str | Path, code: int = 0) -> str:

@@ -8,10 +8,10 @@ import pyarrow.csv as csv
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.pairs.configuration import PROPERTIES, Configuration, read_configuration, sample
-from penstock.workloads.pairs.market import Arrivals, Market, MarketSettings
-from penstock.workloads.pairs.real_ticks import correlated, read_pairs, symbols_of
-from penstock.workloads.pairs.tick_files import TickFormat, write_ticks
+from penstock_bench.workloads.pairs.configuration import PROPERTIES, Configuration, read_configuration, sample
+from penstock_bench.workloads.pairs.market import Arrivals, Market, MarketSettings
+from penstock_bench.workloads.pairs.real_ticks import correlated, read_pairs, symbols_of
+from penstock_bench.workloads.pairs.tick_files import TickFormat, write_ticks
 
 THESIS = r"""# Folder where the Data Generator tool saves its output.
 dGenFolder=./data/

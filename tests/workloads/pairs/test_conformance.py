@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.bench.pairs_systems import TICKS
-from penstock.workloads.pairs.answers import compared
-from penstock.workloads.pairs.application import PairsApp
-from penstock.workloads.pairs.strategies import Strategy
-from penstock.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers
+from penstock_bench.benches.pairs_systems import TICKS
+from penstock_bench.workloads.pairs.answers import compared
+from penstock_bench.workloads.pairs.application import PairsApp
+from penstock_bench.workloads.pairs.strategies import Strategy
+from penstock_bench.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers
 
 from .by_hand import Row, validated
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from penstock.bench.pairs_systems import TICKS, EsperSystem
 from penstock.errors import InputError
-from penstock.workloads.pairs.answers import compared
-from penstock.workloads.pairs.esper import translated
-from penstock.workloads.pairs.market import Market, MarketSettings
-from penstock.workloads.pairs.strategies import Strategy, strategies
-from penstock.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers, expected_answers
+from penstock_bench.benches.pairs_systems import TICKS, EsperSystem
+from penstock_bench.workloads.pairs.answers import compared
+from penstock_bench.workloads.pairs.esper import translated
+from penstock_bench.workloads.pairs.market import Market, MarketSettings
+from penstock_bench.workloads.pairs.strategies import Strategy, strategies
+from penstock_bench.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers, expected_answers
 
 ONE = Strategy("st_00001", 1_000_000, "MCBEIV", "AYFBLW", 20, 5, 1.2, 0.3)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.pairs.market import Arrivals, Market, MarketSettings
-from penstock.workloads.pairs.rates import RateCurve
-from penstock.workloads.pairs.tick_files import (
+from penstock_bench.workloads.pairs.market import Arrivals, Market, MarketSettings
+from penstock_bench.workloads.pairs.rates import RateCurve
+from penstock_bench.workloads.pairs.tick_files import (
     Auxiliary,
     TickFormat,
     TickReader,
@@ -18,7 +18,7 @@ from penstock.workloads.pairs.tick_files import (
     write_auxiliary,
     write_ticks,
 )
-from penstock.workloads.pairs.ticks import Ticks, rechunked
+from penstock_bench.workloads.pairs.ticks import Ticks, rechunked
 
 SHORT = MarketSettings(scale_factor=1, shortened=0.005)
 

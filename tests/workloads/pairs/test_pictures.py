@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.pictures.pairs import bands_picture, rate_picture
-from penstock.pictures.pairs_page import validation_page
-from penstock.workloads.pairs.answers import compared
-from penstock.workloads.pairs.rates import RateCurve
-from penstock.workloads.pairs.strategies import Strategy
-from penstock.workloads.pairs.validator import Answers
+from penstock_bench.pictures.pairs import bands_picture, rate_picture
+from penstock_bench.pictures.pairs_page import validation_page
+from penstock_bench.workloads.pairs.answers import compared
+from penstock_bench.workloads.pairs.rates import RateCurve
+from penstock_bench.workloads.pairs.strategies import Strategy
+from penstock_bench.workloads.pairs.validator import Answers
 
 from .by_hand import validated
 

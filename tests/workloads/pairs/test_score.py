@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.pairs.market import BASIS_RATE_PER_MARKET, MarketSettings
-from penstock.workloads.pairs.score import load, p_score
+from penstock_bench.workloads.pairs.market import BASIS_RATE_PER_MARKET, MarketSettings
+from penstock_bench.workloads.pairs.score import load, p_score
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.pairs.market import Market, MarketSettings
-from penstock.workloads.pairs.setup_xml import read_strategies, write_strategies
-from penstock.workloads.pairs.strategies import Strategy, strategies, user_of
+from penstock_bench.workloads.pairs.market import Market, MarketSettings
+from penstock_bench.workloads.pairs.setup_xml import read_strategies, write_strategies
+from penstock_bench.workloads.pairs.strategies import Strategy, strategies, user_of
 
 GOOD = (
     '<PairsStrategy alias="st_00001" availableFunds="1000000" symbol1="MCBEIV" symbol2="AYFBLW" '

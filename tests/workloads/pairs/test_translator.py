@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InputError
-from penstock.workloads.pairs.answers import compared
-from penstock.workloads.pairs.application import PairsApp
-from penstock.workloads.pairs.market import Market, MarketSettings
-from penstock.workloads.pairs.setup_xml import write_strategies
-from penstock.workloads.pairs.strategies import Strategy, strategies
-from penstock.workloads.pairs.ticks import Ticks
-from penstock.workloads.pairs.translator import bar_length, translate, translate_file
-from penstock.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers, expected_answers
+from penstock_bench.workloads.pairs.answers import compared
+from penstock_bench.workloads.pairs.application import PairsApp
+from penstock_bench.workloads.pairs.market import Market, MarketSettings
+from penstock_bench.workloads.pairs.setup_xml import write_strategies
+from penstock_bench.workloads.pairs.strategies import Strategy, strategies
+from penstock_bench.workloads.pairs.ticks import Ticks
+from penstock_bench.workloads.pairs.translator import bar_length, translate, translate_file
+from penstock_bench.workloads.pairs.validator import INDICATOR, MARKET_ORDER, Answers, expected_answers
 
 SHORT = {5: 1, 10: 2, 20: 4, 30: 6, 60: 12}
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.workloads.pairs.market import Market, MarketSettings
-from penstock.workloads.pairs.strategies import Strategy, strategies
-from penstock.workloads.pairs.validator import expected_answers
+from penstock_bench.workloads.pairs.market import Market, MarketSettings
+from penstock_bench.workloads.pairs.strategies import Strategy, strategies
+from penstock_bench.workloads.pairs.validator import expected_answers
 
 from .by_hand import Row, step_by_step, validated
 

@@ -25,8 +25,8 @@ from penstock.errors import InputError, StorageError
 from penstock.lang.durations import parse_date, parse_timestamp
 from penstock.lang.table_defs import TableDef
 from penstock.lang.table_options import is_database
-from penstock.store.sms.database import Database, Part
-from penstock.store.sms.sqlite_database import SqliteDatabase
+from penstock.store.databases.database import Database, Part
+from penstock.store.databases.sqlite import SqliteDatabase
 from penstock.types import FIRST_DAY, FIRST_TIME, LAST_DAY, LAST_TIME, Field, SqlType
 
 Result = TypeVar("Result")
@@ -91,7 +91,7 @@ class TableDatabase:
     def _connect(self) -> Database:
         if not self.is_postgres:
             return SqliteDatabase(Path(self._uri.removeprefix("sqlite:").removeprefix("//")))
-        from penstock.store.sms.postgres_database import PostgresDatabase  # psycopg may be missing
+        from penstock.store.databases.postgres import PostgresDatabase  # psycopg may be missing
 
         return PostgresDatabase(self._uri, for_batches=True)
 

@@ -25,8 +25,8 @@ from penstock.aggregates.state import Int64s
 from penstock.engine.tables.database import TableDatabase
 from penstock.operators.resources import Resources
 from penstock.operators.tables.table import Table
+from penstock.store.databases.database import Database, Statement
 from penstock.store.keyed import Found, KeyedStore
-from penstock.store.sms.database import Database, Statement
 
 
 class WriteBehind:

@@ -1,14 +1,11 @@
 """The sliding manager: which of the registered queries are due at this tuple, or at this tick of the clock.
 
-    strategy     what all strategies offer, and how their work is counted
+    calendar     looks up which queries are due
+    strategy     what the calendar has in common with the strategies that are measured beside it
     groups       queries by slide, in columns
-    plain        tests every slide
-    graph        tests along the sliding graph (graph_nodes), whose edges are divisibility
-    optimised    the graph with extra nodes where they pay (Algorithm 3)
-    calendar     looks up the queries that are due; the strategy that the engine uses
-    approximate  close slides as one, with a stated error
-    remote_time  slides by the clock of the source: two approximations that are measured and decide nothing
+    calendar     looks up the queries that are due
+    graph_nodes  the sliding graph, which `penstock graph` draws
 
-The algorithms and their names are those of "Knowing When to Slide: Efficient Scheduling for Sliding Window Processing";
-the calendar is ours.
+The sliding graph is that of "Knowing When to Slide: Efficient Scheduling for Sliding Window Processing"; the calendar
+is ours. The paper's own strategies are in `penstock_bench.sliding`.
 """

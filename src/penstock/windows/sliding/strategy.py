@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,28 +57,6 @@ class Work:
         self.positions += positions
         self.tests += tests
         self.pushes += pushes
-
-
-class SlidingStrategy(Protocol):
-    """Names the queries that are due. `position` is that of the last call, at first where the strategy starts."""
-
-    @property
-    def position(self) -> int: ...
-
-    @property
-    def work(self) -> Work: ...
-
-    def register(self, query: int, slide: int) -> None:
-        """From the next position on the query is a candidate wherever the slide divides the position."""
-        ...
-
-    def register_many(self, queries: Int64s, slides: Int64s) -> None: ...
-
-    def remove(self, query: int) -> None: ...
-
-    def candidates(self, upto: int) -> Candidates:
-        """The queries that are due at the positions after the last call's, up to and including this one."""
-        ...
 
 
 class GroupedStrategy(ABC):

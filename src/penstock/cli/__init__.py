@@ -1,0 +1,1 @@
+"""The command `penstock`: `command` has its subcommands, each other module does the work of one."""

@@ -1,0 +1,1 @@
+"""Databases that tables are kept in: PostgreSQL, and SQLite in a file."""

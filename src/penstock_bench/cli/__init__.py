@@ -1,0 +1,1 @@
+"""Commands that plug into `penstock`: `bench`, `linear-road`, `pairs` and `ui`."""

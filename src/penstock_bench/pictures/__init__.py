@@ -1,0 +1,1 @@
+"""Drawings of the workloads: the roads of Linear Road, and what Pairs answers."""

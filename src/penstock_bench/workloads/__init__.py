@@ -1,0 +1,1 @@
+"""The papers' applications: Linear Road, Pairs, the call centre and the microbenchmarks."""
