@@ -11,9 +11,10 @@ from penstock.aggregates.moments import ComomentsState, MomentsState
 from penstock.aggregates.order_statistics import OrderState
 from penstock.aggregates.selective import SelectiveState
 from penstock.aggregates.signatures import MERGEABLE
-from penstock.aggregates.state import AggregateState, Int64s, MergeableState, Want
+from penstock.aggregates.state import AggregateState, MergeableState, Want
 from penstock.aggregates.sums import SumState
 from penstock.aggregates.user import UserAggregate, UserState
+from penstock.arrays import Int64s
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.columns import plain
-from penstock.aggregates.state import Int64s
 from penstock.aggregates.wide import Words
+from penstock.arrays import Int64s
 from penstock.types import SqlType
 
 VERSION = 1

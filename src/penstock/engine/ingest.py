@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.engine.event_times import bounds, outside
 from penstock.errors import InputError
 from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
-from penstock.operators.emitter import Reject
+from penstock.rejects import Reject
 from penstock.types import FIRST_TIME, LAST_TIME, Field, SqlType
 
 _EXACT = 1 << 53

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Emitted, Int64s, Slots
+from penstock.aggregates.state import Emitted
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -31,7 +32,7 @@ from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.arguments import Reading
 from penstock.operators.columns import image
-from penstock.operators.emitter import OVERFLOW, Reject, as_chunk, as_row
+from penstock.operators.emitter import OVERFLOW, as_chunk, as_row
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.interner import Interner
 from penstock.operators.outgoing import Outgoing
@@ -40,6 +41,7 @@ from penstock.operators.shown import Shown
 from penstock.operators.touched import NO_ROW, NOT_HELD, Touched, Toucher
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
+from penstock.rejects import Reject
 from penstock.types import SqlType
 
 _NO_SLOTS = np.empty(0, np.int32)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.chunk import CHUNK_ROWS
 from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.budget import Account

@@ -28,7 +28,6 @@ import numpy as np
 
 from penstock.operators.aggregation import Run
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Evaluation, Show, Turn
 from penstock.operators.leaving import Leaving
 from penstock.operators.outgoing import Inbox
@@ -39,6 +38,7 @@ from penstock.operators.shared_window import SharedWindow
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
+from penstock.rejects import Reject
 from penstock.windows.spec import Range, TimeSlide, last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, Steps, policy_for
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s, Schedule, Slots
+from penstock.aggregates.state import Schedule
+from penstock.arrays import Int64s, Slots
 from penstock.jit import kernel
 from penstock.operators.evaluation import Turn
 from penstock.operators.groups import GroupTable

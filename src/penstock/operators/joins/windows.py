@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.joins.rate_sizing import RateSizer
 from penstock.windows.spec import EveryEvent, Range, RateSized, Rows, WindowSpec
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.operators.columns import image
 from penstock.operators.tables.table import Matched, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.errors import QueryError
 from penstock.expressions.batch import Batch
 from penstock.expressions.evaluate import compile_expression
