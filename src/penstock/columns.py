@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
+from penstock.arrays import Bools
+
 Values = NDArray[Any]
 
 

@@ -22,9 +22,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from penstock.arrays import Int64s
 
 _BITS = 8
 _HALF = 1 << (_BITS - 1)

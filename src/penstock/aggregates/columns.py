@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.aggregates.state import Bools, Rows
+from penstock.aggregates.state import Rows
+from penstock.arrays import Bools
 
 ALL_VALID: Bools = np.zeros(0, dtype=np.bool_)
 NO_INTEGERS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)

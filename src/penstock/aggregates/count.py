@@ -14,8 +14,9 @@ import pyarrow as pa
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, plain
 from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.rounding import U0, U1
-from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, Snapshot
 from penstock.aggregates.wide import Words
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import kernel
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray

@@ -22,7 +22,8 @@ import numpy as np
 from penstock.aggregates import deques
 from penstock.aggregates.deques import Chains
 from penstock.aggregates.images import Word
-from penstock.aggregates.state import Int64s, Slots, Snapshot
+from penstock.aggregates.state import Snapshot
+from penstock.arrays import Int64s, Slots
 from penstock.jit import tight
 from penstock.store.device import BlockDevice
 

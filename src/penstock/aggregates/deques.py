@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.aggregates.images import Word, ordering_key, total_key
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import inline, tight
 
 CHUNK_WORDS = 32

@@ -25,18 +25,8 @@ from penstock.aggregates import modes
 from penstock.aggregates import value_table as values
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, NO_INTEGERS, plain
 from penstock.aggregates.images import from_images, image_of_key, images, ordering_key
-from penstock.aggregates.state import (
-    AggregateState,
-    Argument,
-    Bools,
-    Emitted,
-    Int64s,
-    Rows,
-    Schedule,
-    Slots,
-    Snapshot,
-    Want,
-)
+from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account

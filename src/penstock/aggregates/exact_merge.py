@@ -27,8 +27,8 @@ from penstock.aggregates.exact_moments import (
 )
 from penstock.aggregates.exact_product import PRODUCT_WORDS, SUM_WORDS
 from penstock.aggregates.rounding import U0, U1, U63
-from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.aggregates.wide import FINITE, Words, add_narrow, add_row, take_row
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import kernel, leading_zeros
 
 ROOM_FOR_SUMS, ROOM_FOR_PRODUCTS = 158, 340

@@ -19,16 +19,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.aggregates.exact_product import change_product, covariance
 from penstock.aggregates.exact_sum import change_integer, change_narrow, split
 from penstock.aggregates.rounding import EXPONENT_BIAS, U0, U1
-from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.aggregates.wide import Words
+from penstock.arrays import Bools, Floats, Int64s, Slots
 from penstock.jit import inline, kernel
-
-Floats = NDArray[np.float64]
 
 ONE_ARGUMENT_WORDS, COVARIANCE_WORDS, CORRELATION_WORDS = 12, 15, 27
 ROWS_AT, SPECIAL_AT, WIDE_AT, X_AT, XY_AT, Y_AT, XX_AT, YY_AT = 0, 1, 2, 3, 6, 12, 15, 21

@@ -15,14 +15,11 @@ Why: docs/decisions/exact-sums.md
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.aggregates.rounding import EXPONENT_BIAS, GREATEST_EXPONENT, LEAST_EXPONENT, U0, U1, round_three_words
-from penstock.aggregates.state import Bools, Int64s, Slots
 from penstock.aggregates.wide import USED, Words, change_wide, wide_total
+from penstock.arrays import Bools, Floats, Int64s, Slots
 from penstock.jit import inline, kernel
-
-Floats = NDArray[np.float64]
 
 NULLS, FAILURES, NO_ROOM = 1, 2, 4
 """What a call of `play_*` met, as bits: some result is NULL, some overflowed; it stopped for want of a wide row."""

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from penstock.aggregates.columns import INT32, NO_INTEGERS, plain
 from penstock.aggregates.selective import SelectiveState
-from penstock.aggregates.state import Argument, MergeableState, Rows, Schedule, Slots
+from penstock.aggregates.state import Argument, MergeableState, Rows, Schedule
+from penstock.arrays import Slots
 
 _NO_SLOTS: Slots = np.zeros(0, dtype=np.int32)
 _ZERO, _NOTHING = np.zeros(1, dtype=np.int64), pa.nulls(0, pa.int8())

@@ -14,6 +14,7 @@ from penstock.aggregates.selective import SelectiveState
 from penstock.aggregates.state import AggregateState, Int64s, MergeableState, Want
 from penstock.aggregates.sums import SumState
 from penstock.aggregates.user import UserAggregate, UserState
+from penstock.arrays import Int64s
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s, Values
+from penstock.aggregates.state import Values
+from penstock.arrays import Int64s
 from penstock.jit import tight
 
 Word = int | np.int64

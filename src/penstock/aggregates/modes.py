@@ -15,7 +15,7 @@ Called by `distinct.DistinctState` alone.
 from __future__ import annotations
 
 from penstock.aggregates.images import Word
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.jit import tight
 
 VALUE, COUNT, FIRST, OLDEST, NEWEST, CHILD, SIBLING, PREVIOUS = range(8)

@@ -33,9 +33,10 @@ from penstock.aggregates.exact_product import PRODUCT_WORDS, SCRATCH_WORDS, SUM_
 from penstock.aggregates.exact_sum import LEAST_BASE, choose_base
 from penstock.aggregates.panes import Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.partials import pack, unpack
-from penstock.aggregates.state import Bools, Emitted, Int64s, MergeableState, Rows, Schedule, Slots, Snapshot, Want
+from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, Snapshot, Want
 from penstock.aggregates.wide import Words
 from penstock.aggregates.wide_products import STORED_WORDS, Sums, WideProducts, exact_covariance, from_bytes, to_bytes
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray
 

@@ -29,18 +29,8 @@ from numpy.typing import NDArray
 from penstock.aggregates import order_tree as tree
 from penstock.aggregates.columns import ALL_VALID, BOOL, plain
 from penstock.aggregates.images import from_images, image_of_key, images, total_key
-from penstock.aggregates.state import (
-    AggregateState,
-    Argument,
-    Bools,
-    Emitted,
-    Int64s,
-    Rows,
-    Schedule,
-    Slots,
-    Snapshot,
-    Want,
-)
+from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.images import Word
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.jit import inline, kernel, tight
 
 LEAF = 128

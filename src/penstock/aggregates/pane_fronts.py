@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.aggregates import deques
 from penstock.aggregates.images import Word
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.jit import tight
 
 FRONT_WORDS = 3

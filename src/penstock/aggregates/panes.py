@@ -28,8 +28,9 @@ import numpy as np
 
 from penstock.aggregates.exact_merge import add_words
 from penstock.aggregates.rounding import U0
-from penstock.aggregates.state import AggregateState, Int64s, Slots
+from penstock.aggregates.state import AggregateState
 from penstock.aggregates.wide import Words
+from penstock.arrays import Int64s, Slots
 from penstock.jit import kernel
 
 Extras = dict[int, Words]

@@ -30,6 +30,7 @@ from penstock.aggregates.columns import plain
 from penstock.aggregates.kinds import Kind, Partial
 from penstock.aggregates.state import Int64s
 from penstock.aggregates.wide import Words
+from penstock.arrays import Int64s
 from penstock.types import SqlType
 
 VERSION = 1

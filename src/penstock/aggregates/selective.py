@@ -27,8 +27,9 @@ from penstock.aggregates.deque_paging import DequePager
 from penstock.aggregates.images import from_images, images
 from penstock.aggregates.pane_fronts import FRONT_WORDS, enter_fronts, leave_fronts, write_fronts
 from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows
-from penstock.aggregates.state import Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.state import Emitted, Rows, Schedule, Snapshot
 from penstock.aggregates.wide import Words
+from penstock.arrays import Int64s, Slots
 from penstock.errors import BudgetError, PenstockError
 from penstock.store.budget import Account
 from penstock.store.charged import SHARE_OF_FREE

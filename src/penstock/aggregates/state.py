@@ -25,17 +25,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock.aggregates.signatures import Want as Want
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.columns import Argument as Argument
-from penstock.columns import Bools as Bools
 from penstock.columns import Values as Values
-
-Int64s = NDArray[np.int64]
-Slots = NDArray[np.int32]
 
 Snapshot = dict[str, Any]
 """A tree of str, int, float, bool, None, bytes, numpy arrays, lists and dicts with str keys (see store.state)."""

@@ -27,8 +27,9 @@ from penstock.aggregates.exact_merge import FLOAT_PARTIAL_WORDS, absorb_floats, 
 from penstock.aggregates.exact_sum import FAILURES, LEAST_BASE, NO_ROOM, NULLS, choose_base, play_floats, play_integers
 from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows, enter_words, leave_words
 from penstock.aggregates.partials import pack, unpack
-from penstock.aggregates.state import Bools, Emitted, MergeableState, Rows, Schedule, Slots, Snapshot, Values, Want
+from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
+from penstock.arrays import Bools, Slots
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray
 

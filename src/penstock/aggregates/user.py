@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import AggregateState, Emitted, Int64s, Rows, Schedule, Slots, Snapshot
+from penstock.aggregates.state import AggregateState, Emitted, Rows, Schedule, Snapshot
+from penstock.arrays import Int64s, Slots
 from penstock.errors import CheckpointError, QueryError
 from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.images import Word
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.jit import tight
 from penstock.store.own_memory import zeros
 

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.aggregates.rounding import U0, U1, nearest_double, normalise
-from penstock.aggregates.state import Int64s, Slots, Snapshot
+from penstock.aggregates.state import Snapshot
+from penstock.arrays import Int64s, Slots
 from penstock.jit import kernel
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray

@@ -13,7 +13,8 @@ import math
 
 import numpy as np
 
-from penstock.aggregates.state import Slots, Snapshot
+from penstock.aggregates.state import Snapshot
+from penstock.arrays import Slots
 from penstock.store.budget import Account
 
 _UNIT_BITS = 1074

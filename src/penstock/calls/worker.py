@@ -21,11 +21,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.calls.function import CallFailed, Function
 from penstock.errors import BudgetError
 from penstock.operators.chunk import from_bytes, readable, to_bytes
-from penstock.operators.emitter import Reject
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 MOST_WAITING = 10_000

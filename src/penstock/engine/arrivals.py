@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.engine.clock import Clock
 from penstock.operators.reorder import START
 

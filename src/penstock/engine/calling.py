@@ -15,7 +15,7 @@ from penstock.engine.firings import Firings
 from penstock.engine.outlet import Outlet
 from penstock.errors import QueryError
 from penstock.lang.query import FunctionDef, Rule
-from penstock.operators.emitter import Reject
+from penstock.rejects import Reject
 from penstock.store.budget import Budget
 
 

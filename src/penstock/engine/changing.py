@@ -34,7 +34,6 @@ from penstock.engine.running import Running, Shared
 from penstock.errors import BudgetError, StorageError
 from penstock.lang.render import render_duration
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.panes.family import PaneFamily
 from penstock.operators.pipeline import make_operator, moves
@@ -44,6 +43,7 @@ from penstock.plan.nodes import AggregateNode
 from penstock.plan.pane_cost import CHANGE, choose, compare
 from penstock.plan.panes import Family, PanedWindow, families, family_of, why_not
 from penstock.plan.sharing import shareable, stream_of
+from penstock.rejects import Reject
 from penstock.store.budget import Budget
 from penstock.windows.steps import FOREVER
 

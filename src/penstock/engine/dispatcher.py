@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.engine.clock import Clock
 from penstock.engine.input_buffers import MOST, InputBuffers, Round
 from penstock.engine.policies import policy_named

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.engine.outlet import Outlet
 from penstock.expressions.evaluate import compile_expression
 from penstock.lang.query import Call, Rule
 from penstock.operators.chunk import readable
-from penstock.operators.emitter import Reject
+from penstock.rejects import Reject
 
 
 class Taker(Protocol):

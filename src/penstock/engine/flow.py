@@ -41,7 +41,6 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns_of
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.joins.core import JoinCore
 from penstock.operators.panes.family import PaneFamily
 from penstock.operators.pipeline import Pipeline
@@ -54,6 +53,7 @@ from penstock.plan.nodes import Node
 from penstock.plan.pane_cost import check_strategy
 from penstock.plan.sharing import shareable, stream_of
 from penstock.plan.tables.lookups import tables_of
+from penstock.rejects import Reject
 from penstock.store.manager import StoreManager
 
 DERIVED_KEPT = 65_536

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.engine.event_times import bounds, outside
 from penstock.errors import InputError
 from penstock.expressions.batch import Batch, Rows, arrow_of

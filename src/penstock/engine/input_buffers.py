@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.engine.policies import Piece, Policy
 from penstock.errors import BudgetError
 from penstock.expressions.batch import Batch, Rows, arrow_of

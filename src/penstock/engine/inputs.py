@@ -28,8 +28,8 @@ from penstock.errors import InputError, QueryError
 from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import NO_ROWS, Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.reorder import START, Released
+from penstock.rejects import Reject
 from penstock.store.manager import StoreManager
 
 BUFFERS_SHARE = 8

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.errors import InputError
 from penstock.expressions.batch import Rows
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.histogram import Histogram
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.clock import Clock
 from penstock.engine.ingest import Ingest
@@ -16,9 +16,9 @@ from penstock.errors import CheckpointError, InputError
 from penstock.expressions.batch import Rows
 from penstock.lang.query import StreamDef
 from penstock.lang.stream_options import heartbeat_of
-from penstock.operators.emitter import Reject
 from penstock.operators.reorder import START, Released, Reorder
 from penstock.operators.resources import Resources
+from penstock.rejects import Reject
 from penstock.store.manager import StoreManager
 
 LATE_KEPT = 65_536

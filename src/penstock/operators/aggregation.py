@@ -14,17 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.factory import create_state
-from penstock.aggregates.state import (
-    AggregateState,
-    Argument,
-    Bools,
-    Emitted,
-    Int64s,
-    MergeableState,
-    Rows,
-    Schedule,
-    Slots,
-)
+from penstock.aggregates.state import AggregateState, Argument, Emitted, MergeableState, Rows, Schedule
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Vector
 from penstock.jit import kernel

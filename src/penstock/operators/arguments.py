@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import RowErrors
 from penstock.operators.chunk import Chunk

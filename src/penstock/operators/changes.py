@@ -33,7 +33,7 @@ from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.arguments import Reading
 from penstock.operators.columns import image
-from penstock.operators.emitter import OVERFLOW, Reject, as_chunk, as_row
+from penstock.operators.emitter import OVERFLOW, as_chunk, as_row
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.held_rows import GroupRows, HeldRows
 from penstock.operators.interner import Interner
@@ -43,6 +43,7 @@ from penstock.operators.shown import Shown
 from penstock.operators.touched import NO_ROW, PartitionSegments, Touched, Toucher, segments_of_all
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
+from penstock.rejects import Reject
 from penstock.types import SqlType
 
 _NO_SLOTS, _NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.int64)

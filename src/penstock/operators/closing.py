@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.operators.aggregation import Aggregation, Run
 from penstock.operators.chunk import Chunk
 from penstock.operators.closing_windows import Closed, SessionWindows, TumblingWindows, Windows

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression
 from penstock.jit import kernel

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Values
+from penstock.aggregates.state import Argument, Values
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.vector import Evaluated, TextView, Vector
 from penstock.operators.interner import Interner
 from penstock.types import SqlType

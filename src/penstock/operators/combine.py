@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.operators.chunk import Chunk, concat
 from penstock.operators.emitter import Emitter, Evaluations

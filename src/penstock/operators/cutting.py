@@ -15,7 +15,7 @@ from typing import assert_never
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.chunk import CHUNK_ROWS
 from penstock.plan.nodes import AggregateNode, RelationNode
 from penstock.store.budget import Account

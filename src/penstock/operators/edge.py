@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import Evaluated, RowErrors
 from penstock.jit import kernel

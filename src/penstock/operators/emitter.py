@@ -13,14 +13,14 @@ Why: docs/decisions/sessions-by-key.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -31,12 +31,10 @@ from penstock.operators.columns import image
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.plan.nodes import Emission
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED
 from penstock.types import Schema, SqlType
-
-Reject = Callable[[str, dict[str, Any]], None]
-"""Where a row goes that cannot be computed: the reason and the row."""
 
 OVERFLOW = "an aggregate could not be computed: integer overflow"
 

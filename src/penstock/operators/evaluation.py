@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.operators.aggregation import Run
-from penstock.operators.emitter import Reject
 from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import AggregateNode, Answer
+from penstock.rejects import Reject
 
 
 class Turn(NamedTuple):

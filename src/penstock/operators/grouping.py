@@ -12,14 +12,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import ColumnView, Evaluated, RowErrors
 from penstock.operators.arguments import Computed
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.groups import GroupTable
 from penstock.plan.reads import GroupingKey
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED
 from penstock.types import SqlType

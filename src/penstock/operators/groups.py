@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated
 from penstock.jit import inline, kernel, prefetch

@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.tree import Expression
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import ArgumentColumns
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.grouping import Grouping
 from penstock.operators.window_texts import WindowTexts
 from penstock.plan.nodes import StateSpec
 from penstock.plan.reads import GroupingKey, fallible_reads
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 from penstock.types import Schema
 

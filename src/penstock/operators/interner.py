@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.columns import INT32, plain
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.jit import kernel
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray

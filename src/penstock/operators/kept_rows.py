@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Slots
 from penstock.expressions.batch import Batch
 from penstock.operators.columns import to_argument, to_data
 from penstock.operators.interner import Interner

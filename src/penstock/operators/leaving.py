@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Int64s
 from penstock.jit import kernel
 from penstock.operators.chunk import CHUNK_ROWS
 from penstock.operators.reorder import START

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.factory import create_mergeable
-from penstock.aggregates.state import Argument, Emitted, Int64s, Rows, Schedule, Slots
+from penstock.aggregates.state import Argument, Emitted, Rows, Schedule
+from penstock.arrays import Int64s, Slots
 from penstock.errors import BudgetError
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.jit import kernel

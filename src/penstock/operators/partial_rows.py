@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.aggregates.kinds import Partial
 from penstock.aggregates.partials import VERSION, partial_type
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.errors import CheckpointError
 from penstock.expressions.batch import Batch
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation

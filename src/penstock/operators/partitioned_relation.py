@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE

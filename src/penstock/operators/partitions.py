@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.jit import kernel
 from penstock.operators.chunk import CHUNK_ROWS, Chunk

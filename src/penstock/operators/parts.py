@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.closing_windows import Closed
-from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.operator import Operator
 from penstock.operators.outgoing import Receive
@@ -27,6 +26,7 @@ from penstock.operators.sliding import SlidingAggregate
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.plan.strategy import closes_as_a_whole
+from penstock.rejects import Reject
 
 _SILENT = np.zeros(1, np.bool_)
 

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
 from penstock.operators.chunk import NO_ROWS, Chunk, joined

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.operators.aggregation import Aggregation, Played
 from penstock.operators.arguments import Reading
-from penstock.operators.emitter import Emitter, Evaluations, Reject
+from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.evaluation import Arrivals, Show, Turn
 from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import AggregateNode, Answer
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 _NONE = np.int32(-1)

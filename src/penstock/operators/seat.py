@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock.aggregates.state import Argument, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.cutting import Cuts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from penstock.aggregates.state import Bools
+from penstock.arrays import Bools
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
 from penstock.expressions.vector import Evaluated

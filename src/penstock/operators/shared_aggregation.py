@@ -30,7 +30,6 @@ import numpy as np
 
 from penstock.operators.aggregation import Run
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.evaluation import Arrivals, Evaluation, Show, Turn
 from penstock.operators.leaving import Leaving
 from penstock.operators.outgoing import Inbox

@@ -30,7 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.aggregation import Run

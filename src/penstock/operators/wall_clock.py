@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Receive

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import ColumnView
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner

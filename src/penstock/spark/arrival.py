@@ -27,11 +27,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.arrays import Bools, Int64s
 from penstock.operators.reorder import START
 
-Int64s = NDArray[np.int64]
 Marks = NDArray[np.int8]
-Bools = NDArray[np.bool_]
 
 PLACE = "_penstock_place"
 """The column by which a source says where in its order a row is; NULL for rows that are no events."""

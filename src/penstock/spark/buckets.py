@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-UInt64s = NDArray[np.uint64]
+from penstock.arrays import UInt64s
 
 _labels: dict[tuple[str, int], tuple[str, ...]] = {}
 """Found before, by prefix and number: Spark's hash is the same in every session."""

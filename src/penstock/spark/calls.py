@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.calls.function import CallFailed, Function
 from penstock.calls.http import HttpFunction
 from penstock.engine.calling import registered

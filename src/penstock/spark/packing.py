@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from penstock.arrays import Int64s
 from penstock.engine.ingest import Ingest
 from penstock.expressions.evaluate import compile_expression
 from penstock.lang.query import StreamDef
@@ -38,7 +38,6 @@ from penstock.spark.buckets import bucket_of
 from penstock.spark.shares import Share, StreamPart
 from penstock.types import Schema
 
-Int64s = NDArray[np.int64]
 PackedRow = tuple[str, int, str | None, int | None, int | None, int | None, bytes | None]
 
 CLOCK, REJECTS, EVENTS, END = range(4)

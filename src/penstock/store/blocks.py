@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.columns import Argument, Bools, Values
+from penstock.arrays import Bools
+from penstock.columns import Argument, Values
 from penstock.errors import StorageError
 
 _LINE = 64

@@ -28,7 +28,8 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.columns import Argument, Bools, Values
+from penstock.arrays import Bools
+from penstock.columns import Argument, Values
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import BlockLayout, Frame
 from penstock.store.blocks import ColumnSpec as ColumnSpec

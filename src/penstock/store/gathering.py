@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
+from penstock.arrays import Int64s
 from penstock.columns import Values
 from penstock.jit import intrinsic, kernel, prefetch
 
@@ -24,8 +24,6 @@ _AT_ONCE = 128
 
 _LINE = 64
 """What the processor fetches at once, in bytes."""
-
-_Int64s = NDArray[np.int64]
 
 
 @intrinsic
@@ -43,15 +41,15 @@ def _copy(typing: Any, source: Any, target: Any, like: Any) -> Any:
 
 @kernel
 def _gather(
-    addresses: _Int64s,
-    blocks: _Int64s,
+    addresses: Int64s,
+    blocks: Int64s,
     first: int,
-    rows: _Int64s,
+    rows: Int64s,
     step: int,
-    begins: _Int64s,
-    targets: _Int64s,
-    widths: _Int64s,
-    lines: _Int64s,
+    begins: Int64s,
+    targets: Int64s,
+    widths: Int64s,
+    lines: Int64s,
 ) -> None:
     """Columns whose rows are `step` bytes from each other: where they begin in a block, where the values go, how wide
     they are. `lines` says what is fetched of a row. While some rows are fetched, those before them are copied, column
@@ -85,10 +83,10 @@ def _gather(
 
 
 def gather(
-    addresses: _Int64s,
-    blocks: _Int64s,
+    addresses: Int64s,
+    blocks: Int64s,
     first: int,
-    rows: _Int64s,
+    rows: Int64s,
     places: Sequence[tuple[int, int]],
     found: Sequence[Values],
 ) -> None:
@@ -103,7 +101,7 @@ def gather(
         _gather(addresses, blocks, first, rows, step, begins, targets, widths, _lines(step, own))
 
 
-def _lines(step: int, columns: Sequence[tuple[int, Values]]) -> _Int64s:
+def _lines(step: int, columns: Sequence[tuple[int, Values]]) -> Int64s:
     """What to fetch of a row: each line that has a column, wherever in a line the row begins."""
     if all(values.itemsize == step for _, values in columns):  # each is in a place of its own
         return np.array([begin for begin, _ in columns], np.int64)

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.columns import Argument, Bools, Values
+from penstock.arrays import Bools, Int32s, Int64s
+from penstock.columns import Argument, Values
 from penstock.errors import StorageError
 from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account, Budget
-from penstock.store.keyed_kernels import Int32s, Int64s
 from penstock.store.own_memory import zeros
 
 PARTITION_ROWS = 16384

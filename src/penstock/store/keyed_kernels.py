@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.columns import Bools, Values
+from penstock.arrays import Bools, Int32s, Int64s
+from penstock.columns import Values
 from penstock.jit import inline, kernel
 
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
 Entries = NDArray[np.uint32]
 Hashes = NDArray[np.uint64]
 Keys = NDArray[Any]

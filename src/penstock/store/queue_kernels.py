@@ -19,10 +19,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Int64s
 from penstock.jit import tight
 from penstock.store.records import Words
 
-Int64s = NDArray[np.int64]
 Ids = NDArray[np.int32]
 Bits = NDArray[np.uint8]
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.store.queue_kernels import ADDRESS, BLOCK_WORDS, LIVE, ROUND, Bits, Ids, Int64s, locate
+from penstock.arrays import Int64s
+from penstock.store.queue_kernels import ADDRESS, BLOCK_WORDS, LIVE, ROUND, Bits, Ids, locate
 
 _FEW = 64
 """Fewer dead blocks than this are not worth renumbering."""

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.arrays import Int64s
 from penstock.columns import Argument
 from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.store import queue_kernels as kernels
@@ -34,7 +35,7 @@ from penstock.store.blocks import BlockLayout, ColumnSpec
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import StoreMetrics
-from penstock.store.queue_kernels import Ids, Int64s
+from penstock.store.queue_kernels import Ids
 from penstock.store.queue_rounds import Rounds, Written
 from penstock.store.records import RecordLayout, Words
 

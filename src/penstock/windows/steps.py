@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Bools, Int64s
 from penstock.jit import kernel
 from penstock.windows.spec import (
     Extent,
@@ -37,9 +37,6 @@ from penstock.windows.spec import (
     first_boundary_after,
     last_boundary_upto,
 )
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 FOREVER = 1 << 62
 """Longer than any window: the extent of windows that rows never leave by time."""

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from penstock import App
+from penstock.arrays import Int64s
 from penstock.instruments import (
     Argument,
     Budget,
@@ -38,8 +38,6 @@ from penstock.instruments import (
     UpdatePattern,
 )
 from penstock_bench.benches.timing import Timing, cpu_rate, cpu_ratio, in_turns, timed
-
-Int64s = NDArray[np.int64]
 
 _BUDGET = 256_000_000
 _BATCH = 2000

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from penstock.arrays import Floats
 from penstock.errors import InputError
 from penstock_bench.measure.report.charts import PALE, Axis, Lines, Series, Span, svg
 from penstock_bench.workloads.pairs.rates import RateCurve
@@ -19,8 +19,6 @@ from penstock_bench.workloads.pairs.validator import Answers
 
 _MINUTE = 60_000
 _BANDS = {"upper band": "upperBand", "lower band": "lowerBand", "average": "avgRatio", "ratio": "ratio"}
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

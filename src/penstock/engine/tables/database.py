@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.columns import Bools
+from penstock.arrays import Bools
 from penstock.errors import InputError, StorageError
 from penstock.lang.durations import parse_date, parse_timestamp
 from penstock.lang.table_defs import TableDef

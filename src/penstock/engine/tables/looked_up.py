@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.engine.clock import Clock
 from penstock.engine.tables.database import TableDatabase
 from penstock.lang.table_defs import TableDef

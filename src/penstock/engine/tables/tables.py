@@ -26,11 +26,11 @@ from penstock.lang.query import StreamRef, TableRef
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.lang.table_options import is_database, is_looked_up, refresh_of
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Reject
 from penstock.operators.pipeline import Waits
 from penstock.operators.resources import Resources
 from penstock.operators.tables.table import Table
 from penstock.operators.tables.writer import TableWriter
+from penstock.rejects import Reject
 from penstock.store.manager import StoreManager
 
 _DERIVED = 1 << 32

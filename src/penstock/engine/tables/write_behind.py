@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.engine.tables.database import TableDatabase
 from penstock.operators.resources import Resources
 from penstock.operators.tables.table import Table

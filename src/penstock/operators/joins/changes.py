@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.lang.query import Emit

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.expressions.batch import Batch
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
 from penstock.operators.groups import GroupTable

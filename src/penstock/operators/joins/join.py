@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.chunk import Chunk
 from penstock.operators.joins.core import NO_EVENTS, JoinCore
 from penstock.operators.joins.rate_sizing import MatchWaits, RateSizer

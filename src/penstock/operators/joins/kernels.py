@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.aggregates.state import Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.jit import inline, kernel, prefetch
 
 _AHEAD = 16

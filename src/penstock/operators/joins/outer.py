@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
-from penstock.operators.emitter import Reject
+from penstock.arrays import Int64s
 from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
 from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of
 from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Lookup, Step, outer_step
 from penstock.plan.nodes import JoinNode
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.jit import kernel
 from penstock.windows.spec import RateSized
 

@@ -16,18 +16,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression, columns
 from penstock.expressions.vector import RowErrors
-from penstock.operators.emitter import Reject, as_row
+from penstock.operators.emitter import as_row
 from penstock.operators.joins.kernels import spread
 from penstock.operators.joins.odd import ODD, Pairs, with_odd
 from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
 from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Lookup, Step, certain_steps, inner_steps
 from penstock.plan.nodes import Band, JoinNode
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 NO_ROW = -1

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import columns

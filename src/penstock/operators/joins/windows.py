@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.joins.rate_sizing import RateSizer
 from penstock.windows.spec import Range, RateSized, Rows, RowsOf, Session, Since, WindowSpec
 

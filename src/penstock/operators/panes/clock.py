@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.plan.panes import PanedWindow
 from penstock.windows.spec import TimeSlide, first_boundary_after
 from penstock.windows.steps import FOREVER

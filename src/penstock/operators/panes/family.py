@@ -35,11 +35,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, Run
 from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import cuts_of
-from penstock.operators.emitter import Reject
 from penstock.operators.intake import Intake
 from penstock.operators.outgoing import Share
 from penstock.operators.panes.clock import Due, PaneClock
@@ -51,6 +50,7 @@ from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.panes import Pane, PanedWindow, pane_of
 from penstock.plan.reads import GroupingKey, grouping_of
+from penstock.rejects import Reject
 
 _COLLECT_AFTER = 1024
 """Pane rows that leave windows, at least, between two looks for groups that are gone."""

@@ -21,16 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Emitted, Int64s, Slots
+from penstock.aggregates.state import Emitted
+from penstock.arrays import Int64s, Slots
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.aggregation import Played
 from penstock.operators.chunk import Chunk
-from penstock.operators.emitter import Emitter, Evaluations, Reject
+from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.outgoing import Inbox, Outgoing
 from penstock.operators.shown import Shown
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 

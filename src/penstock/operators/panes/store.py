@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.aggregates.panes import Extras
-from penstock.aggregates.state import Argument, Int64s, Slots
+from penstock.aggregates.state import Argument
 from penstock.aggregates.wide import Words
+from penstock.arrays import Int64s, Slots
 from penstock.operators.resources import Resources
 from penstock.store.fifo import ColumnSpec, FifoStore
 

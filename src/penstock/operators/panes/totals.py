@@ -18,8 +18,9 @@ import numpy as np
 
 from penstock.aggregates.factory import create_state
 from penstock.aggregates.panes import Extras, PanedState, PaneRows, enter_words, leave_words
-from penstock.aggregates.state import Argument, Emitted, Int64s, Rows, Schedule, Slots
+from penstock.aggregates.state import Argument, Emitted, Rows, Schedule
 from penstock.aggregates.wide import Words
+from penstock.arrays import Int64s, Slots
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.resources import Resources
 from penstock.plan.aggregations import state_key

@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.aggregates.factory import create_state
-from penstock.aggregates.state import Argument, Bools, Emitted, Int64s, Rows, Schedule
+from penstock.aggregates.state import Argument, Emitted, Rows, Schedule
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, walk
 from penstock.expressions.vector import RowErrors, Vector
 from penstock.operators.columns import to_argument, to_data
-from penstock.operators.emitter import OVERFLOW, Reject, as_row
+from penstock.operators.emitter import OVERFLOW, as_row
 from penstock.operators.interner import Interner
 from penstock.operators.patterns.matches import Found, View
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import StateSpec
 from penstock.plan.patterns.nodes import RepeatPlan
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 from penstock.types import SqlType
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.operators.groups import GroupTable
 from penstock.operators.patterns import kernels
 from penstock.operators.resources import Resources

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s
-from penstock.operators.emitter import Reject
+from penstock.arrays import Bools, Int64s
 from penstock.operators.patterns.candidates import Candidates, Due
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 _REJECT_BYTES = 1024

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression
 from penstock.expressions.vector import Evaluated

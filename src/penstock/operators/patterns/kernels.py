@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import inline, kernel
 
 Bytes = NDArray[np.int8]

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, Expression, walk
 from penstock.expressions.vector import Vector, constant
-from penstock.operators.emitter import Reject, as_row
+from penstock.operators.emitter import as_row
 from penstock.operators.patterns.candidates import Candidates
 from penstock.operators.patterns.rows import PatternRows
 from penstock.plan.patterns.nodes import PatternNode
+from penstock.rejects import Reject
 from penstock.types import SqlType
 
 

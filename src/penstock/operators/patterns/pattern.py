@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.errors import BudgetError
 from penstock.expressions.tree import Column
 from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat

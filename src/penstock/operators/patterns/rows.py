@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column

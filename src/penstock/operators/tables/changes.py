@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression, columns
 from penstock.expressions.vector import Evaluated
 from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.chunk import Chunk, readable
-from penstock.operators.emitter import Reject
 from penstock.operators.tables.additions import addition
 from penstock.operators.tables.history import Stamps
 from penstock.operators.tables.table import Matched, Table, take
+from penstock.rejects import Reject
 from penstock.types import SqlType
 
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s
 from penstock.jit import kernel
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account

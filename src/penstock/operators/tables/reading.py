@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.errors import QueryError
 from penstock.expressions.batch import Batch
 from penstock.expressions.evaluate import compile_expression

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s, Values
+from penstock.aggregates.state import Argument, Values
+from penstock.arrays import Bools, Int64s
 from penstock.jit import kernel
 from penstock.lang.table_defs import ChangeKind
 from penstock.operators.tables.changes import Operations

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int32s, Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
@@ -30,7 +31,6 @@ from penstock.operators.resources import Resources
 from penstock.operators.tables.history import BEFORE_ALL, Entries, History
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found, KeyedStore
-from penstock.store.keyed_kernels import Int32s
 from penstock.store.keyed_pages import KeyedPages
 from penstock.types import Field, SqlType
 

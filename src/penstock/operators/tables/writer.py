@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Int64s
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
 from penstock.operators.chunk import NO_ROWS, Chunk

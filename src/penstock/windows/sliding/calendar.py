@@ -30,8 +30,9 @@ from math import gcd
 
 import numpy as np
 
+from penstock.arrays import Int64s
 from penstock.jit import kernel
-from penstock.windows.sliding.groups import Int64s, grown
+from penstock.windows.sliding.groups import grown
 from penstock.windows.sliding.strategy import Due, GroupedStrategy, nobody
 
 PAGE = 4096

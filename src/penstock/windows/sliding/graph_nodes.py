@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.windows.sliding.groups import Int64s, grown
+from penstock.arrays import Int64s
+from penstock.windows.sliding.groups import grown
 
 
 class Edge(NamedTuple):

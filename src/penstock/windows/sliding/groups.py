@@ -19,11 +19,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Int32s, Int64s
 from penstock.errors import InputError
 from penstock.jit import kernel
 
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
 Number = TypeVar("Number", np.int32, np.int64)
 
 LARGEST_QUERY = (1 << 31) - 2

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.arrays import Int64s
 from penstock.errors import InputError
-from penstock.windows.sliding.groups import Int64s, SlideGroups
+from penstock.windows.sliding.groups import SlideGroups
 
 PUSH_OPERATIONS = 11
 """What a push with its pop counts for; the paper says 10 to 12 comparisons."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.arrays import Floats
 from penstock_bench.measure.report.charts import Axis, Bins, Chart, Lines, Scatter, Series, Span, svg
 from penstock_bench.measure.report.document import Figure
 from penstock_bench.measure.results.adaptivity import PEAK, RECOVERY, STEADY
 from penstock_bench.measure.results.latency import Samples
-from penstock_bench.measure.results.measures import Floats, Measures
+from penstock_bench.measure.results.measures import Measures
 from penstock_bench.measure.results.usage import usage_series
 
 MOST_QUERIES = 6

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock_bench.measure.results.reading import Batches, Int64s
+from penstock.arrays import Int64s
+from penstock_bench.measure.results.reading import Batches
 from penstock_bench.measure.setup.model import Pace, Setup
 
 

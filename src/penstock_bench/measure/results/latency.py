@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Int64s
 from penstock_bench.measure.results.causes import Causes
-from penstock_bench.measure.results.reading import Int64s, RunLogs, Taken
+from penstock_bench.measure.results.reading import RunLogs, Taken
 from penstock_bench.measure.setup.model import LatencyMode
 
 _MS = 1_000_000

@@ -15,19 +15,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Floats, Int64s
 from penstock.instruments import Histogram
 from penstock_bench.measure.load.pacing import LATE_US
 from penstock_bench.measure.results.causes import Causes
 from penstock_bench.measure.results.happened import Happened
 from penstock_bench.measure.results.latency import LatencyReader, Samples
-from penstock_bench.measure.results.reading import Int64s, RunLogs
+from penstock_bench.measure.results.reading import RunLogs
 from penstock_bench.measure.results.statistics import Statistics, percentiles
 from penstock_bench.measure.setup.model import LatencyMode
 
 MOST_POINTS = 600
 _S = 1_000_000_000
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

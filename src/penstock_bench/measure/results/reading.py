@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from penstock.arrays import Int64s
 from penstock.errors import InputError
 from penstock.instruments import Histogram
 from penstock_bench.measure.running.directory import RunDirectory
 from penstock_bench.measure.setup.model import Setup
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

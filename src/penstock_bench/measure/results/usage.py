@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Floats, Int64s
 from penstock_bench.measure.results.measures import Measures
-from penstock_bench.measure.results.reading import Int64s, Used
+from penstock_bench.measure.results.reading import Used
 
-Floats = NDArray[np.float64]
 _MB = 1e6
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock.arrays import Int64s
 from penstock.errors import InputError
 from penstock.instruments import Histogram
 from penstock_bench.measure.adapters.adapter import Receiver, Results, adapter_class
@@ -32,8 +32,6 @@ TAKEN = pa.schema(
 )
 
 SETTLED_ROWS = 65_536
-
-Int64s = NDArray[np.int64]
 
 
 def cause_column(setup: Setup, query: str, names: list[str]) -> int:

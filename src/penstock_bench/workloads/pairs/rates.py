@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Floats
 from penstock.errors import InputError
 
 RAMP_UP, BEFORE, HALF_OF_MEASUREMENT, AFTER = 60.0, 1800.0, 1800.0, 1800.0
 """The phases of a run in seconds; the measurement interval has two halves."""
 FULL_RUN = RAMP_UP + BEFORE + 2 * HALF_OF_MEASUREMENT + AFTER
 PEAK_TO_BASIS = 1.5
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
