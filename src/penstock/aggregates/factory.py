@@ -11,7 +11,7 @@ from penstock.aggregates.extremes import ExtremeState
 from penstock.aggregates.moments import ComomentsState, MomentsState
 from penstock.aggregates.order_statistics import OrderState
 from penstock.aggregates.selective import SelectiveState
-from penstock.aggregates.state import AggregateState, Int64s, MergeableState, Want
+from penstock.aggregates.state import AggregateState, MergeableState, Want
 from penstock.aggregates.sums import SumState
 from penstock.aggregates.user import UserAggregate, UserState
 from penstock.arrays import Int64s

@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from penstock.aggregates.columns import plain
 from penstock.aggregates.kinds import Kind, Partial
-from penstock.aggregates.state import Int64s
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s
 from penstock.types import SqlType

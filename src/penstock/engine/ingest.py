@@ -22,7 +22,7 @@ from penstock.expressions.batch import Batch, Rows, arrow_of
 from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
-from penstock.operators.emitter import Reject
+from penstock.rejects import Reject
 from penstock.types import Field, SqlType
 
 _EXACT = 1 << 53

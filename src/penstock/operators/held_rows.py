@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Emitted, Int64s, Slots
+from penstock.aggregates.state import Emitted
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import kernel
 from penstock.operators.groups import Tally
 from penstock.store.budget import Account

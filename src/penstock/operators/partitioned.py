@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression

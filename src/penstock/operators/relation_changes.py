@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Int64s
 from penstock.lang.query import Emit
 from penstock.operators.chunk import CHUNK_ROWS
 from penstock.operators.emitter import as_chunk

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.aggregates.user import UserAggregate
-from penstock.operators.emitter import Reject
 from penstock.plan.nodes import Node
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 from penstock.store.derived_properties import Window, joined_rows, panes, reordering, stored_rows, table_rows
 from penstock.store.device import BlockDevice

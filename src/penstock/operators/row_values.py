@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Int64s, Slots
+from penstock.aggregates.state import Argument
+from penstock.arrays import Int64s, Slots
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.jit import kernel
 from penstock.operators.columns import image_of

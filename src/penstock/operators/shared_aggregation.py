@@ -40,6 +40,7 @@ from penstock.operators.shared_window import SharedWindow
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
+from penstock.rejects import Reject
 from penstock.windows.spec import last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, Steps, policy_for
 

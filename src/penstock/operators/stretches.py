@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from penstock.aggregates.state import Int64s
+from penstock.arrays import Int64s
 
 
 def stretches(sizes: Int64s, most: int) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s, Schedule, Slots
+from penstock.aggregates.state import Schedule
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import kernel
 from penstock.operators.evaluation import Turn
 from penstock.operators.groups import GroupTable

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from penstock.aggregates.state import Bools, Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.operators.joins.kernels import spread
 from penstock.operators.stretches import stretches
 from penstock.store.budget import Account

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.aggregates.state import Argument, Bools, Int64s
+from penstock.aggregates.state import Argument
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, Expression, walk
