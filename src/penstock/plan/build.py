@@ -1,4 +1,7 @@
-"""From typed queries to plans: each SELECT becomes a node over the node of its source."""
+"""From typed queries to plans: each SELECT becomes a node over the node of its source.
+
+Why: docs/decisions/filter-first.md
+"""
 
 from __future__ import annotations
 

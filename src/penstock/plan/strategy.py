@@ -1,4 +1,7 @@
-"""How a windowed aggregation is carried out."""
+"""How a windowed aggregation is carried out.
+
+Why: docs/decisions/closing-windows.md
+"""
 
 from __future__ import annotations
 
