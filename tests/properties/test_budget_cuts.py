@@ -1,7 +1,7 @@
 """The same budget and any cut: the same answers, and a BudgetError in all cuts or in none.
 
-Around the limit there is a tolerance of two blocks: where one cut fits a budget, all cuts fit two blocks more. The cases
-are the same in each run: of all that can be generated, about one in three hundred needs more than the two blocks.
+Around the limit there is a tolerance of two blocks: where one cut fits a budget, all cuts fit two blocks more. The
+cases are the same in each run: of all that can be generated, about one in three hundred needs more than two blocks.
 """
 
 from __future__ import annotations
