@@ -21,10 +21,10 @@ from penstock.expressions.tree import Expression
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, Played
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Emitter, Evaluations
-from penstock.operators.operator import Operator, Progress
-from penstock.operators.outgoing import Outgoing, Receive
+from penstock.operators.outgoing import Outgoing
+from penstock.operators.partitioned_operator import PartitionedOperator
 from penstock.operators.partitioned_rows import PartitionedRows
 from penstock.operators.resources import Resources
 from penstock.operators.shown import Shown
@@ -32,45 +32,18 @@ from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.types import SqlType
 
 
-class PartitionedAggregate(Operator):
+class PartitionedAggregate(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         states, answers, arriving = _arriving(node)
         self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
-        self._rows = PartitionedRows(name, node, states, resources)
-        self._partitions, self._groups = self._rows.partitions, self._rows.intake.groups
+        super().__init__(PartitionedRows(name, node, states, resources), resources)
+        self._groups = self._rows.intake.groups
         self._aggregation = Aggregation(name, self._rows.intake, states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")
         self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
-        self._reject_to = resources.reject
-        self._rejected = 0
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = Shown(node, answers)
         self._outgoing = Outgoing()
-
-    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        chunk = self._partitions.admitted(chunk)
-        if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark, self._rows.count):
-                if part.rows:
-                    self._per_event(part)
-            return Progress(self._outgoing.take(), watermark - 1)
-        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made + self._rejected):
-            if isinstance(step, int):
-                self._evaluate_all(step)
-            else:
-                self._only_enter(step)
-        return Progress(self._outgoing.take(), watermark)
-
-    def send_to(self, receive: Receive) -> None:
-        self._outgoing.receiver = receive
-
-    @property
-    def heeds_time(self) -> bool:
-        return self._partitions.by_time
-
-    def _reject(self, reason: str, row: dict[str, Any]) -> None:
-        self._rejected += 1
-        self._reject_to(reason, row)
 
     def _per_event(self, chunk: Chunk) -> None:
         partitions, due, added, removed, gone_upto, starts, keys = self._rows.enter(chunk)
@@ -114,7 +87,6 @@ class PartitionedAggregate(Operator):
         self._rows.forget(entered.removed)
 
     def _evaluate_all(self, boundary: int) -> None:
-        """One evaluation per partition, in the order of their keys."""
         due = self._partitions.due_at_boundary()
         place = np.full(self._partitions.table.capacity, -1, np.int64)
         place[due] = np.arange(len(due))
@@ -152,10 +124,6 @@ class PartitionedAggregate(Operator):
         begins[owners[first]] = first
         ends[owners[first]] = np.append(first[1:], len(owners))
         return begins, ends
-
-    def finish(self, last_time: int | None = None) -> list[Chunk]:
-        end = self._partitions.last_boundary(last_time)
-        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {

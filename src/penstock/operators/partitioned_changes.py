@@ -13,19 +13,17 @@ import numpy as np
 
 from penstock.operators.aggregation import Run
 from penstock.operators.changes import Changes
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.chunk import Chunk
 from penstock.operators.evaluation import Turn
-from penstock.operators.operator import Operator, Progress
-from penstock.operators.outgoing import Receive
+from penstock.operators.partitioned_operator import PartitionedOperator
 from penstock.operators.partitioned_rows import PartitionedRows
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
 
 
-class PartitionedChanges(Operator):
+class PartitionedChanges(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
-        self._rows = PartitionedRows(name, node, node.states, resources)
-        self._partitions = self._rows.partitions
+        super().__init__(PartitionedRows(name, node, node.states, resources), resources)
         self._changes = Changes(
             name,
             node,
@@ -36,45 +34,22 @@ class PartitionedChanges(Operator):
         )
         self._show = self._changes.show(node, node.answers, self._reject)
         self._outgoing = self._show.outgoing
-        self._reject_to = resources.reject
-        self._rejected = 0
         self._none = Run(0, np.empty(0, np.int32), self._rows.intake.no_columns())
 
-    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        chunk = self._partitions.admitted(chunk)
-        if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark, self._rows.count):
-                if part.rows:
-                    self._enter(part)
-            return Progress(self._outgoing.take(), watermark - 1)
-        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made + self._rejected):
-            if isinstance(step, int):
-                self._evaluate_all(step)
-            else:
-                self._enter(step)
-        return Progress(self._outgoing.take(), watermark)
+    def _per_event(self, chunk: Chunk) -> None:
+        self._enter(chunk, evaluates=True)
 
-    def send_to(self, receive: Receive) -> None:
-        self._outgoing.receiver = receive
+    def _only_enter(self, chunk: Chunk) -> None:
+        self._enter(chunk, evaluates=False)
 
-    @property
-    def heeds_time(self) -> bool:
-        return self._partitions.by_time
-
-    def _reject(self, reason: str, row: dict[str, Any]) -> None:
-        self._rejected += 1
-        self._reject_to(reason, row)
-
-    def _enter(self, chunk: Chunk) -> None:
-        """Rows enter; without a slide of time each may make its partition due."""
+    def _enter(self, chunk: Chunk, *, evaluates: bool) -> None:
         partitions, due, added, removed, gone_upto, starts, _ = self._rows.enter(chunk)
-        evaluates = np.zeros(chunk.rows, np.bool_) if self._partitions.by_time else due
-        turn = Turn(added, removed, np.arange(1, chunk.rows + 1), gone_upto, evaluates, starts, chunk.times)
+        looks = due if evaluates else np.zeros(chunk.rows, np.bool_)
+        turn = Turn(added, removed, np.arange(1, chunk.rows + 1), gone_upto, looks, starts, chunk.times)
         self._changes.play_partitions(turn, partitions)
         self._rows.forget(removed)
 
     def _evaluate_all(self, boundary: int) -> None:
-        """One evaluation for each partition with changes that is due, in the order of their keys."""
         due = self._partitions.due_at_boundary()
         partitions = due[self._changes.changed(due)]
         if len(partitions) == 0:
@@ -83,10 +58,6 @@ class PartitionedChanges(Operator):
         starts = self._partitions.queues.oldest[partitions]
         turn = Turn(self._none, self._none, nothing, nothing, nothing == 0, starts, nothing + boundary)
         self._changes.play_partitions(turn, partitions)
-
-    def finish(self, last_time: int | None = None) -> list[Chunk]:
-        end = self._partitions.last_boundary(last_time)
-        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {
