@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
-import pickle
 import shutil
 import sys
 import time
@@ -15,10 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numba
+import numpy as np
 import pytest
 
-from penstock import kernel_cache, private_files
+from penstock import jit, kernel_cache, private_files
+from penstock.jit import Kernel
 from penstock.kernel_cache import KernelCache, place_of
 
 STRANGER = 12345
@@ -41,7 +41,7 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> Foreign:
 @pytest.fixture(autouse=True)
 def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No directory is chosen, and nothing has been told yet."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     kernel_cache.tell.cache_clear()
 
@@ -60,34 +60,26 @@ def module(directory: Path, text: str = "def twice(x):\n    return x * 2\n") -> 
     return made
 
 
-def compiled(tmp_path: Path, place: Path | None, value: Any = 1) -> tuple[Any, int]:
-    """What the kernel answers in a new process, so to speak, and how many forms of it came from the cache."""
-    twice = module(tmp_path / "package").twice
-    dispatcher = numba.njit(nogil=True)(twice)
-    dispatcher._cache = KernelCache(twice, place)
-    answer = dispatcher(value)
-    return answer, sum(dispatcher.stats.cache_hits.values())
+def compiled(tmp_path: Path, place: Path | None, value: Any = 1) -> tuple[Any, bool]:
+    """What the kernel answers in a new process, so to speak, and whether its machine code came from the cache."""
+    twice = Kernel(module(tmp_path / "package").twice, {})
+    twice._cache = KernelCache(twice.py_func, place)
+    found = twice._cache.load(jit._type_of(value)) is not None
+    return twice(value), found
 
 
-class Attack:
-    """Unpickling makes a file."""
+def plant(tmp_path: Path) -> list[Path]:
+    """Replaces all machine code in `place` by code that answers with three times the value; returns the files."""
+    from penstock.compiling import compiled
 
-    def __init__(self, mark: Path) -> None:
-        self._mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self._mark,)
-
-
-def plant(directory: Path, mark: Path) -> list[Path]:
-    """Replaces every index and all machine code; returns the files."""
-    planted = [file for file in directory.rglob("*") if file.suffix in (".nbi", ".nbc")]
+    package = module(tmp_path / "package")
+    thrice = module(tmp_path / "other", "def thrice(x):\n    return x * 3\n").thrice
+    KernelCache(package.twice, tmp_path / "forge").save("int64", compiled(Kernel(thrice, {}).dispatcher, [1]))
+    (forged,) = (tmp_path / "forge").rglob("*.code")
+    planted = [*(tmp_path / "place").rglob("*.code")]
     for file in planted:
         file.unlink()
-        # An index begins with the version, and is unpickled from there on.
-        file.write_bytes(pickle.dumps(numba.__version__, protocol=-1) * (file.suffix == ".nbi"))
-        with file.open("ab") as to:
-            to.write(pickle.dumps(Attack(mark)))
+        file.write_bytes(forged.read_bytes())
     assert planted
     return planted
 
@@ -96,10 +88,10 @@ def test_kernels_are_kept_and_only_for_this_user(tmp_path: Path) -> None:
     place = tmp_path / "place"
     old = os.umask(0)
     try:
-        assert compiled(tmp_path, place) == (2, 0)
+        assert compiled(tmp_path, place) == (2, False)
     finally:
         os.umask(old)
-    assert compiled(tmp_path, place) == (2, 1)
+    assert compiled(tmp_path, place) == (2, True)
     assert {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_dir()} == {0o700}
     assert {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()} == {0o600}
 
@@ -107,28 +99,25 @@ def test_kernels_are_kept_and_only_for_this_user(tmp_path: Path) -> None:
 def test_an_attack_on_files_of_this_user_would_work(tmp_path: Path) -> None:
     """The tests below show something: what is planted is run where it is believed to be this user's own."""
     compiled(tmp_path, tmp_path / "place")
-    plant(tmp_path / "place", tmp_path / "mark")
-    compiled(tmp_path, tmp_path / "place")
-    assert (tmp_path / "mark").exists()
+    plant(tmp_path)
+    assert compiled(tmp_path, tmp_path / "place") == (3, True)
 
 
 def test_files_of_another_user_are_never_read(tmp_path: Path, foreign: Foreign) -> None:
     compiled(tmp_path, tmp_path / "place")
-    for file in plant(tmp_path / "place", tmp_path / "mark"):
+    for file in plant(tmp_path):
         foreign(file)
-    assert compiled(tmp_path, tmp_path / "place") == (2, 0)
-    assert not (tmp_path / "mark").exists()
+    assert compiled(tmp_path, tmp_path / "place") == (2, False)
 
 
 def test_a_directory_of_another_user_is_never_read(
     tmp_path: Path, foreign: Foreign, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compiled(tmp_path, tmp_path / "place")
-    plant(tmp_path / "place", tmp_path / "mark")
+    plant(tmp_path)
     (folder,) = (tmp_path / "place").iterdir()
     foreign(folder)
-    assert [compiled(tmp_path, tmp_path / "place") for _ in range(2)] == [(2, 0), (2, 0)]
-    assert not (tmp_path / "mark").exists()
+    assert [compiled(tmp_path, tmp_path / "place") for _ in range(2)] == [(2, False), (2, False)]
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"compiled kernels are not kept: {folder} belongs to another user" in told
@@ -136,36 +125,45 @@ def test_a_directory_of_another_user_is_never_read(
 
 def test_a_link_in_the_way_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compiled(tmp_path, tmp_path / "place")
-    plant(tmp_path / "place", tmp_path / "mark")
+    plant(tmp_path)
     (folder,) = (tmp_path / "place").iterdir()
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
-    assert compiled(tmp_path, tmp_path / "place") == (2, 0)
-    assert not (tmp_path / "mark").exists()
+    assert compiled(tmp_path, tmp_path / "place") == (2, False)
     assert f"{folder} is a link" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707])
 def test_a_directory_that_others_could_write_is_replaced(tmp_path: Path, mode: int) -> None:
     compiled(tmp_path, tmp_path / "place")
-    plant(tmp_path / "place", tmp_path / "mark")
+    plant(tmp_path)
     (folder,) = (tmp_path / "place").iterdir()
     folder.chmod(mode)
     private_files.make_private(folder)
-    assert compiled(tmp_path, tmp_path / "place") == (2, 0)
-    assert compiled(tmp_path, tmp_path / "place") == (2, 1)
-    assert not (tmp_path / "mark").exists()
+    assert compiled(tmp_path, tmp_path / "place") == (2, False)
+    assert compiled(tmp_path, tmp_path / "place") == (2, True)
     assert (folder.stat().st_mode & 0o777, [*folder.parent.iterdir()]) == (0o700, [folder])
 
 
 def test_a_broken_cache_costs_a_compilation_and_no_error(tmp_path: Path) -> None:
     compiled(tmp_path, tmp_path / "place")
-    for suffix in ("nbi", "nbc"):
-        for file in (tmp_path / "place").rglob(f"*.{suffix}"):
-            file.write_bytes(file.read_bytes()[:20])
-        assert compiled(tmp_path, tmp_path / "place") == (2, 0)
-        assert compiled(tmp_path, tmp_path / "place") == (2, 1)
-        assert len([*(tmp_path / "place").rglob("*.nbc")]) == 1
+    for length in (0, 20, -1):
+        (file,) = (tmp_path / "place").rglob("*.code")
+        file.write_bytes(file.read_bytes()[:length])
+        assert compiled(tmp_path, tmp_path / "place") == (2, False)
+        assert compiled(tmp_path, tmp_path / "place") == (2, True)
+
+
+def test_code_of_another_source_or_setting_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "place"
+    compiled(tmp_path, place)
+    changed = module(tmp_path / "package", "def twice(x):\n    return x + x\n").twice
+    assert KernelCache(changed, place).load("int64") is None
+    assert compiled(tmp_path, place) == (2, True)
+    monkeypatch.setenv("NUMBA_OPT", "1")
+    kernel_cache._settings.cache_clear()
+    assert compiled(tmp_path, place) == (2, False)
+    kernel_cache._settings.cache_clear()
 
 
 def package(tmp_path: Path, name: str = "package") -> Path:
@@ -198,7 +196,7 @@ def test_kernels_lie_beside_the_code_or_in_the_users_cache(
 
 
 def test_a_chosen_directory_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "chosen"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "chosen"))
     assert place_of(package(tmp_path)) == tmp_path / "chosen"
 
 
@@ -238,17 +236,12 @@ def test_a_state_of_another_package_holds_its_own_kernels_and_the_engines(tmp_pa
 
 
 def test_kernels_of_the_laboratory_lie_beside_its_code() -> None:
-    from penstock.windows import steps
-    from penstock_bench.benches import column_kernels
+    import penstock_bench
 
-    kept = {
-        Path(one.__file__ or "").parent.parent: Path(kernel._cache.cache_path).parent.parent.parent
-        for one in (steps, column_kernels)
-        for kernel in vars(one).values()
-        if hasattr(kernel, "_cache")
-    }
-    assert len(kept) == 2
-    assert all(package == place for package, place in kept.items())
+    for package in (jit, penstock_bench):
+        place = jit._place_for.__wrapped__(package.__name__.partition(".")[0])
+        assert place is not None
+        assert place.parent.parent == Path(package.__file__ or "").parent
 
 
 def _compile(tmp_path: Path, value: Any, start: Any) -> None:
@@ -257,7 +250,7 @@ def _compile(tmp_path: Path, value: Any, start: Any) -> None:
 
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    values = [1, 1.0, 1j]
+    values = [1, 1.0, np.uint8(1)]
     compiled(tmp_path, None)
     forked = multiprocessing.get_context("fork")
     start = forked.Barrier(2 * len(values))
@@ -267,4 +260,6 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * len(processes)
-    assert [compiled(tmp_path, tmp_path / "place", value) for value in values] == [(value * 2, 1) for value in values]
+    assert [compiled(tmp_path, tmp_path / "place", value) for value in values] == [
+        (value * 2, True) for value in values
+    ]

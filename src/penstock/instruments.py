@@ -22,7 +22,8 @@ Sliding, to measure other strategies beside the calendar
 Plans, to compare what is planned with what is measured
     parse, build_plan                 a program from its text, and the plan of a query
     StreamDef                         how a stream is declared
-    aggregations, count_aggregations  which aggregations queries share, and how many there are
+    plan_program                      the physical plan of a program
+    aggregations, count_aggregations  which aggregations a physical plan has, and how many there are
     segments, resident_blocks,        the formulas of the blocks that shared windows find in memory, and of their
     hit_rate, shared_io               input/output
     Outside, outside                  the files and servers that a program names
@@ -70,10 +71,11 @@ if TYPE_CHECKING:
     from penstock.lang.query import StreamDef
     from penstock.operators.chunk import CHUNK_ROWS
     from penstock.operators.shared_window import LEAST_TURN
-    from penstock.plan.aggregations import aggregations
     from penstock.plan.aggregations import count as count_aggregations
     from penstock.plan.build import build as build_plan
     from penstock.plan.cost import hit_rate, resident_blocks, segments, shared_io
+    from penstock.plan.physical.readers import aggregations
+    from penstock.plan.physical.rules import plan_program
     from penstock.spark.failures import as_ours
     from penstock.spark.generated import generated_stream
     from penstock.spark.packing import decode as decode_results
@@ -156,6 +158,7 @@ __all__ = [
     "open_source",
     "outside",
     "parse",
+    "plan_program",
     "quoted",
     "resident_blocks",
     "result_schemas",
@@ -206,7 +209,7 @@ _PLACES = {
     "UpdatePattern": "penstock.store.properties:UpdatePattern",
     "Value": "penstock.store.databases.database:Value",
     "Work": "penstock.windows.sliding.strategy:Work",
-    "aggregations": "penstock.plan.aggregations:aggregations",
+    "aggregations": "penstock.plan.physical.readers:aggregations",
     "as_ours": "penstock.spark.failures:as_ours",
     "build_plan": "penstock.plan.build:build",
     "can_become": "penstock.connect.conform:can_become",
@@ -222,6 +225,7 @@ _PLACES = {
     "open_source": "penstock.connect.opening:open_source",
     "outside": "penstock.lang:outside",
     "parse": "penstock.lang:parse",
+    "plan_program": "penstock.plan.physical.rules:plan_program",
     "quoted": "penstock.engine.builder:quoted",
     "resident_blocks": "penstock.plan.cost:resident_blocks",
     "result_schemas": "penstock.spark.write:names",

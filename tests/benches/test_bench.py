@@ -260,7 +260,7 @@ def test_all_forms_of_a_tuple_give_the_same_averages() -> None:
     for loop in (column_kernels.average, column_kernels.average_buffered):
         window = (np.zeros(size, np.int32), np.zeros(size), np.zeros(size), np.zeros(size, np.int64))
         answers, state = np.empty(count), np.zeros(3)
-        loop(events, window, state, answers)
+        loop(events, *window, state, answers)
         assert answers == pytest.approx(expected)
         assert sorted(window[1]) == values[-size:]
     answers = np.empty(count)

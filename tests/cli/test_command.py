@@ -89,6 +89,25 @@ def test_the_examples_run(penstock, name: str, tmp_path: Path) -> None:  # type:
     assert "RANGE" in out or "pattern within" in out or "RATE SIZED" in out
 
 
+def test_explain_shows_the_stages_that_run(penstock, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    app = tmp_path / "app.sql"
+    app.write_text(
+        "CREATE STREAM s (t TIMESTAMP, x DOUBLE, EVENT TIME t);"
+        "CREATE QUERY a AS SELECT SUM(x) AS n FROM s [ROWS 5];"
+        "CREATE QUERY b AS SELECT AVG(x) AS n FROM s [ROWS 5];"
+    )
+    code, out, _ = penstock("explain", app, "--stages")
+    assert code == 0
+    assert [line.strip() for line in out.splitlines()] == [
+        "0  stored window over s",
+        "aggregation of [ROWS 5]: row count, SUM of x; looks at the group of the arriving event",
+        "0.0  a",
+        "0.1  b",
+        "a  from 0.0; on Spark one place: there is no GROUP BY to split by",
+        "b  from 0.1; on Spark one place: there is no GROUP BY to split by",
+    ]
+
+
 def test_explain_opens_nothing(  # type: ignore[no-untyped-def]
     penstock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

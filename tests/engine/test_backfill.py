@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.engine.running import aggregations
+from penstock.engine.running import plan_at_work
 from penstock.errors import QueryError
+from penstock.plan.physical.readers import aggregations
 
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING, v BIGINT, x DOUBLE, EVENT TIME t LATENESS 2 SECONDS);"
 OUTPUTS = "k, COUNT(*) AS n, SUM(v) AS a, AVG(x) AS b, MAX(v) AS c"
@@ -122,7 +123,7 @@ def test_queries_that_are_added_together_share_what_they_take_over() -> None:
     with ps.App(STREAM + STORING, strategy="window") as app:
         app.push("s", before)
         app.add_query(";".join(queries.values()), backfill=True)
-        assert [[name for name, _ in group] for group in aggregations(app._flow.running)] == [
+        assert [[name for name, _ in group] for group in aggregations(plan_at_work(app._flow.running))] == [
             ["storing"],
             list(queries),
         ]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock import App
-from penstock.engine.looking import Look
+from penstock.engine.live_view import Look
 
 PROGRAM = """
     CREATE STREAM s (t BIGINT, k STRING, x INT, EVENT TIME t UNIT SECONDS, LATENESS 5 SECONDS);

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.engine.running import paned_windows
+from penstock.engine.running import plan_at_work
+from penstock.plan.physical.nodes import PaneFamily
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, k INT, x DOUBLE, EVENT TIME t);"
 SECOND = 1_000_000
@@ -201,7 +202,7 @@ def test_queries_that_are_left_after_a_restart_find_what_they_compare_with(tmp_p
     left = f"CREATE QUERY most AS SELECT ISTREAM k, MAX(x) AS a FROM {window};"
     left += f"CREATE QUERY both AS SELECT ISTREAM k, SUM(x) AS a, MAX(x) AS b FROM {other};"
     with ps.App(STREAM + sums + left, checkpoint=tmp_path, strategy="panes") as app:
-        assert len(set(paned_windows(app._flow.running).values())) == 1
+        assert [type(stage.form) for stage in plan_at_work(app._flow.running).stages] == [PaneFamily]
         app.push("s", batch(0, 100, 5))
         app.checkpoint()
     with ps.App(STREAM + left, checkpoint=tmp_path, strategy="panes") as app, ps.App(STREAM + left) as whole:

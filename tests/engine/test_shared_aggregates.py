@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.engine import running
+from penstock.engine.running import plan_at_work
+from penstock.plan.physical import readers
 
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k INT NOT NULL, v BIGINT NOT NULL, EVENT TIME t);"
 WINDOW = "FROM s [RANGE 20 SECONDS SLIDE 2 SECONDS] GROUP BY k"
@@ -47,7 +48,7 @@ def rows(table: pa.Table) -> list[dict[str, object]]:
 
 
 def aggregations(app: ps.App) -> list[list[str]]:
-    return [[name for name, _ in group] for group in running.aggregations(app._flow.running)]
+    return [[name for name, _ in group] for group in readers.aggregations(plan_at_work(app._flow.running))]
 
 
 def test_states_are_shared_and_answers_are_those_of_each_alone() -> None:

@@ -15,8 +15,9 @@ from penstock.connect.generate import Generator
 from penstock.generators import callcentre, stock
 from penstock.generators.chunks import CHUNK_ROWS
 from penstock.lang import parse
-from penstock.plan.aggregations import Counts, aggregations, count
-from penstock.plan.build import build
+from penstock.plan.aggregations import Counts, count
+from penstock.plan.physical.readers import aggregations
+from penstock.plan.physical.rules import plan_program
 from penstock_bench.workloads import callcentre_kpis
 
 START = 1_704_067_200_000_000
@@ -91,7 +92,7 @@ def test_the_example_has_the_papers_kpis() -> None:
     text = (Path(__file__).parents[2] / "examples" / "callcentre_kpis.sql").read_text()
     assert callcentre_kpis.kpi_queries() in text
     program = parse(text)
-    groups = aggregations({query.name: build(query.body) for query in program.queries})
+    groups = aggregations(plan_program(program))
     assert count(groups) == Counts(asked=144, aggregates=104, states=56)
     assert len(groups) == 8
 

@@ -10,7 +10,7 @@ import pytest
 
 import penstock.lang
 from penstock.errors import QueryError
-from penstock.lang import declared_streams, parse
+from penstock.lang import ProgramText, parse
 from penstock.lang.query import StreamDef
 from penstock.types import Field, Schema, SqlType
 
@@ -96,7 +96,7 @@ def test_examples_in_the_documentation_strings() -> None:
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
     assert parse("\ufeffSELECT k FROM s", streams={"s": Schema((Field("k", SqlType.INT),))}).queries[0].name == "q1"
-    assert declared_streams("\ufeffCREATE STREAM a (t TIMESTAMP, EVENT TIME t)") == {"a"}
+    assert ProgramText("\ufeffCREATE STREAM a (t TIMESTAMP, EVENT TIME t)").declared_streams == {"a"}
 
 
 def test_half_of_a_surrogate_pair_is_refused_with_its_place() -> None:

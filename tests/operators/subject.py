@@ -19,13 +19,20 @@ from penstock.engine.tables.tables import TableSet
 from penstock.lang import parse
 from penstock.lang.query import StreamRef
 from penstock.operators.chunk import Chunk
+from penstock.operators.joins.core import JoinCore
 from penstock.operators.merging import Merge
 from penstock.operators.operator import Operator
 from penstock.operators.panes.family import PaneFamily
-from penstock.operators.pipeline import Pipeline
+from penstock.operators.parts import PartialEvaluation
+from penstock.operators.pipeline import Pipeline, _Operated
 from penstock.operators.resources import Resources
+from penstock.operators.shared_aggregation import SharedAggregation
+from penstock.operators.sliding import make_results
 from penstock.plan.build import build
+from penstock.plan.joins.sharing import joins
 from penstock.plan.nodes import AggregateNode
+from penstock.plan.physical.lower import lower
+from penstock.plan.sharing import shareable
 from penstock.store import state as state_format
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
@@ -76,7 +83,7 @@ class Subject:
     def operator_classes(self) -> set[type[Operator]]:
         """The classes that its stage is made of."""
         stage = _PipelineStage(self, UNLIMITED, 65536, None)
-        own = list(stage.pipeline._operators)
+        own = [part.operator for part in stage.pipeline._parts if isinstance(part, _Operated)]
         inside = [value for operator in own for value in vars(operator).values() if isinstance(value, Operator)]
         stage.close()
         return {type(operator) for operator in own + inside}
@@ -97,19 +104,49 @@ class _PipelineStage:
         known = {stream.name: StreamRef(stream.name, stream.schema) for stream in program.streams}
         self._tables.declare(program.tables, program.writes, known, {})
         snapshot = None if saved is None else state_format.decode(saved)
-        self._family: PaneFamily | None = None
-        if subject.form == "panes":
-            assert isinstance(node, AggregateNode)
-            layout = None if snapshot is None else snapshot["family"]
-            self._family = PaneFamily("family", [node], self._resources(), layout)
-        shared = () if self._family is None else (self._family,)
-        self.pipeline = Pipeline("q", node, self._resources(), shared, in_parts=subject.form == "parts")
+        plan = lower([(query, node)])
+        known = {"shared": None, "cores": None} if snapshot is None else snapshot
+        self._shared = [
+            self._make_shared(f"shared-{number}", window, subject.form, known["shared"])
+            for number, window in enumerate(shareable(node))
+        ]
+        self._cores = [
+            JoinCore(f"join-{number}", [join], self._resources(), known["cores"] and known["cores"][number])
+            for number, join in enumerate(joins(node))
+        ]
+        self._came: list[Chunk] = []
+        self.pipeline = Pipeline(
+            "q",
+            plan,
+            plan.queries[0],
+            self._resources(),
+            self._shared,
+            self._cores,
+            self._take,
+            in_parts=subject.form == "parts",
+        )
         self._merge: Merge | None = None
         if subject.form == "parts":
             assert isinstance(node, AggregateNode)
             self._merge = Merge("merge", node, Resources(StoreManager(Budget(UNLIMITED), None), self._reject))
         if snapshot is not None:
             self._restore(snapshot)
+
+    def _make_shared(
+        self, name: str, node: AggregateNode, form: str, saved: list[Any] | None
+    ) -> SharedAggregation | PaneFamily:
+        if form == "panes":
+            return PaneFamily(name, [node], self._resources(), None if saved is None else saved[0])
+        evaluation = PartialEvaluation if form == "parts" else make_results
+        return SharedAggregation(name, [node], self._resources(), evaluation)
+
+    def _take(self, chunks: list[Chunk], reached: int) -> None:
+        self._came += chunks
+        self.watermark = max(self.watermark, reached)
+
+    def _taken(self) -> list[Chunk]:
+        came, self._came = self._came, []
+        return came
 
     def _resources(self) -> Resources:
         return Resources(self._stores, self._reject, tables=self._tables)
@@ -123,20 +160,30 @@ class _PipelineStage:
         found: list[str] = []
         for piece, reached in self._pieces.in_order([chunk], watermark):
             self._tables.process(stream, piece, reached)
-            if stream in self.pipeline.streams:
-                progress = self.pipeline.push(stream, piece, reached)
-                self.watermark = progress.watermark
-                found += self._readable(progress.chunks)
+            for stage, port in self.pipeline.stages(stream):
+                stage.take(piece, reached, port)
+            for take in self.pipeline.entries.get(stream, ()):
+                take(piece, reached)
+            found += self._readable(self._taken())
             self._tables.collect()
         return found
 
     def finish(self) -> list[str]:
         self._tables.finish(self._tables.names)
-        return self._readable(self.pipeline.finish())
+        for shared in self._shared:
+            shared.stage.finish(None)
+        for core in self._cores:
+            if core.joins_streams:
+                core.finish(None)
+        watermark = self.watermark
+        self.pipeline.finish()
+        self.watermark = watermark
+        return self._readable(self._taken())
 
     def snapshot(self) -> bytes:
         saved = {
-            "family": None if self._family is None else self._family.snapshot(),
+            "shared": [shared.snapshot() for shared in self._shared],
+            "cores": [core.snapshot() for core in self._cores],
             "tables": self._tables.snapshot(),
             "pipeline": self.pipeline.snapshot(),
         }
@@ -144,11 +191,12 @@ class _PipelineStage:
 
     def _restore(self, snapshot: dict[str, Any]) -> None:
         self._stores.restore(snapshot["stores"])
-        if self._family is not None:
-            self._family.restore(snapshot["family"])
+        for part, saved in zip((*self._shared, *self._cores), (*snapshot["shared"], *snapshot["cores"]), strict=True):
+            part.restore(saved)
         self.pipeline.restore(snapshot["pipeline"])
-        if self._family is not None:
-            self._family.settle()
+        for shared in self._shared:
+            if isinstance(shared, PaneFamily):
+                shared.settle()
         self._tables.restore(snapshot["tables"])
 
     def close(self) -> int:

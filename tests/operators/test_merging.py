@@ -8,6 +8,7 @@ events ─┬─▶ part 0 ─┐
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,16 +26,20 @@ from penstock.errors import BudgetError, CheckpointError
 from penstock.lang import parse
 from penstock.operators import merging, partial_rows
 from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.make import make_part
 from penstock.operators.merging import Merge
+from penstock.operators.operator import Operator
 from penstock.operators.partial_rows import partial_schema
-from penstock.operators.parts import PartialEvaluation, make_part
+from penstock.operators.parts import PartialEvaluation
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
+from penstock.operators.stage import Output
 from penstock.plan.aggregations import AggregationKey, key_of
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.partials import mergeable
+from penstock.plan.physical.nodes import ClosingWindow, OwnWindow
 from penstock.plan.strategy import closes_as_a_whole
 from penstock.store import state as state_format
 from penstock.store.budget import Budget
@@ -45,6 +50,10 @@ from properties.generate import COLUMNS, CONDITIONS, COUNTED, HAVING, event_list
 FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_SAMP", "STDDEV_POP", "COVAR_POP", "CORR")
 STREAM = Stream("s", COLUMNS)
 Rejects = list[tuple[str, dict[str, Any]]]
+
+
+def _own_form(node: AggregateNode) -> OwnWindow | ClosingWindow:
+    return ClosingWindow(node) if closes_as_a_whole(node) else OwnWindow(node)
 
 
 class Part:
@@ -68,10 +77,34 @@ class Part:
                 self._shared[key] = SharedAggregation(
                     f"a{number}", alike, self._resources(), PartialEvaluation, self._window
                 )
-        self.operators = [
-            make_part(f"q{i}", node, self._resources(), self._shared.get(key_of(node)))
-            for i, node in enumerate(self._nodes)
-        ]
+        self._came: list[list[Chunk]] = [[] for _ in self._nodes]
+        self._parts: list[Operator | Output] = []
+        for i, node in enumerate(self._nodes):
+            shared = self._shared.get(key_of(node))
+            if shared is None:
+                self._parts.append(make_part(f"q{i}", _own_form(node), self._resources()))
+            else:
+                output = shared.join(node, self._resources())
+                output.consumer = lambda chunks, reached, came=self._came[i]: came.extend(chunks)
+                self._parts.append(output)
+
+    def process(self, chunk: Chunk, watermark: int) -> list[list[Chunk]]:
+        """What each query says of rows."""
+        if self._window is not None:
+            self._window.process(chunk, watermark)
+        return self._taken(lambda operator: operator.process(chunk, watermark).chunks)
+
+    def finish(self, last_time: int) -> list[list[Chunk]]:
+        if self._window is not None:
+            self._window.finish(last_time)
+        return self._taken(lambda operator: operator.finish(last_time))
+
+    def _taken(self, ask: Callable[[Operator], list[Chunk]]) -> list[list[Chunk]]:
+        said = []
+        for part, came in zip(self._parts, self._came, strict=True):
+            said.append(ask(part) if isinstance(part, Operator) else list(came))
+            came.clear()
+        return said
 
     def _resources(self) -> Resources:
         return Resources(self._stores, lambda *reject: self._rejects.append(reject))
@@ -80,7 +113,7 @@ class Part:
         saved = {
             "window": None if self._window is None else self._window.snapshot(),
             "shared": [shared.snapshot() for shared in self._shared.values()],
-            "operators": [operator.snapshot() for operator in self.operators],
+            "parts": [part.snapshot() for part in self._parts],
             "stores": self._stores.snapshot(),
         }
         saved = state_format.decode(state_format.encode(saved))
@@ -90,8 +123,8 @@ class Part:
             self._window.restore(saved["window"])
         for shared, own in zip(self._shared.values(), saved["shared"], strict=True):
             shared.restore(own)
-        for operator, own in zip(self.operators, saved["operators"], strict=True):
-            operator.restore(own)
+        for part, own in zip(self._parts, saved["parts"], strict=True):
+            part.restore(own)
         if self._window is not None:
             self._window.settle()
 
@@ -143,12 +176,12 @@ def run_in_parts(
         said = []
         for part, place in enumerate(places):
             mine = chunk_of([e for e in batch if hash((e["t"], 7)) % parts == part], schema)
-            said.append([operator.process(mine, batch[-1]["t"]).chunks for operator in place.operators])
+            said.append(place.process(mine, batch[-1]["t"]))
         take(said)
         if number in restarts:
             places[number % parts].restart()
     if events:
-        take([[operator.finish(events[-1]["t"]) for operator in place.operators] for place in places])
+        take([place.finish(events[-1]["t"]) for place in places])
     return [plain(pa.Table.from_batches(result)) for result in results], rejects
 
 

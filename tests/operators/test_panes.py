@@ -21,13 +21,14 @@ from conformance.description import Aggregate, Event, Query, Range, Stream, Time
 from conformance.runtimes import plain
 from penstock.lang import parse
 from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.make import make_operator
 from penstock.operators.operator import Operator
 from penstock.operators.panes.family import PaneFamily
-from penstock.operators.pipeline import make_operator
 from penstock.operators.resources import Resources
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.panes import why_not
+from penstock.plan.physical.nodes import OwnWindow
 from penstock.store import state as state_format
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
@@ -116,18 +117,26 @@ class Runtime:
             layout = None if saved is None else saved["family"]
             self._family = PaneFamily("f", list(self.nodes.values()), resources, layout)
         self._resources = {i: self._made() for i in self.nodes}
-        self._operators: dict[int, Operator] = {
-            i: make_operator(f"q{i}", node, self._resources[i], self._family) for i, node in self.nodes.items()
-        }
+        self._operators: dict[int, Operator] = {}
+        for i, node in self.nodes.items():
+            if self._family is None:
+                self._operators[i] = make_operator(f"q{i}", OwnWindow(node), self._resources[i])
+            else:
+                output = self._family.join(node, self._resources[i])
+                output.consumer = lambda chunks, reached, query=i: self._take(query, chunks)
 
     def _made(self) -> Resources:
         return Resources(self._stores, lambda *reject: self.rejects.append(reject))
 
     def push(self, chunk: Chunk, watermark: int) -> None:
+        if self._family is not None:
+            self._family.process(chunk, watermark)
         for i, operator in self._operators.items():
             self._take(i, operator.process(chunk, watermark).chunks)
 
     def finish(self) -> None:
+        if self._family is not None:
+            self._family.finish(None)
         for i, operator in self._operators.items():
             self._take(i, operator.finish())
 
@@ -136,7 +145,8 @@ class Runtime:
         self._results[query] += [pa.RecordBatch.from_arrays(c.arrow.columns, schema=schema) for c in chunks]
 
     def drop(self, query: int) -> None:
-        del self._operators[query], self.nodes[query]
+        self._operators.pop(query, None)
+        del self.nodes[query]
         self._resources.pop(query).close()
 
     def restart(self, without: int | None = None) -> None:

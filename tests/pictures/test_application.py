@@ -115,7 +115,7 @@ def test_examples_have_pictures_whose_boxes_do_not_overlap(example: Path) -> Non
 def test_windows_of_several_lengths_in_one_query_are_one_stored_window() -> None:
     drawn = Drawn(
         "CREATE STREAM s (t TIMESTAMP, x DOUBLE, EVENT TIME t);"
-        "CREATE QUERY both AS SELECT AVG(x) OVER [RANGE 1 HOUR] AS h, AVG(x) AS d "
+        "CREATE QUERY both WITH ('strategy' = 'window') AS SELECT AVG(x) OVER [RANGE 1 HOUR] AS h, AVG(x) AS d "
         "FROM s [RANGE 1 DAY SLIDE 10 SECONDS]"
     )
     assert set(drawn.lines) == {
@@ -124,6 +124,25 @@ def test_windows_of_several_lengths_in_one_query_are_one_stored_window() -> None
     }
     assert drawn.lines_in["query both"][1].startswith("2 aggregates")
     assert drawn.tips["s event time 10000000"] == "both"
+
+
+def test_panes_and_joins_that_queries_share_are_one_box() -> None:
+    drawn = Drawn(
+        "CREATE STREAM s (t TIMESTAMP, k INT, x DOUBLE, EVENT TIME t);"
+        "CREATE QUERY a WITH ('strategy' = 'panes') AS SELECT AVG(x) AS m FROM s [RANGE 1 DAY SLIDE 10 SECONDS];"
+        "CREATE QUERY b WITH ('strategy' = 'panes') AS SELECT AVG(x) AS m FROM s [RANGE 1 HOUR SLIDE 10 SECONDS];"
+        "CREATE QUERY c AS SELECT x.k FROM s [RANGE 1 HOUR] AS x JOIN s [RANGE 1 HOUR] AS y ON x.k = y.k;"
+        "CREATE QUERY d AS SELECT x.k FROM s [RANGE 1 MINUTE] AS x JOIN s [RANGE 1 HOUR] AS y ON x.k = y.k"
+    )
+    assert set(drawn.lines) == {
+        ("stream s", "panes 0 of s"),
+        ("panes 0 of s", "query a"),
+        ("panes 0 of s", "query b"),
+        ("stream s", "join 2"),
+        ("join 2", "query c"),
+        ("join 2", "query d"),
+    }
+    assert drawn.lines_in["panes 0 of s"][:2] == ["panes of 10 SECONDS", "shared by 2 queries"]
 
 
 def test_windows_that_are_written_alike_are_boxes_of_their_own() -> None:

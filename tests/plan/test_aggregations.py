@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.lang import parse
-from penstock.plan.aggregations import Counts, Look, aggregations, count, key_of, look_of, unite
+from penstock.plan.aggregations import Counts, Look, count, key_of, look_of, unite
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.physical.readers import aggregations
+from penstock.plan.physical.rules import plan_program
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, g INT, v INT, x DOUBLE, n INT NOT NULL, EVENT TIME t); "
 DAY = "s [RANGE 1 DAY SLIDE 10 SECONDS]"
@@ -83,12 +85,12 @@ def test_what_is_looked_at(query: str, look: Look) -> None:
 def test_counts() -> None:
     """Windows that are not shared count for themselves; those below others count, too."""
     below = f"SELECT k, COUNT(*) AS n, SUM(v) AS a FROM {DAY} GROUP BY k"
-    found = aggregations(
-        plans(
-            f"CREATE QUERY a AS {below}",
-            f"CREATE QUERY b AS SELECT k, COUNT(*) AS n, AVG(v) AS a FROM {DAY} GROUP BY k",
-            f"CREATE QUERY c AS SELECT MAX(n) AS n FROM ({below}) [RANGE 1 DAY SLIDE 1 HOUR]",
-        )
+    program = parse(
+        STREAM
+        + f"CREATE QUERY a AS {below};"
+        + f"CREATE QUERY b AS SELECT k, COUNT(*) AS n, AVG(v) AS a FROM {DAY} GROUP BY k;"
+        + f"CREATE QUERY c AS SELECT MAX(n) AS n FROM ({below}) [RANGE 1 DAY SLIDE 1 HOUR]"
     )
+    found = aggregations(plan_program(program))
     assert [[name for name, _ in group] for group in found] == [["a", "b", "c"], ["c"]]
     assert count(found) == Counts(asked=7, aggregates=4, states=3)

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.lang import parse
 from penstock.plan import cost
-from penstock.plan.build import build
+from penstock.plan.physical.rules import plan_program
 from penstock.plan.shared_io import SharedStore, shared_stores
 
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k INT NOT NULL, x DOUBLE NOT NULL, EVENT TIME t);"
@@ -14,8 +14,7 @@ STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k INT NOT NULL, x DOUBLE NOT NU
 
 def predicted(*selects: str, memory: int) -> list[SharedStore]:
     program = parse(STREAM + ";".join(selects))
-    nodes = {query.name: build(query.body) for query in program.queries}
-    return shared_stores(nodes, (), cost.Workload(rate=1000), block_size=2000, memory=memory)
+    return shared_stores(plan_program(program), cost.Workload(rate=1000), block_size=2000, memory=memory)
 
 
 SHORT = "SELECT k, SUM(x) AS a FROM s [RANGE 100 SECONDS] GROUP BY k"

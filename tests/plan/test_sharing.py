@@ -7,8 +7,10 @@ import pytest
 from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.physical.readers import sharers
+from penstock.plan.physical.rules import plan_program
 from penstock.plan.reads import fallible_reads, grouping_of, reads_of
-from penstock.plan.sharing import may_share, shareable, sharers
+from penstock.plan.sharing import may_share, shareable
 
 STREAM = "CREATE STREAM s (t TIMESTAMP, k STRING, v INT, x DOUBLE, EVENT TIME t); "
 
@@ -54,16 +56,15 @@ def test_the_window_below_another_is_shared_and_the_one_above_is_not() -> None:
 
 
 def test_who_shares_with_whom() -> None:
-    found = sharers(
-        plans(
-            "CREATE QUERY a AS SELECT SUM(v) AS n FROM s [ROWS 5]",
-            "CREATE QUERY b AS SELECT v FROM s",
-            "CREATE QUERY c AS SELECT MAX(v) AS n FROM s [RANGE 1 HOUR]",
-            "INSERT INTO d SELECT MIN(v) AS n FROM s [RANGE 1 DAY SLIDE 1 HOUR] WHERE v > 1",
-            "CREATE QUERY e AS SELECT MIN(n) AS n FROM d [ROWS 10]",
-        )
+    program = parse(
+        STREAM
+        + "CREATE QUERY a AS SELECT SUM(v) AS n FROM s [ROWS 5];"
+        + "CREATE QUERY b AS SELECT v FROM s;"
+        + "CREATE QUERY c AS SELECT MAX(v) AS n FROM s [RANGE 1 HOUR];"
+        + "INSERT INTO d SELECT MIN(v) AS n FROM s [RANGE 1 DAY SLIDE 1 HOUR] WHERE v > 1;"
+        + "CREATE QUERY e AS SELECT MIN(n) AS n FROM d [ROWS 10]"
     )
-    assert found == {"a": ["c", "d"], "c": ["a", "d"], "d": ["a", "c"]}
+    assert sharers(plan_program(program)) == {"a": ["c", "d"], "c": ["a", "d"], "d": ["a", "c"]}
 
 
 def test_a_column_is_named_by_what_it_computes() -> None:

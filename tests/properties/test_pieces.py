@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.runtimes import Drive
-from penstock.operators import outgoing, pipeline
+from penstock.operators import outgoing
 from penstock.windows.steps import LONG
 from properties.generate import WINDOWS, Scenario, scenarios
 from properties.test_windows import check, drives
@@ -25,7 +25,6 @@ def _single_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is a piece."""
     monkeypatch.setattr(outgoing, "PIECE_ROWS", 1)
     monkeypatch.setattr(outgoing, "_LEAST_PIECE", 1)
-    monkeypatch.setattr(pipeline, "PIECE_ROWS", 1)
 
 
 def with_silence(scenario: Scenario, after: int, length: int) -> Scenario:

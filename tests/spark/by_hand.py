@@ -22,7 +22,7 @@ from penstock.plan.nodes import streams
 from penstock.plan.placement import Spread, place
 from penstock.spark import processor as module
 from penstock.spark.arrival import PLACE
-from penstock.spark.bucket_app import REJECTS, Recipe
+from penstock.spark.bucket_app import REJECTS, BucketMaker
 from penstock.spark.calls import call_schemas
 from penstock.spark.merging import Merger
 from penstock.spark.packing import REJECTED, decode, end_rows, packers
@@ -100,7 +100,7 @@ class Run:
         self._in_order = in_order
         self.late = 0
         """How many events of the last micro-batch were late."""
-        self.recipe = Recipe(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
+        self.recipe = BucketMaker(shares, sinks, (), memory, str(segments) if segments else None, retain=2)
         self._packers = packers(declared, shares)
         self._merger = Merger(self.recipe, 1)
         self._sources = {stream.name: stream.schema.arrow for stream in declared}

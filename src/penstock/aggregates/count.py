@@ -3,7 +3,7 @@
 Created by the factory for COUNT(*) (no argument) and for COUNT(x) (one argument of any type, of which only the
 validity matters).
 
-Invariant: `_counts[s]` is the number of rows of slot s now in the window whose argument is not NULL.
+Invariant: `counts[s]` is the number of rows of slot s now in the window whose argument is not NULL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class CountState(MergeableState, PanedState):
         self._held = ChargedArray(account, np.int64)
 
     @property
-    def _counts(self) -> Int64s:
+    def counts(self) -> Int64s:
+        """The counts of all slots, for loops that work on them in place."""
         return self._held.array
 
     def ensure(self, slots: int) -> None:
@@ -43,7 +44,7 @@ class CountState(MergeableState, PanedState):
         add_valid, add_masked = _validity(added)
         remove_valid, remove_masked = _validity(removed)
         _play(
-            self._counts,
+            self.counts,
             plain(added.slots, INT32),
             add_valid,
             add_masked,
@@ -56,13 +57,13 @@ class CountState(MergeableState, PanedState):
         return (Emitted(out, None),)
 
     def reset(self, slots: Slots) -> None:
-        self._counts[slots] = 0
+        self.counts[slots] = 0
 
     def export(self, slots: Slots) -> pa.Array:
-        return pa.array(self._counts[slots])
+        return pa.array(self.counts[slots])
 
     def absorb(self, slots: Slots, partials: pa.Array) -> None:
-        np.add.at(self._counts, slots, partials.to_numpy())
+        np.add.at(self.counts, slots, partials.to_numpy())
 
     @property
     def pane_words(self) -> int:
@@ -72,24 +73,24 @@ class CountState(MergeableState, PanedState):
         """A count is a count."""
 
     def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
-        words[:, at] = self._counts[slots].view(np.uint64)
+        words[:, at] = self.counts[slots].view(np.uint64)
         return NO_EXTRAS
 
     def enter(self, rows: PaneRows, groups: Slots, windows: int) -> None:
-        enter_words(self._counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, groups, windows)
+        enter_words(self.counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, groups, windows)
 
     def leave(self, rows: PaneRows, slots: Slots) -> None:
-        leave_words(self._counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, slots)
+        leave_words(self.counts.view(np.uint64), 1, _ONE_WORD, rows.words, rows.at, slots)
 
     def rearrange(self, kept: Slots) -> None:
-        self._held.set(self._counts[kept])
+        self._held.set(self.counts[kept])
 
     @property
     def nbytes(self) -> int:
         return self._held.nbytes
 
     def snapshot(self) -> Snapshot:
-        return {"counts": self._counts}
+        return {"counts": self.counts}
 
     def restore(self, snapshot: Snapshot) -> None:
         self._held.set(snapshot["counts"])

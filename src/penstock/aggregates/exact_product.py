@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import types
 
 from penstock.aggregates.rounding import U0, U1, U63, nearest_double, normalise
 from penstock.aggregates.wide import Words
-from penstock.jit import intrinsic, kernel, leading_zeros
+from penstock.jit import intrinsic, kernel, leading_zeros, numba_types
 
 SUM_WORDS = 3
 PRODUCT_WORDS = 6
@@ -44,8 +43,8 @@ def multiply(typing: Any, left: Any, right: Any) -> Any:
         high = builder.trunc(builder.lshr(product, double(64)), word)
         return context.make_tuple(builder, signature.return_type, (high, builder.trunc(product, word)))
 
-    tuples: Any = types.UniTuple
-    return tuples(types.uint64, 2)(types.uint64, types.uint64), generate
+    types = numba_types()
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), generate
 
 
 @kernel

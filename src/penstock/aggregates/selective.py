@@ -27,7 +27,7 @@ from penstock.aggregates.deque_paging import DequePager
 from penstock.aggregates.images import from_images, images
 from penstock.aggregates.pane_fronts import FRONT_WORDS, enter_fronts, leave_fronts, write_fronts
 from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows
-from penstock.aggregates.state import Emitted, Rows, Schedule, Snapshot
+from penstock.aggregates.state import Emitted, Rows, Schedule, Snapshot, Values
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s, Slots
 from penstock.errors import BudgetError, PenstockError
@@ -61,7 +61,7 @@ class SelectiveState(PanedState):
         self._account = account
         self._ranks = ranks
         self._floating = key_type.is_floating
-        self._flip = -1 if function in ("MAX", "ARG_MAX") else 0
+        self.flip = -1 if function in ("MAX", "ARG_MAX") else 0
         self._keyed = function not in ("FIRST", "LAST")
         if not self._keyed:
             self._rule = deques.KEEP_ALL if function == "FIRST" else deques.KEEP_NEWEST
@@ -100,7 +100,7 @@ class SelectiveState(PanedState):
                 self._control,
                 ranks,
                 self._rule,
-                self._flip,
+                self.flip,
                 self._floating,
                 added.positions,
                 added.slots,
@@ -115,10 +115,14 @@ class SelectiveState(PanedState):
                 out_valid,
             )
             if need == deques.DONE:
-                return (Emitted(from_images(out, self._storage), out_valid),)
-            self._supply(need)
+                return (Emitted(self.of_images(out), out_valid),)
+            self.supply(need)
 
-    def _supply(self, need: int) -> None:
+    def of_images(self, found: Int64s) -> Values:
+        """Answers from their images."""
+        return from_images(found, self._storage)
+
+    def supply(self, need: int) -> None:
         """Gives the stopped kernel what it needs; if that fails, the schedule ends here."""
         try:
             if need == deques.NEEDS_CHUNK:
@@ -127,7 +131,7 @@ class SelectiveState(PanedState):
             assert self._pager is not None, "only a pager spills"
             slot, at_front = int(self._control[deques.STUCK_SLOT]), need == deques.NEEDS_FRONT
             self._make_room(self._pager.next_size(slot, at_front))
-            self._pager.load(slot, at_front, self._chains)
+            self._pager.load(slot, at_front, self.chains)
         except PenstockError:
             self._control[deques.STEP :] = 0
             raise
@@ -142,11 +146,12 @@ class SelectiveState(PanedState):
             if self._is_granted(wanted):
                 self._grow(wanted)
                 return
-        if self._pager is None or not self._pager.spill(self._chains, chunks):
+        if self._pager is None or not self._pager.spill(self.chains, chunks):
             self._grow(least)
 
     @property
-    def _chains(self) -> deques.Chains:
+    def chains(self) -> deques.Chains:
+        """The arrays of all deques, for loops that work on them in place."""
         return deques.Chains(self._pool, self._directory, self._control)
 
     def _is_granted(self, chunks: int) -> bool:
@@ -190,7 +195,7 @@ class SelectiveState(PanedState):
 
     def _play_panes(self, play: Callable[..., int], *rows: object) -> None:
         while (need := play(self._pool, self._directory, self._control, *rows)) != deques.DONE:
-            self._supply(need)
+            self.supply(need)
 
     def rearrange(self, kept: Slots) -> None:
         self._directory = self._directory[kept]

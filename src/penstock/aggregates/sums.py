@@ -67,8 +67,19 @@ class SumState(MergeableState, PanedState):
         self._cursor = np.zeros(4, dtype=np.int64)
 
     @property
-    def _words(self) -> Words:
+    def words(self) -> Words:
+        """The words of all slots, for loops that work on them in place."""
         return self._held.array
+
+    @property
+    def base(self) -> int:
+        """The base exponent of doubles; 0 while there is none."""
+        return self._base
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether no value now in the window is in the wide table."""
+        return not self._wide.in_use
 
     def ensure(self, slots: int) -> None:
         if slots > self._slots:
@@ -88,7 +99,7 @@ class SumState(MergeableState, PanedState):
         counts = np.empty(count, dtype=np.int64) if self._wants_count else NO_INTEGERS
         present, failed = np.empty((2, count), dtype=np.bool_)
         met = play_integers(
-            self._words,
+            self.words,
             plain(added.slots, INT32),
             *column(added, 0, INT64),
             plain(removed.slots, INT32),
@@ -120,7 +131,7 @@ class SumState(MergeableState, PanedState):
         stopped = NO_ROOM
         while stopped:
             found = play_floats(
-                self._words,
+                self.words,
                 self._base or LEAST_BASE,
                 self._wide.table,
                 self._wide.row_of,
@@ -161,12 +172,12 @@ class SumState(MergeableState, PanedState):
         return tuple(results)
 
     def reset(self, slots: Slots) -> None:
-        self._words.reshape(-1, self._width)[slots] = 0
+        self.words.reshape(-1, self._width)[slots] = 0
         if not self._integer:
             self._wide.reset(slots)
 
     def export(self, slots: Slots) -> pa.Array:
-        words = self._words.reshape(-1, self._width)[slots]
+        words = self.words.reshape(-1, self._width)[slots]
         if self._integer:
             return pack(words, NO_INTEGERS, words[:0])
         based = np.empty((len(slots), FLOAT_PARTIAL_WORDS), np.uint64)
@@ -179,14 +190,14 @@ class SumState(MergeableState, PanedState):
         slots = plain(slots, INT32)
         packed = unpack(partials)
         if self._integer:
-            absorb_integers(self._words, slots, packed.words)
+            absorb_integers(self.words, slots, packed.words)
             return
         if self._base == 0:
             self._base = common_base(packed.words[packed.starts + 1])
         done = 0
         while done < len(slots):
             done = absorb_floats(
-                self._words,
+                self.words,
                 self._base or LEAST_BASE,
                 self._wide.table,
                 self._wide.row_of,
@@ -206,22 +217,22 @@ class SumState(MergeableState, PanedState):
         self._base = panes._base
 
     def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
-        words[:, at : at + self._width] = self._words.reshape(-1, self._width)[slots]
+        words[:, at : at + self._width] = self.words.reshape(-1, self._width)[slots]
         return self._wide.rows(slots) if self._wide.in_use else NO_EXTRAS
 
     def enter(self, rows: PaneRows, groups: Slots, windows: int) -> None:
-        enter_words(self._words, self._width, self._lengths, rows.words, rows.at, groups, windows)
+        enter_words(self.words, self._width, self._lengths, rows.words, rows.at, groups, windows)
         for row, extra in rows.extras.items():
             first = int(groups[row]) * windows
             self._wide.enter(extra, np.arange(first, first + windows, dtype=np.int32))
 
     def leave(self, rows: PaneRows, slots: Slots) -> None:
-        leave_words(self._words, self._width, self._lengths, rows.words, rows.at, slots)
+        leave_words(self.words, self._width, self._lengths, rows.words, rows.at, slots)
         for row, extra in rows.extras.items():
             self._wide.leave(extra, int(slots[row]))
 
     def rearrange(self, kept: Slots) -> None:
-        self._held.set(self._words.reshape(-1, self._width)[kept].reshape(-1))
+        self._held.set(self.words.reshape(-1, self._width)[kept].reshape(-1))
         self._slots = len(kept)
         if not self._integer:
             self._wide.rearrange(kept)
@@ -231,10 +242,10 @@ class SumState(MergeableState, PanedState):
         return self._held.nbytes + self._wide.nbytes
 
     def snapshot(self) -> Snapshot:
-        return {"words": self._words, "base": self._base, "wide": self._wide.snapshot()}
+        return {"words": self.words, "base": self._base, "wide": self._wide.snapshot()}
 
     def restore(self, snapshot: Snapshot) -> None:
         self._held.set(snapshot["words"])
-        self._slots = len(self._words) // self._width
+        self._slots = len(self.words) // self._width
         self._base = snapshot["base"]
         self._wide.restore(snapshot["wide"])

@@ -194,13 +194,19 @@ def run(
             pages=pages,
         )
     else:
-        from penstock.cli.spark import SparkOptions, Way, run_on_spark
+        from penstock.cli.spark import RunLength, SparkOptions, run_on_spark
 
         if available_now and (follow or trigger is not None):
             raise InputError(
                 "--available-now stops at the end of what is there, --follow and --trigger never do: choose"
             )
-        way = Way.AVAILABLE_NOW if available_now else Way.ON_AND_ON if follow or trigger else Way.TO_THE_END
+        way = (
+            RunLength.AVAILABLE_NOW
+            if available_now
+            else RunLength.ON_AND_ON
+            if follow or trigger
+            else RunLength.TO_THE_END
+        )
         finished = run_on_spark(
             text,
             SparkOptions(
@@ -264,13 +270,18 @@ def explain(
     file: Annotated[Path, typer.Argument(metavar="APP.sql", help="The application to explain.")],
     memory: Annotated[str, typer.Option(help="The memory budget to plan for.")] = "64MB",
     block_size: Annotated[str, typer.Option(metavar="SIZE", help="Of the blocks that windows are paged in.")] = "64KiB",
+    stages: Annotated[bool, typer.Option("--stages", help="The stages that run, without estimates.")] = False,
 ) -> None:
     """Print the plan of an application: operators, shared states, space and input/output. Nothing is opened."""
     from penstock.lang import parse
-    from penstock.plan.explain import explain_program
+    from penstock.plan.explain import explain_program, explain_stages
     from penstock.store.budget import parse_size
 
-    typer.echo(explain_program(parse(_read(file)), memory=parse_size(memory), block_size=parse_size(block_size)))
+    program, budget = parse(_read(file)), parse_size(memory)
+    if stages:
+        typer.echo(explain_stages(program, memory=budget))
+    else:
+        typer.echo(explain_program(program, memory=budget, block_size=parse_size(block_size)))
 
 
 @app.command()

@@ -39,9 +39,10 @@ def run_embedded(
         raise CheckpointError(
             f"{checkpoint} is the checkpoint of a run on Spark; leave out --engine embedded, or choose another one"
         )
-    live = any(is_live(stream, follow) for stream in parse(text).streams)
+    program = parse(text)
+    live = any(is_live(stream, follow) for stream in program.streams)
     with App(
-        text,
+        program,
         memory=memory,
         checkpoint=checkpoint,
         block_size=block_size,

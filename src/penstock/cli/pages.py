@@ -14,7 +14,7 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.engine.app import App
-    from penstock.lang.query import Program
+    from penstock.spark.program import Program
     from penstock.spark.progress import Figures
     from penstock.web.seen import Seen
 

@@ -29,23 +29,23 @@ import penstock.generators  # makes the generators known
 import penstock.spark
 from penstock.cli.interrupt import Interrupt
 from penstock.cli.pages import Pages
-from penstock.cli.spark_sinks import Reader, sinks_of
+from penstock.cli.spark_sinks import OutputPipe, sinks_of
 from penstock.connect.generate import make_generator
 from penstock.connect.opening import MAX_AHEAD
 from penstock.connect.wiring import outputs
 from penstock.errors import CheckpointError, InputError, PenstockError
-from penstock.lang import parse
 from penstock.lang.query import Program, StreamDef
-from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
 from penstock.spark.file_system import qualified
+from penstock.spark.program import Program as Planned
+from penstock.spark.program import read_program
 from penstock.spark.progress import ProgressDisplay
 from penstock.spark.running import Watch, run_to_end
 from penstock.spark.sources import open_stream
 from penstock.spark.write import Sink, names, write
 
 
-class Way(Enum):
+class RunLength(Enum):
     """How long a run goes on."""
 
     TO_THE_END = "to the end"
@@ -60,7 +60,7 @@ class SparkOptions:
     memory: str
     checkpoint: str | None
     rejects: str
-    way: Way
+    way: RunLength
     trigger: str | None
     master: str
     conf: Mapping[str, str]
@@ -79,10 +79,11 @@ class _Stopped(Exception):
 
 def run_on_spark(text: str, options: SparkOptions) -> bool:
     """Runs the application; False if it was stopped before it ended by itself."""
-    program = parse(text)
+    planned = read_program(text, {})
+    program = planned.parsed
     way = _way(program, options.way)
     _check_checkpoint(options.checkpoint)
-    reader = Reader()
+    reader = OutputPipe()
     sinks = sinks_of(program, options.rejects, reader)
     console = Console(stderr=True, quiet=options.quiet, highlight=False)
     with Interrupt() as interrupt, log_file() as log, tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
@@ -90,11 +91,11 @@ def run_on_spark(text: str, options: SparkOptions) -> bool:
             spark = penstock.spark.session("penstock", options.master, {**_CONF, **options.conf}, log_file=log)
         try:
             with _notes(console):
-                frames = _frames(spark, program, way)
-                run = _Run(spark, frames, text, sinks, options.checkpoint or f"{scratch}/checkpoint", options)
+                frames = _frames(spark, planned, way)
+                run = _Run(spark, frames, planned, sinks, options.checkpoint or f"{scratch}/checkpoint", options)
                 display = _display(program, console)
                 if options.pages is not None:
-                    options.pages.show_spark(display.figures, program, options.buckets)
+                    options.pages.show_spark(display.figures, planned, options.buckets)
                 return _watched(run, way, display, reader, interrupt, options.rejects)
         finally:
             with contextlib.suppress(Py4JError, ConnectionError):
@@ -106,7 +107,9 @@ def _display(program: Program, console: Console) -> ProgressDisplay:
     return ProgressDisplay(console, _known_events(program), live=not crossing)
 
 
-def _watched(run: _Run, way: Way, display: ProgressDisplay, reader: Reader, interrupt: Interrupt, rejects: str) -> bool:
+def _watched(
+    run: _Run, way: RunLength, display: ProgressDisplay, reader: OutputPipe, interrupt: Interrupt, rejects: str
+) -> bool:
     """Lets it run under the eyes of the user; False if it was stopped."""
 
     def watch(query: StreamingQuery) -> None:
@@ -138,25 +141,25 @@ class _Run:
         self,
         spark: SparkSession,
         frames: Mapping[str, DataFrame],
-        text: str,
+        planned: Planned,
         sinks: Mapping[str, Sink],
         checkpoint: str,
         options: SparkOptions,
     ) -> None:
         self._spark = spark
         self._frames = frames
-        self._text = text
+        self._planned = planned
         self._sinks = sinks
         self._checkpoint = qualified(spark, checkpoint)
         self._options = options
 
-    def go(self, way: Way, watch: Watch) -> None:
+    def go(self, way: RunLength, watch: Watch) -> None:
         memory, buckets = self._options.memory, self._options.buckets
-        if way is Way.TO_THE_END:
+        if way is RunLength.TO_THE_END:
             penstock.spark.run(
                 self._spark,
                 self._frames,
-                self._text,
+                self._planned,
                 self._write,
                 self._checkpoint,
                 memory=memory,
@@ -168,7 +171,7 @@ class _Run:
         tagged = penstock.spark.query(
             self._spark,
             self._frames,
-            self._text,
+            self._planned,
             memory=memory,
             buckets=buckets,
             checkpoint=self._checkpoint,
@@ -176,7 +179,7 @@ class _Run:
             tagged=True,
         )
         writer = self._write(tagged)
-        if way is Way.AVAILABLE_NOW:
+        if way is RunLength.AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
         elif self._options.trigger is not None:
             writer = writer.trigger(processingTime=self._options.trigger)
@@ -188,23 +191,23 @@ class _Run:
         return write(tagged, {there.get(name.lower(), name): sink for name, sink in self._sinks.items()})
 
 
-def _frames(spark: SparkSession, program: Program, way: Way) -> dict[str, DataFrame]:
-    nodes = [build(query.body) for query in program.queries]
-    follow = way is not Way.TO_THE_END
-    max_ahead = MAX_AHEAD if way is Way.ON_AND_ON else None
+def _frames(spark: SparkSession, planned: Planned, way: RunLength) -> dict[str, DataFrame]:
+    nodes = planned.nodes.values()
+    follow = way is not RunLength.TO_THE_END
+    max_ahead = MAX_AHEAD if way is RunLength.ON_AND_ON else None
     return {
         stream.name: open_stream(spark, stream, needed_columns(stream, nodes), follow=follow, max_ahead=max_ahead)
-        for stream in program.streams
+        for stream in planned.parsed.streams
     }
 
 
-def _way(program: Program, asked: Way) -> Way:
+def _way(program: Program, asked: RunLength) -> RunLength:
     """Streams that wait for more, and generators without end, make a run go on and on."""
     endless = [stream.name for stream in program.streams if _is_endless(stream)]
-    if asked is Way.AVAILABLE_NOW and endless:
+    if asked is RunLength.AVAILABLE_NOW and endless:
         raise InputError(f"stream {endless[0]} has no end, so it is never all available; give its generator seconds=")
     follows = any(dict(stream.options).get("follow", "").lower() == "true" for stream in program.streams)
-    return Way.ON_AND_ON if asked is Way.TO_THE_END and (endless or follows) else asked
+    return RunLength.ON_AND_ON if asked is RunLength.TO_THE_END and (endless or follows) else asked
 
 
 def _is_endless(stream: StreamDef) -> bool:

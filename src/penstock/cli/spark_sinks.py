@@ -20,7 +20,7 @@ from penstock.spark.bucket_app import REJECTS
 from penstock.spark.write import Files, Sink
 
 
-class Reader:
+class OutputPipe:
     """The reader of standard output. It may close early, which is noticed when results are printed."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Reader:
 class Printer:
     """Prints the rows of each micro-batch as it ends, in the order of their windows."""
 
-    def __init__(self, schema: pa.Schema, sink: StdoutSink, reader: Reader) -> None:
+    def __init__(self, schema: pa.Schema, sink: StdoutSink, reader: OutputPipe) -> None:
         self._schema = schema
         self._sink = sink
         self._reader = reader
@@ -51,7 +51,7 @@ class Printer:
             self._reader.gone = True
 
 
-def sinks_of(program: Program, rejects: str, reader: Reader) -> dict[str, Sink]:
+def sinks_of(program: Program, rejects: str, reader: OutputPipe) -> dict[str, Sink]:
     """By the names of queries, LATE INTO and the rejects; what is discarded has no sink."""
     wanted = outputs(program)
     several = sum(output.sink is None for output in wanted) > 1
@@ -63,12 +63,12 @@ def sinks_of(program: Program, rejects: str, reader: Reader) -> dict[str, Sink]:
     return sinks
 
 
-def _printer(output: Output, several: bool, reader: Reader) -> Sink:
+def _printer(output: Output, several: bool, reader: OutputPipe) -> Sink:
     style = "table" if sys.stdout.isatty() else "jsonl"
     return Printer(output.schema, StdoutSink(output.schema, style, label=output.name if several else None), reader)
 
 
-def _sink(sink: SinkDef, output: Output, reader: Reader) -> Sink | None:
+def _sink(sink: SinkDef, output: Output, reader: OutputPipe) -> Sink | None:
     who = f"sink {sink.name}"
     options = checked_options(who, sink.options, SINK_OPTIONS)
     style = options.get("format")

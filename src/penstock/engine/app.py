@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
 from penstock.engine.builder import BuiltQuery, render
-from penstock.engine.calling import Calling
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.dispatcher import Dispatcher
@@ -31,13 +30,15 @@ from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import Round
 from penstock.engine.inputs import Inputs
 from penstock.engine.least_budget import least_budget
-from penstock.engine.looking import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
+from penstock.engine.live_view import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
 from penstock.engine.metrics import Metrics
 from penstock.engine.moments import micros_of
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
+from penstock.engine.push_lanes import PushLanes
 from penstock.engine.rejects import Rejects
-from penstock.engine.running import aggregations, as_html, paned_windows, sharers
+from penstock.engine.rule_calls import RuleCalls
+from penstock.engine.running import as_html, plan_at_work
 from penstock.engine.service_times import first_arrivals
 from penstock.engine.sizing_metrics import history
 from penstock.engine.stream_input import StreamInput
@@ -73,9 +74,9 @@ class App:
     [30.0, 40.0]
     >>> app.close()
 
-    The program is text, or queries built in Python (see `penstock.stream`). `memory` is the budget for all state;
-    windows larger than that live on disk, in `checkpoint` if that is given and in a temporary directory otherwise, in
-    blocks of `block_size`; with `compression` ("lz4" or "zstd") those that shrink by 30 % are compressed.
+    The program is text, parsed or not, or queries built in Python (see `penstock.stream`). `memory` is the budget for
+    all state; windows larger than that live on disk, in `checkpoint` if that is given and in a temporary directory
+    otherwise, in blocks of `block_size`; with `compression` ("lz4" or "zstd") those that shrink by 30 % are compressed.
     Results leave as they are made; those that wait for `results` are in the budget, and on disk where they are many.
     `max_ahead` is how far (in seconds) an event's time may be ahead of the clock before it is rejected. With `linger`,
     single pushed events wait up to so many seconds for others, since a batch of a few costs hardly more than one event.
@@ -94,7 +95,7 @@ class App:
 
     def __init__(
         self,
-        program: str | BuiltQuery | Iterable[BuiltQuery] = "",
+        program: str | Program | BuiltQuery | Iterable[BuiltQuery] = "",
         *,
         memory: str | int = "64MB",
         checkpoint: str | Path | None = None,
@@ -111,8 +112,11 @@ class App:
     ) -> None:
         self._users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
         functions = functions or {}
-        text = program if isinstance(program, str) else render(program)
-        self.program = parse(text, user_aggregates=self._users, functions=functions)
+        if not isinstance(program, Program):
+            text = program if isinstance(program, str) else render(program)
+            program = parse(text, user_aggregates=self._users, functions=functions)
+        self.program = program
+        nodes = _built(program)
         self._clock = clock or SystemClock()
         self._waiting = Waiting(linger)
         self._rejects = Rejects()
@@ -125,12 +129,13 @@ class App:
         blocks = self._scratch.path if self._scratch is not None else Path(str(checkpoint)) / "blocks"
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
-            self._calls = Calling(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
+            self._calls = RuleCalls(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
             self._flow = Flow(
                 self._stores, self._rejects.add, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
             )
             ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
             self._inputs = Inputs(self._stores, self._rejects.add, self._clock, self._flow.dispatch, ahead)
+            self._lanes = PushLanes(self._flow, self._inputs)
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -139,10 +144,11 @@ class App:
             try:
                 if dispatch is not None:
                     self._begin_dispatch(dispatch)
-                self._declare(self.program, state)
+                self._declare(self.program, nodes, state)
             except BudgetError as error:
                 least = least_budget(
                     self.program,
+                    nodes,
                     self._users,
                     self._clock,
                     strategy=strategy,
@@ -163,8 +169,15 @@ class App:
     def _sinks(self) -> tuple[str, ...]:
         return tuple(sink.name for sink in self.program.sinks)
 
-    def _declare(self, program: Program, state: dict[str, Any] | None = None, *, backfill: bool = False) -> None:
-        nodes = {query.name: build(query.body) for query in program.queries}
+    def _declare(
+        self,
+        program: Program,
+        nodes: Mapping[str, Node],
+        state: dict[str, Any] | None = None,
+        *,
+        backfill: bool = False,
+    ) -> None:
+        """`nodes` are the logical plans of the queries by name."""
         for stream in program.streams:
             self._declare_stream(stream, program, nodes.values(), state)
         self._flow.declare(program.streams, program.queries, program.tables, program.writes)
@@ -230,19 +243,19 @@ class App:
             raise QueryError(
                 "a running app takes queries and streams", hint="declare sinks and tables when the app starts"
             )
-        nodes = [build(query.body) for query in program.queries]
+        nodes = _built(program)
         with self._inputs.offers_wait():
             self._start_queries(program, nodes, backfill)
         return program.queries[-1].name
 
-    def _start_queries(self, program: Program, nodes: list[Node], backfill: bool) -> None:
+    def _start_queries(self, program: Program, nodes: Mapping[str, Node], backfill: bool) -> None:
         running = self._flow.running
-        needed = [(s, needed_columns(s.definition, nodes)) for s in self._inputs.streams.values()]
+        needed = [(s, needed_columns(s.definition, nodes.values())) for s in self._inputs.streams.values()]
         for source, columns in needed:
             source.check_can_widen(columns, self._inputs.waiting(source.definition.name))
         before = (set(running), set(self._inputs.streams), self._inputs.late_names)
         try:
-            self._declare(program, backfill=all_backfilled(program.queries, backfill))
+            self._declare(program, nodes, backfill=all_backfilled(program.queries, backfill))
         except BaseException:
             self._take_back(*before)
             raise
@@ -357,6 +370,14 @@ class App:
                 self._rejects.add(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
+        if data.__class__ is dict or data.__class__ is list:
+            self._calls.begin()
+            with self._guard:
+                taken = self._lanes.take(source, data)
+            if taken:
+                if data.__class__ is dict or taken == len(data):
+                    return
+                data = data[taken:]
         batches = source.ingest.batches(data)
         self._calls.begin()
         with self._guard:
@@ -547,7 +568,7 @@ class App:
 
     def look(self) -> Look:
         """The state of the app for any thread and at any time, also in the middle of a push. It processes no events and
-        makes no thread wait (see `engine.looking`)."""
+        makes no thread wait (see `engine.live_view`)."""
         return patiently(
             lambda: Look(
                 "finished" if self._finished and self._guard.state == "running" else self._guard.state,
@@ -574,11 +595,7 @@ class App:
         """The plan of every query as a tree, with estimates of space and I/O. Any thread may look."""
         running = dict(self._flow.running)  # at once: another thread may add queries
         return explain(
-            [r.query for r in running.values()],
-            {name: r.node for name, r in running.items()},
-            sharers(running),
-            families=paned_windows(running),
-            groups=aggregations(running),
+            plan_at_work(running),
             memory=self._stores.budget.total,
             block_size=self._stores.block_size,
             changes=self._flow.changes(),
@@ -636,3 +653,7 @@ class App:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _built(program: Program) -> dict[str, Node]:
+    return {query.name: build(query.body) for query in program.queries}

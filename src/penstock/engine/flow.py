@@ -1,39 +1,38 @@
 """The queries at work and the way of rows between them.
 
-    a stream's rows -> (shared windows) -> the pipelines that read it -> their outlets
-                                |
-                                +-> derived streams -> the pipelines that read those
+    rows of a stream ─▶ each stage and operator that reads it, once ─▶ the pipelines of the queries ─▶ outlets
+                                                                                                  └─▶ derived streams
 
 Invariants:
 1. Queries run in the order in which they were started, and a query reads only streams that were there before it.
 2. `passed` counts the rows of each stream since its first, whichever queries there were.
 3. The names of pipelines, aggregations and shared windows are unique among those running and those of the last
    checkpoint, whose block files must stay as they are until the next one.
-4. What queries have in common is made once (`engine.sharing`). Where the flow `adapts`, the form of windows may change
-   while they run (`engine.changing`).
+4. `engine.planner` makes the physical plan of queries, `engine.instantiate` what the plan says. Where the flow
+   `adapts`, the form of windows may change while they run (`engine.strategy_change`).
 
 Why: docs/decisions/derived-stream-time.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
-from penstock.engine.changing import Changing, kin
 from penstock.engine.clock import Clock
-from penstock.engine.join_cores import make_cores
+from penstock.engine.instantiate import Made, Maker
 from penstock.engine.outlet import Outlet
 from penstock.engine.pieces import Pieces
+from penstock.engine.planner import Planner
 from penstock.engine.quiet_time import QuietTime
 from penstock.engine.rates import Rates
-from penstock.engine.running import Members, Running, Shared, receivers
+from penstock.engine.running import Running, Shared
 from penstock.engine.saved_queries import Names, SavedQueries
-from penstock.engine.sharing import Sharing
 from penstock.engine.stepping import Steps, meeting_slides
+from penstock.engine.strategy_change import StrategyChange, kin
 from penstock.engine.tables.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
@@ -47,10 +46,12 @@ from penstock.operators.pipeline import Pipeline
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
+from penstock.operators.stage import Consumer, Stage
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.chains import check_chains
 from penstock.plan.nodes import Node
-from penstock.plan.pane_cost import check_strategy
+from penstock.plan.physical.nodes import PhysicalPlan, PlannedQuery
+from penstock.plan.physical.rules.choose_panes import check_strategy
 from penstock.plan.sharing import shareable, stream_of
 from penstock.plan.tables.lookups import tables_of
 from penstock.rejects import Reject
@@ -88,7 +89,7 @@ class Flow:
         self._asked: dict[str, str] = {}
         self._rates = Rates()
         self._readers: dict[str, tuple[Running, ...]] = {}
-        self._receivers: dict[str, list[Running | Members]] = {}
+        self._feeds: dict[str, list[Consumer]] = {}
         self._steps: dict[str, Steps] = {}
         self._quiet = QuietTime()
         self._pieces = Pieces(stores)
@@ -96,17 +97,14 @@ class Flow:
         self._saved = SavedQueries()
         self._names = Names()
         self.running: dict[str, Running] = {}
+        self.version = 0
+        """Changes when queries come, go or change their form."""
         self.passed: dict[str, int] = {}
         self._ticking = Ticking(clock.now())
-        self._sharing = Sharing(
-            self._names,
-            self._resources,
-            lambda stream: self._readers.get(stream, ()),
-            self._rates.of,
-            self._strategy_of,
-            stores.budget.total,
-            in_parts=in_parts,
+        self._planner = Planner(
+            lambda stream: self._readers.get(stream, ()), self._rates.of, self._strategy_of, stores.budget.total
         )
+        self._maker = Maker(self._names, self._resources, lambda name: self._windows[name], in_parts=in_parts)
         self._changing = self._make_changing() if adapts else None
 
     # Queries come and go
@@ -150,13 +148,12 @@ class Flow:
                 if past is None and self._saved.queries:
                     refuse_after_restart(query)
         check_chains([*((running.query, running.node) for running in self.running.values()), *queries])
-        made: list[SharedWindow | Shared] = []
-        made_cores: list[JoinCore] = []
+        made = Made()
         try:
-            shared = self._sharing.share(queries, self._saved, made, with_panes=past is None)
-            cores = self._make_cores(queries, made_cores)
-            for query, node in queries:
-                self._start(query, node, shared[query.name], cores[query.name])
+            plan = self._planner.plan(queries, self._saved, with_panes=past is None)
+            made = self._maker.make(plan, self._saved)
+            for planned in plan.queries:
+                self._start(plan, planned, made)
             self._note_changes()
             if self._changing is not None:
                 self._changing.started({stream_of(window) for _, node in queries for window in shareable(node)})
@@ -166,9 +163,7 @@ class Flow:
             for query, _ in reversed(queries):
                 if query.name in self.running:
                     self.drop(query.name)
-            for one in (*reversed(made), *made_cores):
-                if not one.is_used:
-                    one.close()
+            made.close_unused()
             raise
 
     def _backfill(self, queries: Sequence[tuple[Query, Node]], past: Mapping[str, int]) -> None:
@@ -190,26 +185,30 @@ class Flow:
             return "window"
         return self._asked.get(query.name) or query.strategy or self._strategy
 
-    def _make_cores(self, queries: Sequence[tuple[Query, Node]], made: list[JoinCore]) -> dict[str, list[JoinCore]]:
-        known = []
-        for query, node in queries:
-            saved = self._saved.of(query, node)
-            known.append((query, node, None if saved is None else saved.get("joins")))
-        return make_cores(known, self._saved.joins, self._resources, self._names.take, made)
-
-    def _start(self, query: Query, node: Node, shared: list[Shared], cores: list[JoinCore]) -> None:
+    def _start(self, plan: PhysicalPlan, planned: PlannedQuery, made: Made) -> None:
+        query, node = planned.query, planned.node
+        shared, cores = made.shared_of(query.name), made.cores_of(query.name)
         print_of = fingerprint(node)
         saved = self._saved.of(query, node)
         name = self._names.free(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
         resources = self._resources()
+        feeds = None if query.into in self._sinks else query.into
         try:
-            pipeline = Pipeline(name, node, resources, shared, cores, in_parts=self._in_parts)
+            pipeline = Pipeline(
+                name,
+                plan,
+                planned,
+                resources,
+                shared,
+                cores,
+                lambda chunks, watermark: self._deliver(outlet, feeds, chunks, watermark),
+                follows_time=feeds is not None,
+                in_parts=self._in_parts,
+            )
         except BaseException:
             resources.close()
             raise
-        feeds = None if query.into in self._sinks else query.into
         keep = DERIVED_KEPT if feeds is not None else 0 if query.into is not None else None
-        pipeline.send_to(lambda chunks: self._deliver_some(query.name, chunks))
         waiting = self._stores.create_waiting(f"{name}-results")
         resources.at_end(lambda: self._stores.drop(f"{name}-results"))
         outlet = Outlet(query.name, pipeline.schema, waiting, keep)
@@ -224,16 +223,16 @@ class Flow:
 
     # Windows change their form
 
-    def _make_changing(self) -> Changing:
-        return Changing(
+    def _make_changing(self) -> StrategyChange:
+        return StrategyChange(
             self.running,
             self.passed,
             self._stores.budget,
-            self._sharing.make_forms,
+            self._planner,
+            lambda plan: self._maker.make(plan, SavedQueries()),
             self._resources,
             lambda running: self._strategy_of(running.query),
             lambda stream: self._rates.of(stream) is not None,
-            self._sharing.workload,
             self._note_changes,
         )
 
@@ -266,13 +265,32 @@ class Flow:
     def readers(self, stream: str) -> list[str]:
         return [name for name, running in self.running.items() if stream in running.pipeline.streams]
 
+    def is_settled(self, stream: str) -> bool:
+        """Whether the windows over a stream keep their form until `version` changes."""
+        return self._changing is None or self._changing.is_settled(stream)
+
+    def sole_reader(self, stream: str) -> Running | None:
+        """The query that is all that a stream's rows reach, now and until `version` changes; None if there is more."""
+        readers, feeds = self._readers.get(stream, ()), self._feeds.get(stream, [])
+        if len(readers) != 1 or len(feeds) != 1 or readers[0].feeds is not None:
+            return None
+        if self.tables or stream in self._steps or self.next_tick is not None:
+            return None
+        return None if self._quiet.is_stirred_by(stream) else readers[0]
+
+    def note_rows(self, stream: str, rows: int, last: int) -> None:
+        """Rows have passed to the sole reader of a stream without `dispatch`; the last one has this time."""
+        self.passed[stream] += rows
+        self._rates.note_rows(stream, rows, last)
+
     def _note_changes(self) -> None:
+        self.version += 1
         everyone = tuple(self.running.values())
         streams = set().union(*(running.pipeline.streams for running in everyone))
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
-        self._receivers = {stream: receivers(readers) for stream, readers in self._readers.items()}
+        self._feeds = {stream: list(_feeds(stream, readers)) for stream, readers in self._readers.items()}
         self._steps = self._make_steps()
-        self._quiet.note(everyone, self._receivers, self._steps, self.tables)
+        self._quiet.note(everyone, self._readers, self._steps, self.tables)
 
     def _make_steps(self) -> dict[str, Steps]:
         meeting = [(running.pipeline, meeting_slides(running.node)) for running in self.running.values()]
@@ -331,23 +349,18 @@ class Flow:
         self._rates.note(stream, chunks)
         if self.tables:
             self.tables.process(stream, chunks, watermark)
-        for receiver in self._receivers.get(stream, ()):
-            if isinstance(receiver, Members):
-                for running, results in receiver.push(chunks, watermark):
-                    self._deliver(running, results, watermark)
-            else:
-                progress = receiver.pipeline.push(stream, chunks, watermark)
-                self._deliver(receiver, progress.chunks, progress.watermark)
+        for feed in self._feeds.get(stream, ()):
+            feed(chunks, watermark)
         if self._changing is not None:
             self._changing.after(stream, chunks, watermark)
         if self.tables:
             self.tables.collect()
 
-    def _deliver(self, running: Running, chunks: list[Chunk], watermark: int) -> None:
+    def _deliver(self, outlet: Outlet, feeds: str | None, chunks: list[Chunk], watermark: int) -> None:
+        """Results of a query go to its outlet and to the derived stream that it feeds."""
         for chunk in chunks:
             if chunk.rows:
-                running.outlet.put(chunk.arrow)
-        feeds = running.feeds
+                outlet.put(chunk.columns)
         if feeds is None:
             return
         if not any(chunk.rows for chunk in chunks) and self._quiet.is_quiet(feeds, watermark):
@@ -356,17 +369,10 @@ class Flow:
             self._quiet.handed_on(feeds)
             self._pass(feeds, chunks, watermark)
 
-    def _deliver_some(self, query: str, chunks: list[Chunk]) -> None:
-        """Results of a call that is still at work: they are many, and do not wait for its end."""
-        self._deliver(self.running[query], chunks, int(chunks[-1].times[-1]))
-
     def tick(self, now: int) -> None:
         """Lets the windows slide that follow the local clock."""
         for name in self._ticking.due(now):
-            running = self.running[name]
-            progress = running.pipeline.tick(now)
-            if progress is not None:
-                self._deliver(running, progress.chunks, progress.watermark)
+            self.running[name].pipeline.tick(now)
 
     @property
     def next_tick(self) -> int | None:
@@ -377,13 +383,15 @@ class Flow:
         """Ends a bounded run. What derives from results ends later in the same loop (invariant 1). `last_times` says
         when the streams ended that have passed here only in part."""
         self._hand_on_all()
-        ended = last_times or {}
+        ended, finished = last_times or {}, set[Stage]()
         for running in tuple(self.running.values()):
             self.tables.finish(tables_of(running.node))
             last_time = max((ended[stream] for stream in running.pipeline.streams if stream in ended), default=None)
-            last = [chunk for chunk in running.pipeline.finish(last_time) if chunk.rows]
-            if last:
-                self._deliver(running, last, int(last[-1].times[-1]))
+            for stage in running.stages:
+                if stage not in finished:
+                    finished.add(stage)
+                    stage.finish(last_time)
+            running.pipeline.finish(last_time)
         self.tables.finish(self.tables.names)
 
     def _hand_on_all(self) -> None:
@@ -400,7 +408,7 @@ class Flow:
                 "fingerprint": running.fingerprint,
                 "aggregations": [aggregation.name for aggregation in running.shared],
                 "joins": [core.name for core in running.cores],
-                "operators": running.pipeline.snapshot(),
+                "parts": running.pipeline.snapshot(),
                 "outlet": running.outlet.snapshot(),
             }
             for name, running in self.running.items()
@@ -444,7 +452,7 @@ class Flow:
         for name, running in self.running.items():
             state = saved.queries.get(name)
             if state is not None and state["pipeline"] == running.pipeline.name:
-                running.pipeline.restore(state["operators"])
+                running.pipeline.restore(state["parts"])
                 running.outlet.restore(state["outlet"])
         for window in resumed:
             window.settle()
@@ -453,6 +461,18 @@ class Flow:
                 aggregation.settle()
         self.tables.restore(saved.tables)
         self._ticking.restored()
+        self.version += 1
+
+
+def _feeds(stream: str, readers: Sequence[Running]) -> Iterator[Consumer]:
+    """What takes the rows of a stream: each stage once, and the operators of single queries."""
+    called = set[tuple[Stage, int]]()
+    for reader in readers:
+        for stage, port in reader.pipeline.stages(stream):
+            if (stage, port) not in called:
+                called.add((stage, port))
+                yield partial(stage.take, port=port)
+        yield from reader.pipeline.entries.get(stream, ())
 
 
 def _rows_met(pipelines: Sequence[Pipeline]) -> int:

@@ -51,6 +51,11 @@ class Ingest:
         self._time_type = time_field.type
         self._first, self._last = bounds(stream.time_unit)
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and the last number that a time may be, as pushed."""
+        return self._first, self._last
+
     def batches(self, data: Any) -> Iterable[Rows]:
         """The pushed data as batches of the needed columns."""
         if isinstance(data, dict) and not holds_columns(data):

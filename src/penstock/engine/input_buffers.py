@@ -33,7 +33,7 @@ MOST = 4096
 
 
 @dataclass(frozen=True)
-class Run:
+class StreamRun:
     """Events of one stream that are taken in a round, and their places in its order; `came` has the instants at which
     they came, each with how many did."""
 
@@ -47,7 +47,7 @@ class Run:
 class Round:
     """Events that are taken together, as if one after the other."""
 
-    runs: list[Run]
+    runs: list[StreamRun]
     events: int
 
 
@@ -158,7 +158,7 @@ class InputBuffers:
         for run in taken.runs:
             self._passed[run.stream] = 0
 
-    def _take(self, stream: str, places: Int64s) -> Run:
+    def _take(self, stream: str, places: Int64s) -> StreamRun:
         """As many events as there are places."""
         pieces, left = self._pieces[stream], len(places)
         parts: list[Rows] = []
@@ -176,7 +176,7 @@ class InputBuffers:
                 self.held -= piece.nbytes
         self._events[stream] -= len(places)
         rows = parts[0] if len(parts) == 1 else joined([arrow_of(part) for part in parts])
-        return Run(stream, rows, places, came)
+        return StreamRun(stream, rows, places, came)
 
     def events(self, stream: str) -> int:
         """How many events of a stream wait."""

@@ -89,6 +89,11 @@ class Inputs:
                 hint="give the late events a sink or a name of their own",
             )
 
+    @property
+    def heeds_the_clock(self) -> bool:
+        """Whether a push depends on the clock besides its own events: some are too far ahead, or streams are idle."""
+        return self._max_ahead is not None or self._has_idle_streams
+
     def named(self, name: str) -> StreamInput:
         return self.streams.get(name) or self.streams[find(name, "stream", self.streams)]
 

@@ -13,14 +13,15 @@ from penstock.engine.inputs import BUFFERS_SHARE
 from penstock.engine.rejects import Rejects
 from penstock.engine.stream_input import StreamInput
 from penstock.lang.query import Program
-from penstock.plan.build import build
 from penstock.plan.columns import needed_columns
+from penstock.plan.nodes import Node
 from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 
 
 def least_budget(
     program: Program,
+    nodes: Mapping[str, Node],
     users: Mapping[str, UserAggregate],
     clock: Clock,
     *,
@@ -28,8 +29,8 @@ def least_budget(
     block_size: int,
     buffered: bool,
 ) -> int:
-    """Builds the plan once more, without a limit, to see what it takes; `buffered` events are dispatched."""
-    nodes = {query.name: build(query.body) for query in program.queries}
+    """Starts the queries once more, without a limit, to see what they take. `nodes` are their logical plans; `buffered`
+    events are dispatched."""
     reject = Rejects().add
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)

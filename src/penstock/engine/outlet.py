@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.expressions.batch import Rows, arrow_of
 from penstock.store.waiting_rows import WaitingRows
 
 Callback = Callable[[pa.RecordBatch], None]
@@ -46,7 +47,11 @@ class Outlet:
             callback(self._numbered(batch, number))
             number += batch.num_rows
 
-    def put(self, batch: pa.RecordBatch) -> None:
+    def put(self, rows: Rows) -> None:
+        if self._keep == 0 and not self._subscribers and not self._watchers:
+            self.count += rows.num_rows
+            return
+        batch = arrow_of(rows)
         for watcher in self._watchers:
             watcher(batch, self.count)
         if self._subscribers:
@@ -63,6 +68,21 @@ class Outlet:
         self._waiting.put(batch)
         if self._keep is not None and self._waiting.rows > self._keep:
             self._waiting.forget(self._waiting.rows - self._keep)
+
+    def put_made(self, make: Callable[[pa.Schema], pa.RecordBatch], rows: int) -> None:
+        """The same of so many rows that are made with the declared columns, once, in the schema that they go out in."""
+        if self._watchers or not self._subscribers:
+            self.put(make(self._nullable))
+            return
+        numbered = make(self._nullable.with_metadata(self._metadata(self.count)))
+        self.count += rows
+        for callback in self._subscribers:
+            callback(numbered)
+
+    @property
+    def made_schema(self) -> pa.Schema:
+        """The schema of rows that are put, as the engine makes them."""
+        return self._nullable
 
     def take(self) -> pa.Table:
         """What waits, as one table."""

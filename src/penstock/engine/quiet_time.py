@@ -3,7 +3,7 @@
 A query without results still reports how far its stream has come. Most readers do not need that: a projection, a window
 at every event, a look-up that holds no row back. So such a time is *held*, and the readers of that stream, and of the
 streams that derive from it, are not called. It is passed on with the next rows, or as soon as an operator waits for it
-(`Operator.waits_for`).
+(`Operator.waits_for`, `Stage.waits_for`).
 
 Invariants:
 1. No result depends on it: a time is held only while every operator that it would reach says that it gives no result.
@@ -14,9 +14,9 @@ Why: docs/decisions/quiet-time.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from penstock.engine.running import Members, Running
+from penstock.engine.running import Running
 from penstock.engine.tables.tables import TableSet
 from penstock.operators.pipeline import Waits
 
@@ -24,7 +24,7 @@ from penstock.operators.pipeline import Waits
 class QuietTime:
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
-        self._reached: dict[str, list[Waits] | None] = {}
+        self._reached: dict[str, dict[Hashable, Waits] | None] = {}
         """For each derived stream what may wait for its time; None where each time is handed on."""
         self._stirring: frozenset[str] = frozenset()
         self._is_stirred = False
@@ -32,7 +32,7 @@ class QuietTime:
     def note(
         self,
         running: Sequence[Running],
-        receivers: Mapping[str, Sequence[Running | Members]],
+        readers: Mapping[str, Sequence[Running]],
         stepped: Iterable[str],
         tables: TableSet,
     ) -> None:
@@ -41,34 +41,36 @@ class QuietTime:
         self._reached = dict.fromkeys(stepped)
         for one in reversed(running):
             if one.feeds is not None and one.feeds not in self._reached:
-                found = self._waiting(one.feeds, receivers.get(one.feeds, ()))
-                self._reached[one.feeds] = None if found is None else found + tables.waits(one.feeds)
+                found = self._waiting(one.feeds, readers.get(one.feeds, ()))
+                self._reached[one.feeds] = None if found is None else found | tables.waits(one.feeds)
         derived = set(self._reached)
         together = [one.pipeline.streams for one in running if one.pipeline.streams & derived]
         self._stirring = frozenset[str]().union(*together)
         self._held = {stream: time for stream, time in self._held.items() if stream in self._reached}
 
-    def _waiting(self, stream: str, receivers: Sequence[Running | Members]) -> list[Waits] | None:
-        found: list[Waits] = []
-        for receiver in receivers:
-            if isinstance(receiver, Members):
-                return None
-            found += receiver.pipeline.waits(stream)
-            if receiver.feeds is not None:
-                beyond = self._reached.get(receiver.feeds)
+    def _waiting(self, stream: str, readers: Sequence[Running]) -> dict[Hashable, Waits] | None:
+        found: dict[Hashable, Waits] = {}
+        for reader in readers:
+            found |= reader.pipeline.waits(stream)
+            if reader.feeds is not None:
+                beyond = self._reached.get(reader.feeds)
                 if beyond is None:
                     return None
-                found += beyond
+                found |= beyond
         return found
 
     def stir(self, stream: str) -> None:
         """Rows of a stream pass. Where they reach operators that read derived streams, these may wait from now on."""
         self._is_stirred = self._is_stirred or stream in self._stirring
 
+    def is_stirred_by(self, stream: str) -> bool:
+        """Whether rows of a stream reach operators that read derived streams."""
+        return stream in self._stirring
+
     def is_quiet(self, stream: str, watermark: int) -> bool:
         """Whether nothing waits for the stream's time to come so far."""
         reached = self._reached.get(stream)
-        return reached is not None and not any(waits(watermark) for waits in reached)
+        return reached is not None and not any(waits(watermark) for waits in reached.values())
 
     def hold(self, stream: str, watermark: int) -> None:
         self._held[stream] = watermark

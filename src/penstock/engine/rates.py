@@ -42,6 +42,12 @@ class Rates:
                 span.last = int(chunk.times[-1])
                 span.events += chunk.rows
 
+    def note_rows(self, stream: str, rows: int, last: int) -> None:
+        """The same of rows after others, the last of which has this time."""
+        span = self._spans[stream]
+        span.last = last
+        span.events += rows
+
     def of(self, stream: str) -> float | None:
         """Events per second; None while too few have come."""
         span = self._spans.get(stream)

@@ -1,32 +1,25 @@
-"""A running query, the queries that get a stream's rows, and the parts that queries share.
-
-Queries of a family that read the stream directly, and feed no other query, get rows together: the family is called
-once, and only queries with results are visited. A batch without results costs the same for 1,000 queries as for one.
-"""
+"""A running query, and the parts that queries share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any
-
-import numpy as np
 
 from penstock.engine.outlet import Outlet
 from penstock.lang.query import Query
-from penstock.operators.chunk import NO_ROWS, Chunk
 from penstock.operators.joins.core import JoinCore
 from penstock.operators.panes.family import PaneFamily
-from penstock.operators.panes.paned import PanedAggregate
-from penstock.operators.panes.results import PaneReader
 from penstock.operators.pipeline import Pipeline
+from penstock.operators.results import ResultShow
+from penstock.operators.row_lane import RowLane
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
-from penstock.plan.aggregations import Aggregations, aggregate_nodes
-from penstock.plan.nodes import AggregateNode, Node
-from penstock.plan.panes import Family, family_of
-from penstock.plan.sharing import may_share, shareable
+from penstock.operators.stage import Stage
+from penstock.plan.nodes import Node
+from penstock.plan.physical.circumstances import Circumstances, Existing, OnSpark
+from penstock.plan.physical.nodes import PhysicalPlan
+from penstock.plan.physical.rules import make_plan
 
 Shared = SharedAggregation | PaneFamily
 """What queries have in common: the states of one window, or all windows that are made of the same panes."""
@@ -47,88 +40,30 @@ class Running:
     cores: tuple[JoinCore, ...] = ()
 
     @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that the flow calls, which this query may have with others."""
+        return (*(shared.stage for shared in self.shared), *(core for core in self.cores if core.joins_streams))
+
+    @property
     def windows(self) -> tuple[SharedWindow, ...]:
         return tuple(shared.window for shared in self.shared if isinstance(shared, SharedAggregation))
 
-    @property
-    def paned(self) -> PanedAggregate | None:
-        """Its one operator, if that is a part of a family and no other query reads its results."""
-        only = self.pipeline.only
-        return only if isinstance(only, PanedAggregate) and self.feeds is None else None
+    def row_lane(self) -> tuple[RowLane, ResultShow] | None:
+        """The lane of its single events and where its other results are shown; None if it has none."""
+        only = self.shared[0] if self.pipeline.is_one_window else None
+        return only.row_lane() if isinstance(only, SharedAggregation) else None
 
 
-@dataclass(frozen=True)
-class Members:
-    """All queries of a family."""
-
-    family: PaneFamily
-    running: dict[PaneReader, Running]
-
-    def push(self, chunks: list[Chunk], watermark: int) -> Iterator[tuple[Running, list[Chunk]]]:
-        """The queries that have results, and these; the watermark moves with the rows."""
-        for chunk in [chunk for chunk in chunks[:-1] if chunk.rows]:
-            yield from self._results(chunk, min(watermark, int(chunk.times[-1])))
-        yield from self._results(chunks[-1] if chunks else Chunk(np.empty(0, np.int64), NO_ROWS), watermark)
-
-    def _results(self, chunk: Chunk, watermark: int) -> Iterator[tuple[Running, list[Chunk]]]:
-        for reader, results in self.family.process_all(chunk, watermark):
-            yield self.running[reader], results
-
-
-def receivers(readers: Sequence[Running]) -> list[Running | Members]:
-    """The readers of a stream as they are handed its rows: a family is one if it has no other queries than these."""
-    families: dict[PaneFamily, Members] = {}
-    for running in readers:
-        paned = running.paned
-        if paned is not None:
-            members = families.setdefault(paned.family, Members(paned.family, {}))
-            members.running[paned.reader] = running
-    found: list[Running | Members] = []
-    for running in readers:
-        paned = running.paned
-        if paned is None or len(families[paned.family].running) < paned.family.queries:
-            found.append(running)
-        elif running is next(iter(families[paned.family].running.values())):
-            found.append(families[paned.family])
-    return found
-
-
-def aggregations(queries: Mapping[str, Running]) -> Aggregations:
-    """The aggregations at work, each with its queries."""
-    found: dict[Any, list[tuple[str, AggregateNode]]] = {}
-    for name, running in queries.items():
-        shared = iter(running.shared)
-        for number, node in enumerate(aggregate_nodes(running.node)):
-            key: Any = next(shared) if may_share(node) else (name, number)
-            found.setdefault(key, []).append((name, node))
-    return list(found.values())
-
-
-def paned_windows(queries: Mapping[str, Running]) -> dict[AggregateNode, Family]:
-    """The families of the windows that are made of panes."""
-    members: dict[PaneFamily, list[AggregateNode]] = {}
-    for running in queries.values():
-        for node, shared in zip(shareable(running.node), running.shared, strict=True):
-            if isinstance(shared, PaneFamily):
-                members.setdefault(shared, []).append(node)
-    return {node: family for nodes in members.values() for family in (family_of(nodes),) for node in nodes}
-
-
-def sharers(queries: Mapping[str, Running]) -> dict[str, list[str]]:
-    """For each query that shares a window the others that do."""
-    readers: dict[SharedWindow | Shared | JoinCore, list[str]] = {}
-    parts = {name: dict.fromkeys((*r.windows, *r.shared, *r.cores)) for name, r in queries.items()}
-    for name, mine in parts.items():
-        for part in mine:
-            readers.setdefault(part, []).append(name)
-    places = {name: place for place, name in enumerate(queries)}
-    found: dict[str, list[str]] = {}
-    for name, mine in parts.items():
-        several = [readers[part] for part in mine if len(readers[part]) > 1]
-        if several:
-            others = several[0] if len(several) == 1 else sorted(set().union(*several), key=places.__getitem__)
-            found[name] = [other for other in others if other != name]
-    return found
+def plan_at_work(queries: Mapping[str, Running]) -> PhysicalPlan:
+    """The physical plan of what runs: its stages are those that the queries have, whenever they were started."""
+    shared = [one for running in queries.values() for one in running.shared]
+    existing = Existing(
+        {name: tuple(one.name for one in running.shared) for name, running in queries.items()},
+        {name: tuple(core.name for core in running.cores) for name, running in queries.items()},
+        {one.name: one.window.name for one in shared if isinstance(one, SharedAggregation)},
+    )
+    as_it_is = Circumstances(with_panes=False, existing=existing, on_spark=OnSpark())
+    return make_plan([(running.query, running.node) for running in queries.values()], as_it_is)
 
 
 def users_of(store: str, queries: Mapping[str, Running]) -> list[str]:

@@ -7,7 +7,9 @@ from typing import Any
 
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Query
+from penstock.operators.panes.family import is_family
 from penstock.plan.nodes import Node
+from penstock.plan.physical.circumstances import Existing
 
 
 class SavedQueries:
@@ -25,6 +27,20 @@ class SavedQueries:
         """What the checkpoint has of the query, if that is still the same."""
         saved: dict[str, Any] | None = self.queries.get(query.name)
         return saved if saved is not None and saved["fingerprint"] == fingerprint(node) else None
+
+    def existing(self, queries: Iterable[tuple[Query, Node]]) -> Existing:
+        """What those of the queries have that are still the same."""
+        aggregations: dict[str, tuple[str, ...]] = {}
+        joins: dict[str, tuple[str, ...]] = {}
+        for query, node in queries:
+            saved = self.of(query, node)
+            if saved is not None:
+                aggregations[query.name] = tuple(saved["aggregations"])
+                if "joins" in saved:
+                    joins[query.name] = tuple(saved["joins"])
+        named = {name for own in aggregations.values() for name in own}
+        stored = {name: self.aggregations[name] for name in named if not is_family(self.aggregations[name])}
+        return Existing(aggregations, joins, {name: saved["window"] for name, saved in stored.items()})
 
     @property
     def names(self) -> set[str]:

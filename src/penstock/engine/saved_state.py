@@ -157,7 +157,7 @@ def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict
     windows = dict.fromkeys(aggregation["window"] for aggregation in stored)
     for aggregation in stored:
         rows += state["stores"][aggregation["window"]]["head"] - aggregation["position"]
-    parts = [part for tree in (saved["operators"], list(shared.values())) for part in _parts(tree)]
+    parts = [part for tree in (saved["parts"], list(shared.values())) for part in _parts(tree)]
     counted = [part for part in parts if "intake" in part]
     groups = sum(_groups(part["intake"]) for part in counted)
     groups += sum(_groups_of_panes(part) for part in shared.values() if is_family(part))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.joins.join import Join
 from penstock.operators.joins.rate_sizing import RateSizer
+from penstock.operators.joins.view import JoinView
 
 _HISTORY = pa.schema(
     [
@@ -47,11 +47,11 @@ class JoinSizing:
     wait: float
 
 
-def sizing_of(joins: Iterable[Join]) -> tuple[JoinSizing, ...]:
+def sizing_of(joins: Iterable[JoinView]) -> tuple[JoinSizing, ...]:
     """Of the joins of a query that have rate-sized windows."""
     found = []
     for join in joins:
-        sizers, waits = join.sizing
+        sizers, waits = join.sizers, join.waits
         if sizers:
             largest = max(sizer.metrics.largest for sizer in sizers.values())
             sides = {alias: _side(sizer, largest) for alias, sizer in sizers.items()}
@@ -75,11 +75,11 @@ def _side(sizer: RateSizer, largest: int) -> SideSizing:
     )
 
 
-def history(joins: Iterable[Join]) -> pa.Table:
+def history(joins: Iterable[JoinView]) -> pa.Table:
     """Size and rows held of each side at the last boundaries of its samples."""
     tables = []
-    for number, join in enumerate(join for join in joins if join.sizing[0]):
-        for alias, sizer in join.sizing[0].items():
+    for number, join in enumerate(join for join in joins if join.sizers):
+        for alias, sizer in join.sizers.items():
             columns = (sizer.metrics.times, sizer.metrics.sizes, sizer.metrics.held)
             times, sizes, held = (np.concatenate([np.empty(0, np.int64), *column]) for column in columns)
             arrays = [pa.array(np.full(len(times), number)), pa.array([alias] * len(times), pa.string()), times]

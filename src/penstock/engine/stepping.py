@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.outgoing import PIECE_ROWS
 from penstock.plan.nodes import Node, children, streams
 from penstock.store.budget import Budget
@@ -85,5 +85,5 @@ def _split(chunks: list[Chunk], time: int) -> tuple[list[Chunk], list[Chunk]]:
             head.append(chunk if count == chunk.rows else chunk.slice(0, count))
         if count < chunk.rows:
             rest.append(chunk.slice(count, chunk.rows) if count else chunk)
-    nothing = [Chunk(np.empty(0, np.int64), NO_ROWS)]
+    nothing = [NO_EVENTS]
     return head or nothing, rest or nothing

@@ -84,6 +84,17 @@ class StreamInput:
             self._note_heard()
         return released
 
+    @property
+    def takes_rows_as_they_are(self) -> bool:
+        """Whether a row whose time does not go back is passed on at once, and nothing else depends on it."""
+        return self._arrivals is None and not self.reorder.holds and not self._watches_silence
+
+    def pass_rows(self, rows: int, last: int) -> None:
+        """Rows in order have been passed on without `take`; the last one has this time."""
+        self.events += rows
+        self.reorder.pass_rows(last)
+        self.dispatched = max(self.dispatched, last)
+
     def _note_heard(self) -> None:
         """The stream has given a sign of life."""
         self._heard, self._silent_since, self._rests = self._clock.elapsed(), self.reorder.watermark, False

@@ -6,6 +6,7 @@ of kernels) and for single events, whose way through Arrow would cost more than 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -16,6 +17,10 @@ from penstock.types import SqlType
 
 Data: TypeAlias = Vector | pa.Array | list[Any]
 """A column: numpy values, an Arrow array, or the Python strings of a few rows."""
+
+
+_OBJECTS = 256
+"""What the objects of a batch or of a column take, about."""
 
 
 class Batch:
@@ -31,9 +36,25 @@ class Batch:
     def names(self) -> list[str]:
         return list(self._data)
 
-    def with_columns(self, data: dict[str, Data]) -> Batch:
-        """The same rows with more columns, or others of the same name."""
-        return Batch(self.kinds, self._data | data, self.num_rows)
+    @property
+    def nbytes(self) -> int:
+        """What the columns take, about, with the objects that they are in."""
+        total = _OBJECTS
+        for data in self._data.values():
+            if isinstance(data, Vector):
+                total += _OBJECTS + data.values.nbytes + (0 if data.valid is None else data.valid.nbytes)
+            else:
+                total += _OBJECTS + (sum(map(_text_bytes, data)) if isinstance(data, list) else data.nbytes)
+        return total
+
+    def with_columns(self, data: dict[str, Data], kinds: Mapping[str, SqlType] | None = None) -> Batch:
+        """The same rows with more columns, or others of the same name. `kinds` has those that are new."""
+        return Batch({**self.kinds, **kinds} if kinds else self.kinds, self._data | data, self.num_rows)
+
+    def prefixed(self, prefix: str) -> Batch:
+        """The same columns with longer names."""
+        kinds = {prefix + name: self.kinds[name] for name in self._data}
+        return Batch(kinds, dict(zip(kinds, self._data.values(), strict=True)), self.num_rows)
 
     def data(self, name: str) -> Data:
         """The column as it is held."""
@@ -57,6 +78,10 @@ class Batch:
             columns = {name: self.column(name) for name in self._data} or {"": pa.nulls(self.num_rows)}
             self._arrow = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         return self._arrow
+
+
+def _text_bytes(text: str | None) -> int:
+    return 8 if text is None else sys.getsizeof(text)
 
 
 Rows: TypeAlias = pa.RecordBatch | Batch

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.expressions import text_forms
 from penstock.expressions.logic import flags
 from penstock.expressions.times import DAY, SECOND, floor_days

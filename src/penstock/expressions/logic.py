@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.expressions.tree import Call, Expression, Literal
 from penstock.expressions.vector import (
     Array,
@@ -87,14 +87,8 @@ _FLOATS_TO_NUMBER: dict[str, Callable[[Array, Array], Array]] = {
 }
 """Where the right side is a literal that is not NaN, the left may be: one comparison says it."""
 
-_TEXT: dict[str, Callable[[Any, Any], Mask]] = {
-    "eq": _text_kernel("equal"),
-    "ne": _text_kernel("not_equal"),
-    "lt": _text_kernel("less"),
-    "le": _text_kernel("less_equal"),
-    "gt": _text_kernel("greater"),
-    "ge": _text_kernel("greater_equal"),
-}
+_TEXT = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+"""Arrow's names."""
 
 
 def _is_number(expression: Expression) -> bool:
@@ -103,7 +97,7 @@ def _is_number(expression: Expression) -> bool:
 
 def _kernel(name: str, type_: SqlType, right: Expression | None = None) -> Callable[[Any, Any], Any]:
     if type_ is SqlType.STRING:
-        return _TEXT[name]
+        return _text_kernel(_TEXT[name])
     if not type_.is_floating:
         return _PLAIN[name]
     return (_FLOATS_TO_NUMBER if right is not None and _is_number(right) else _FLOATS)[name]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.errors import QueryError
 from penstock.expressions.logic import flags
 from penstock.expressions.tree import Call, Literal
@@ -50,9 +50,20 @@ def _numbers(result: Any) -> Array:
     return numbers
 
 
-def _by_arrow(name: str, options: object = None) -> Builder:
-    function = pc.get_function(name)
-    return lambda call, site: strict_text(lambda values: function.call([values], options))
+def _by_arrow(name: str) -> Builder:
+    def build(call: Call, site: Site) -> Operation:
+        function = pc.get_function(name)
+        return strict_text(lambda values: function.call([values]))
+
+    return build
+
+
+def _trimmed(name: str) -> Builder:
+    def build(call: Call, site: Site) -> Operation:
+        function, blank = pc.get_function(name), pc.TrimOptions(" ")
+        return strict_text(lambda values: function.call([values], blank))
+
+    return build
 
 
 def _by_python(function: Callable[..., str]) -> Builder:
@@ -77,14 +88,18 @@ def _growing(function: Callable[..., str], length: Callable[..., int]) -> Builde
 
 def _case_mapped(ascii_name: str, function: Callable[[str], str]) -> Builder:
     """Non-ASCII text may change its length ('ß' to 'SS'), which Arrow's mapping of single characters does not do."""
-    ascii_kernel, is_ascii = pc.get_function(ascii_name), pc.get_function("string_is_ascii")
 
-    def kernel(values: Any) -> Any:
-        if flags(is_ascii.call([values])).all():
-            return ascii_kernel.call([values])
-        return text_by_row(function, values)
+    def build(call: Call, site: Site) -> Operation:
+        ascii_kernel, is_ascii = pc.get_function(ascii_name), pc.get_function("string_is_ascii")
 
-    return lambda call, site: strict_text(kernel)
+        def kernel(values: Any) -> Any:
+            if flags(is_ascii.call([values])).all():
+                return ascii_kernel.call([values])
+            return text_by_row(function, values)
+
+        return strict_text(kernel)
+
+    return build
 
 
 def _length(call: Call, site: Site) -> Operation:
@@ -228,17 +243,15 @@ def _like(call: Call, site: Site) -> Operation:
     return strict(lambda values, _: flags(function.call([values], options)))
 
 
-_BLANK = pc.TrimOptions(" ")
-
 STRINGS: dict[str, Builder] = {
     "concat": _concat,
     "upper": _case_mapped("ascii_upper", str.upper),
     "lower": _case_mapped("ascii_lower", str.lower),
     "length": _length,
     "substring": _substring,
-    "trim": _by_arrow("utf8_trim", _BLANK),
-    "ltrim": _by_arrow("utf8_ltrim", _BLANK),
-    "rtrim": _by_arrow("utf8_rtrim", _BLANK),
+    "trim": _trimmed("utf8_trim"),
+    "ltrim": _trimmed("utf8_ltrim"),
+    "rtrim": _trimmed("utf8_rtrim"),
     "replace": _replace,
     "starts_with": _finds("starts_with", str.startswith),
     "ends_with": _finds("ends_with", str.endswith),

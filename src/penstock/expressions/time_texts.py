@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.expressions.text_forms import write_date
 from penstock.types import FIRST_DAY, FIRST_TIME, LAST_DAY, LAST_TIME
 

@@ -49,10 +49,33 @@ def parse(
     >>> program.queries[0].name, program.queries[0].body.schema.names
     ('q1', ('agent', 'busy'))
     """
-    with _refusals(text) as source:
-        catalog = Catalog(streams or {}, sinks, queries, tables)
-        binder = ProgramBinder(source, catalog, user_aggregates or {}, functions)
-        return binder.bind(_statements(source))
+    catalog = Catalog(streams or {}, sinks, queries, tables)
+    return ProgramText(text).bind(catalog, user_aggregates or {}, functions)
+
+
+class ProgramText:
+    """A text whose statements have been read, for a caller that looks at them before it knows all streams.
+
+    >>> ProgramText("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t) -- CREATE STREAM other").declared_streams
+    {'calls'}
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        with _refusals(text) as source:
+            self._statements = _statements(source)
+
+    @property
+    def declared_streams(self) -> set[str]:
+        """The names, in lower case, that the text declares by CREATE STREAM."""
+        return {s.name.text.lower() for s in self._statements if isinstance(s, CreateStream)}
+
+    def bind(
+        self, catalog: Catalog, user_aggregates: Mapping[str, UserSignature], functions: Collection[str]
+    ) -> Program:
+        """The typed program."""
+        with _refusals(self._text) as source:
+            return ProgramBinder(source, catalog, user_aggregates, functions).bind(self._statements)
 
 
 class Outside(NamedTuple):
@@ -78,16 +101,6 @@ def outside(text: str) -> list[Outside]:
                 kind = {CreateTable: "table", CreateStream: "stream", CreateSink: "sink"}[type(statement)]
                 found.append(Outside(kind, statement.name.text, statement.uri))
     return found
-
-
-def declared_streams(text: str) -> set[str]:
-    """The names, in lower case, that the text declares by CREATE STREAM. Comments and strings declare nothing.
-
-    >>> declared_streams("CREATE STREAM Calls (t TIMESTAMP, EVENT TIME t) -- CREATE STREAM other")
-    {'calls'}
-    """
-    with _refusals(text) as source:
-        return {s.name.text.lower() for s in _statements(source) if isinstance(s, CreateStream)}
 
 
 @contextmanager

@@ -115,7 +115,7 @@ _NO_SLOTS = np.empty(0, np.int32)
 _NO_POSITIONS = np.empty(0, np.int64)
 
 
-class Run(NamedTuple):
+class RowRun(NamedTuple):
     """Rows as they enter or leave, with the columns of the intake; positions are consecutive unless given."""
 
     first: int
@@ -129,15 +129,15 @@ class Run(NamedTuple):
             return self.given_positions
         return np.arange(self.first, self.first + len(self.slots))
 
-    def part(self, start: int, stop: int) -> Run:
+    def part(self, start: int, stop: int) -> RowRun:
         columns = tuple(
             Argument(c.values[start:stop], None if c.valid is None else c.valid[start:stop]) for c in self.columns
         )
         positions = None if self.given_positions is None else self.given_positions[start:stop]
-        return Run(self.first + start, self.slots[start:stop], columns, positions)
+        return RowRun(self.first + start, self.slots[start:stop], columns, positions)
 
 
-class Played:
+class EvaluatedGroups:
     """The evaluations of a schedule: evaluation k has the rows [upto[k-1], upto[k]), and row i the group `slots[i]`.
 
     `counts` are the numbers of rows of the groups shown, `emitted` what the states answered, `interners` those of the
@@ -234,14 +234,14 @@ class Aggregation:
 
     def play(
         self,
-        added: Run,
-        removed: Run,
+        added: RowRun,
+        removed: RowRun,
         add_upto: Int64s,
         remove_upto: Int64s,
         evaluates: Bools,
         events: Slots | None = None,
         ranges: tuple[Int64s, Int64s] | None = None,
-    ) -> tuple[int, Played]:
+    ) -> tuple[int, EvaluatedGroups]:
         """Plays as many steps as fit; returns how many that were, and their evaluations.
 
         An evaluation shows every group; with `events`, the one group that is named for its step (or none, -1);
@@ -278,43 +278,47 @@ class Aggregation:
             removed = removed.part(0, removes)
         emitted = self._advance(added, removed, schedule)
         if events is None and not evaluated:
-            return done, Played(slots, upto, counts, (), ())
+            return done, EvaluatedGroups(slots, upto, counts, (), ())
         return done, self._played(schedule, counts, emitted)
 
-    def advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
+    def advance(self, added: RowRun, removed: RowRun, schedule: Schedule) -> list[tuple[Emitted, ...]]:
         """Plays a schedule on the states; the caller, which made the schedule, counts the rows of groups itself."""
         return self._advance(added, removed, schedule)
 
-    def add(self, added: Run) -> None:
+    def add(self, added: RowRun) -> None:
         """Rows enter; nothing leaves and nothing is evaluated."""
         nothing = np.zeros(1, np.int64)
         _count_rows(added.slots, self.counts)
         self._advance(added, added.part(0, 0), Schedule(nothing + len(added.slots), nothing, nothing, _NO_SLOTS))
 
-    def evaluate(self, slots: Slots, upto: Int64s) -> Played:
+    def evaluate(self, slots: Slots, upto: Int64s) -> EvaluatedGroups:
         """Evaluates slots as they are, as the rows of several evaluations."""
-        none = Run(0, _NO_SLOTS, self.intake.no_columns())
+        none = RowRun(0, _NO_SLOTS, self.intake.no_columns())
         nothing = np.zeros(len(upto), np.int64)
         schedule = Schedule(nothing, nothing, upto, slots)
         return self._played(schedule, self.counts[slots], self._advance(none, none, schedule))
 
-    def _advance(self, added: Run, removed: Run, schedule: Schedule) -> list[tuple[Emitted, ...]]:
+    def _advance(self, added: RowRun, removed: RowRun, schedule: Schedule) -> list[tuple[Emitted, ...]]:
         if not self._states:
             return []
         entering = leaving = _NO_POSITIONS
         if self._positioned:
             entering, leaving = added.positions, removed.positions
-        if self.groups.capacity > self._capacity:
-            for state in self._states:
-                state.ensure(self.groups.capacity)
-            self._capacity = self.groups.capacity
+        self.fit()
         return [
             state.advance(_rows(added, columns, entering), _rows(removed, columns, leaving), schedule)
             for state, columns in self._driven
         ]
 
-    def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> Played:
-        return Played(schedule.emit_slots, schedule.emit_upto, counts, emitted, self.first_interners)
+    def fit(self) -> None:
+        """Room in the states for all groups there are."""
+        if self.groups.capacity > self._capacity:
+            for state in self._states:
+                state.ensure(self.groups.capacity)
+            self._capacity = self.groups.capacity
+
+    def _played(self, schedule: Schedule, counts: Int64s, emitted: list[tuple[Emitted, ...]]) -> EvaluatedGroups:
+        return EvaluatedGroups(schedule.emit_slots, schedule.emit_upto, counts, emitted, self.first_interners)
 
     def export(self, slots: Slots) -> list[pa.Array]:
         """What these groups hold, as one column of partials per state (see `aggregates.partials`)."""
@@ -343,7 +347,7 @@ class Aggregation:
         self._capacity = self.groups.capacity
 
 
-def _rows(run: Run, columns: Any, positions: Int64s) -> Rows:
+def _rows(run: RowRun, columns: Any, positions: Int64s) -> Rows:
     slots = run.slots
     if columns.filter >= 0:
         slots = np.where(run.columns[columns.filter].values != 0, slots, np.int32(-1))

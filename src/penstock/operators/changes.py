@@ -30,16 +30,16 @@ from penstock.expressions.tree import Column
 from penstock.expressions.vector import Evaluated, Vector, to_arrow
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Emit
-from penstock.operators.aggregation import Aggregation, Played
+from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.arguments import Reading
 from penstock.operators.columns import image
+from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import OVERFLOW, as_chunk, as_row
-from penstock.operators.evaluation import Arrivals, Show, Turn
+from penstock.operators.evaluation import Arrivals, RowMoves, Show
 from penstock.operators.held_rows import GroupRows, HeldRows
 from penstock.operators.interner import Interner
 from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
-from penstock.operators.shown import Shown
 from penstock.operators.touched import NO_ROW, PartitionSegments, Touched, Toucher, segments_of_all
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
@@ -61,7 +61,7 @@ class ChangeShow:
 
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> None:
         emission = node.emission
-        self._shown = Shown(node, answers)
+        self._shown = EmittedRows(node, answers)
         self._reject = reject
         self._having = None if emission.having is None else compile_expression(emission.having)
         self._outputs = [(compile_expression(o.expression), o.expression.type) for o in emission.outputs]
@@ -75,7 +75,7 @@ class ChangeShow:
     def see(
         self,
         keys: list[Data],
-        played: Played,
+        played: EvaluatedGroups,
         touched: Touched,
         starts: Int64s,
         ends: Int64s,
@@ -173,11 +173,11 @@ class Changes:
         assert isinstance(show, ChangeShow)
         self._shows.remove(show)
 
-    def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
+    def play(self, turn: RowMoves, arrivals: Arrivals | None) -> None:
         domains = np.zeros(1 if turn.evaluates.any() else 0, np.int32)
         self._play(turn, segments_of_all(turn.evaluates), domains, None)
 
-    def play_partitions(self, turn: Turn, partitions: Slots) -> None:
+    def play_partitions(self, turn: RowMoves, partitions: Slots) -> None:
         """Plays a turn whose step k is of `partitions[k]`, and so are the rows that enter and leave by it."""
         assert self._owners is not None
         evaluated = partitions[turn.evaluates]
@@ -203,7 +203,7 @@ class Changes:
         evaluated = np.isin(own, domains)
         return slots[evaluated], first[np.searchsorted(domains, own[evaluated])]
 
-    def _play(self, turn: Turn, segments: Int64s, domains: Slots, owners: Owners | None) -> None:
+    def _play(self, turn: RowMoves, segments: Int64s, domains: Slots, owners: Owners | None) -> None:
         taken = self._held.take(domains)
         failing = self._failing_in(owners) if len(domains) else (_NO_SLOTS, _NO_NUMBERS)
         schedule, counts, touched = self._toucher.play(
@@ -229,7 +229,7 @@ class Changes:
         answers = iter(rows.answers)
         emitted = [tuple(next(answers) for _ in names) for names in self._answer_names]
         upto = np.empty(0, np.int64)
-        played = Played(rows.slots, upto, rows.counts, emitted, self._aggregation.first_interners)
+        played = EvaluatedGroups(rows.slots, upto, rows.counts, emitted, self._aggregation.first_interners)
         keys = self._groups.keys(rows.slots)
         shown_keys = [keys[place] for place in self._shown_keys]
         for show in self._shows:

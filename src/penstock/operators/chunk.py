@@ -1,17 +1,19 @@
-"""A run of events in (time, sequence) order, as operators hand it on: Arrow columns and their times."""
+"""A run of events in (time, sequence) order, as operators hand it on: columns and their times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
-from penstock.expressions.batch import Rows, arrow_of
+from penstock.expressions.batch import Batch, Data, Rows, arrow_of
 from penstock.expressions.time_texts import time_texts
+from penstock.expressions.vector import Evaluated, Vector
 from penstock.store.batches import decoded
+from penstock.types import SqlType
 
 CHUNK_ROWS = 32768
 """Operators work on at most so many rows at a time, so that their columns stay in the processor's cache."""
@@ -54,10 +56,30 @@ class Chunk(NamedTuple):
         return Chunk(self.times[start:stop], self.arrow.slice(start, stop - start))
 
     def filter(self, keep: Bools) -> Chunk:
+        if keep.all():
+            return self
         return Chunk(self.times[keep], self.arrow.filter(pa.array(keep)))
 
 
+def computed(times: Int64s, names: Sequence[str], values: Sequence[Evaluated]) -> Chunk:
+    """Rows of columns that were computed. A single row stays as it is held: Arrow would cost more than the query."""
+    if len(times) != 1:
+        return Chunk(times, pa.RecordBatch.from_arrays([value.values for value in values], names=names))
+    kinds = dict(zip(names, [value.type for value in values], strict=True))
+    data = {name: _of_one_row(value) for name, value in zip(names, values, strict=True)}
+    return Chunk(times, Batch(kinds, data, 1))
+
+
+def _of_one_row(value: Evaluated) -> Data:
+    held: Data = value.held
+    if isinstance(held, Vector) and (held.errors is not None or value.type in (SqlType.STRING, SqlType.NULL)):
+        return value.values
+    return held
+
+
 NO_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0)], names=[""])
+NO_EVENTS = Chunk(np.empty(0, np.int64), NO_ROWS)
+"""A chunk without rows, for calls that tell only the time."""
 
 
 def concat(chunks: list[Chunk], schema: pa.Schema) -> Chunk:

@@ -21,16 +21,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
-from penstock.operators.aggregation import Aggregation, Run
+from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.closing_windows import Closed, SessionWindows, TumblingWindows, Windows
 from penstock.operators.cutting import Cuts
+from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.intake import Intake
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.resources import Resources
-from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode
 from penstock.windows.spec import Session
 
@@ -45,7 +45,7 @@ class ClosingAggregate(Operator):
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")
         self._emitter = Emitter(node.emission, node.schema, resources.reject, compared=compared)
-        self._shown = Shown(node)
+        self._shown = EmittedRows(node)
         self._windows: Windows
         if isinstance(node.window.extent, Session):
             sessions = resources.account(f"{name}: sessions")
@@ -59,6 +59,8 @@ class ClosingAggregate(Operator):
         self._rows = 0
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
+        if not chunk.rows and not self._windows.is_due(watermark):
+            return Progress([], watermark)
         for part, reached in chunk.parts(watermark, self._cuts.count):
             if part.rows:
                 self._add(part)
@@ -82,7 +84,7 @@ class ClosingAggregate(Operator):
             chunk, instances, keep = chunk.filter(keep), instances[keep], None
         if chunk.rows:
             taken = self._intake.take(chunk, keep, pa.array(instances))
-            self._aggregation.add(Run(self._rows, taken.slots, taken.columns))
+            self._aggregation.add(RowRun(self._rows, taken.slots, taken.columns))
             self._rows += chunk.rows
 
     def _close(self, watermark: int) -> None:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.arrays import Bools, Int64s
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.operators.chunk import Chunk, concat
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.operator import Operator, Progress
-from penstock.operators.ports import Ports
+from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import CombineNode
@@ -61,6 +61,13 @@ class Combine(Operator):
     def _release(self, before: int) -> list[Chunk]:
         """The evaluations with boundaries up to `before`; a row's time is its boundary - 1."""
         due = self._ports.take(before)
+        results = self._show_due(due) if 0 in due else []
+        if before < -START and self._last is not None and self._last + self._slide <= before:
+            results += self._show_empty()
+        return results
+
+    def _show_due(self, due: Due) -> list[Chunk]:
+        """The evaluations in which the longest window has rows: without those there is no result."""
         parts = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
         results: list[Chunk] = []
         ends = parts[0].times + 1
@@ -72,10 +79,7 @@ class Combine(Operator):
             if self._last is not None:
                 results += self._show_empty()
             begin = gap
-        results += self._show(parts, ends, begin, len(ends))
-        if before < -START and self._last is not None and self._last + self._slide <= before:
-            results += self._show_empty()
-        return results
+        return results + self._show(parts, ends, begin, len(ends))
 
     def _show(self, parts: list[Chunk], ends: Int64s, begin: int, end: int) -> list[Chunk]:
         """The rows [begin, end) of the longest window with what the others have of their groups."""

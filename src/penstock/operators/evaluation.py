@@ -11,18 +11,18 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
-from penstock.operators.aggregation import Run
+from penstock.operators.aggregation import RowRun
 from penstock.operators.outgoing import Outgoing
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.rejects import Reject
 
 
-class Turn(NamedTuple):
+class RowMoves(NamedTuple):
     """By step k the rows `added[:add_upto[k]]` are in and the rows `removed[:left[k]]` are out; if `evaluates[k]`, the
     window `[starts[k], ends[k])` is evaluated. Rows are added before others are removed."""
 
-    added: Run
-    removed: Run
+    added: RowRun
+    removed: RowRun
     add_upto: Int64s
     left: Int64s
     evaluates: Bools
@@ -55,7 +55,7 @@ class Evaluation(Protocol):
 
     def drop(self, show: Show) -> None: ...
 
-    def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
+    def play(self, turn: RowMoves, arrivals: Arrivals | None) -> None:
         """Plays all steps of a turn. Arrivals are given where `of_events`."""
 
     @property

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.arrays import Bools, Int64s, Slots
@@ -121,6 +122,9 @@ _KNOWN_TEXT = 64
 _KNOWN_SHARE = 1 << 15
 """One key is remembered for so many bytes of the memory: all of them take about a hundredth of it."""
 
+_ENTRIES_SHARE = 64
+"""The slots of a dictionary are remembered if it takes no more than this part of the memory."""
+
 _NO_TABLE = np.empty(0, np.int32)
 
 
@@ -165,6 +169,8 @@ class GroupTable:
         self._holders: list[Callable[[int], Bools]] = []
         self._left = 0
         self._known: dict[tuple[object, ...], Slots] = {}
+        self._known_entries: tuple[pa.Array, Slots] | None = None
+        """The last dictionary of strings and the slot of each entry, -1 for one that has not come."""
         self._most_known = min(_KNOWN_KEYS, account.total // _KNOWN_SHARE)
         self._order: Slots | None = None
         self._fit(16 if types else 1)
@@ -186,6 +192,11 @@ class GroupTable:
     def size(self) -> int:
         """How many slots are in use."""
         return self._used - self._free_count
+
+    @property
+    def table(self) -> NDArray[Any]:
+        """The hash table of groups with one key (`single_keys`)."""
+        return self._table
 
     def tally(self) -> Tally:
         """For one of several windows over these groups, until `forget`."""
@@ -216,7 +227,27 @@ class GroupTable:
         """The slot of each row, making new ones as needed; -1 where `keep` is false."""
         if rows == 1 and keep is None and self.types:
             return self._assign_one(columns)
+        if keep is None and self._is_single and isinstance(held := columns[0].held, pa.DictionaryArray):
+            return self._assign_encoded(columns, held, rows)
         return self._assign_all(columns, rows, keep)
+
+    def _assign_encoded(self, columns: list[Evaluated], column: pa.DictionaryArray, rows: int) -> Slots:
+        """The slots of a column of strings that comes with its dictionary: a source that sends the same dictionary
+        again has its slots looked up by place."""
+        if column.indices.null_count:
+            return self._assign_all(columns, rows, None)
+        places = column.indices.to_numpy()
+        known = self._known_entries
+        if known is not None and known[0].equals(column.dictionary):
+            slots: Slots = known[1].take(places)
+            if slots.min() >= 0:
+                return slots
+        slots = self._assign_all(columns, rows, None)
+        if column.dictionary.null_count == 0 and column.dictionary.nbytes * _ENTRIES_SHARE <= self._account.total:
+            if known is None or not known[0].equals(column.dictionary):
+                known = self._known_entries = (column.dictionary, np.full(len(column.dictionary), -1, np.int32))
+            known[1][places] = slots
+        return slots
 
     def _assign_one(self, columns: list[Evaluated]) -> Slots:
         """A single event's slot, found without the machinery for many once its key has been seen."""
@@ -331,6 +362,7 @@ class GroupTable:
                 named = dead[~self._nulls(dead, w)]
                 interner.release(self._stored[named, w].astype(np.int32))
         self._known.clear()
+        self._known_entries = None
         self._alive.array[dead] = False
         self._order = None
         self._rehash()
@@ -416,6 +448,7 @@ class GroupTable:
             if interner is not None:
                 interner.restore(saved)
         self._known.clear()
+        self._known_entries = None
         self._order = None
         self._fit(max(self.capacity, 1))
 

@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,11 @@ class Interner:
         self._begin()
 
     # Codes
+
+    @property
+    def codes(self) -> Mapping[bytes, int]:
+        """The code of each string that is known, by its UTF-8 bytes."""
+        return self._codes
 
     def encode(self, values: pa.Array | list[str | None]) -> Slots:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""

@@ -22,6 +22,7 @@ from penstock.arrays import Int64s
 from penstock.jit import kernel
 from penstock.operators.chunk import CHUNK_ROWS
 from penstock.operators.reorder import START
+from penstock.store.blocks import Frame
 from penstock.store.fifo import FifoStore, View
 from penstock.windows.steps import Steps
 
@@ -75,6 +76,28 @@ class WindowTail:
     @property
     def position(self) -> int:
         return self._cursor.position
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The places of the columns that are shown, the time first."""
+        return self._columns
+
+    def block(self) -> tuple[Frame, int, int, bool]:
+        """The block that the cursor is in, the position of its first row, the cursor's row in it, and whether it is
+        the last block."""
+        frame, first = self._cursor.block()
+        return frame, first, self._cursor.position - first, first + frame.count == self._store.head
+
+    def is_in(self, block: Frame) -> bool:
+        """Whether the cursor is in this block, and that in memory."""
+        return self._cursor.is_in(block)
+
+    def pass_rows(self, count: int) -> None:
+        """Rows of the cursor's block have left."""
+        if count:
+            self._cursor.advance(count)
+            if self._cursor.is_at_end:
+                self._passed(self._cursor.position)
 
     @property
     def oldest(self) -> int:

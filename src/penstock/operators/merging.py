@@ -20,15 +20,15 @@ from penstock.arrays import Int64s, Slots
 from penstock.errors import BudgetError
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.jit import kernel
-from penstock.operators.aggregation import Played
+from penstock.operators.aggregation import EvaluatedGroups
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import to_argument
+from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.operators.partial_rows import ROWS, check_version, partial_schema
 from penstock.operators.resources import Resources
-from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode, StateSpec
 from penstock.types import SqlType
 
@@ -78,7 +78,7 @@ class Merge:
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         self._node = node
         self._key_types = tuple(key.type for key in node.group_by)
-        self._shown = Shown(node)
+        self._shown = EmittedRows(node)
         self._emitter = Emitter(node.emission, node.schema, resources.reject)
         self._account = resources.account(f"{name}: partial rows")
         self._state_accounts = [
@@ -138,7 +138,7 @@ class Merge:
         nothing = np.zeros(len(ends), np.int64)
         schedule = Schedule(nothing, nothing, upto, np.arange(len(places), dtype=np.int32))
         interners, emitted = self._absorb(batch, slots, schedule)
-        played = Played(schedule.emit_slots, schedule.emit_upto, counts, emitted, interners)
+        played = EvaluatedGroups(schedule.emit_slots, schedule.emit_upto, counts, emitted, interners)
         shown = self._shown.rows(keys.keys(order[places]), played)
         starts = _micros(batch, 0)[first]
         return self._emitter.emit(Evaluations(shown, upto, starts, ends, failed=played.failed(self._node.answers)))

@@ -11,7 +11,6 @@ Why: docs/decisions/results-leave-early.md
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from penstock.operators.chunk import Chunk
@@ -91,45 +90,3 @@ class Outgoing:
         """What was put since the last call and has not left."""
         chunks, self._chunks, self._rows = self._chunks, [], 0
         return chunks
-
-
-class Inbox:
-    """A query's results of calls that another query has made for both, until it makes the same calls itself.
-
-    >>> inbox = Inbox()
-    >>> inbox.hand_over([])
-    >>> bool(inbox), inbox.take(), bool(inbox)
-    (True, [], False)
-    """
-
-    __slots__ = ("_early", "_ready", "receiver")
-
-    def __init__(self) -> None:
-        self._ready: deque[list[Chunk]] = deque()
-        self._early: list[Chunk] = []
-        self.receiver: Receive | None = None
-
-    def __bool__(self) -> bool:
-        """Whether there is a call that was made and not taken."""
-        return bool(self._ready)
-
-    def receive(self, chunks: list[Chunk]) -> None:
-        """Many results of a call that is still at work. Those of the calls before leave with them."""
-        if self.receiver is None:
-            self._early += chunks
-            return
-        if self._ready:
-            earlier = [chunk for call in self._ready for chunk in call]
-            self._ready = deque([] for _ in self._ready)
-            chunks = earlier + chunks
-        self.receiver(chunks)
-
-    def hand_over(self, chunks: list[Chunk]) -> None:
-        """A call is done; these are its last results."""
-        if self._early:
-            chunks, self._early = self._early + chunks, []
-        self._ready.append(chunks)
-
-    def take(self) -> list[Chunk]:
-        """The results of the oldest call."""
-        return self._ready.popleft()

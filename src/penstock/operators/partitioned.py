@@ -20,14 +20,14 @@ from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.lang.query import Emit
-from penstock.operators.aggregation import Aggregation, Played
+from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.chunk import Chunk
+from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.outgoing import Outgoing
 from penstock.operators.partitioned_operator import PartitionedOperator
 from penstock.operators.partitioned_rows import PartitionedRows
 from penstock.operators.resources import Resources
-from penstock.operators.shown import Shown
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.types import SqlType
 
@@ -42,7 +42,7 @@ class PartitionedAggregate(PartitionedOperator):
         compared = resources.account(f"{name}: rows that the next are compared with")
         self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
-        self._shown = Shown(node, answers)
+        self._shown = EmittedRows(node, answers)
         self._outgoing = Outgoing()
 
     def _per_event(self, chunk: Chunk) -> None:
@@ -102,7 +102,7 @@ class PartitionedAggregate(PartitionedOperator):
 
     def _emit(
         self,
-        played: Played,
+        played: EvaluatedGroups,
         upto: Int64s,
         starts: Int64s,
         ends: Int64s,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.operators.aggregation import Run
+from penstock.operators.aggregation import RowRun
 from penstock.operators.changes import Changes
 from penstock.operators.chunk import Chunk
-from penstock.operators.evaluation import Turn
+from penstock.operators.evaluation import RowMoves
 from penstock.operators.partitioned_operator import PartitionedOperator
 from penstock.operators.partitioned_rows import PartitionedRows
 from penstock.operators.resources import Resources
@@ -34,7 +34,7 @@ class PartitionedChanges(PartitionedOperator):
         )
         self._show = self._changes.show(node, node.answers, self._reject)
         self._outgoing = self._show.outgoing
-        self._none = Run(0, np.empty(0, np.int32), self._rows.intake.no_columns())
+        self._none = RowRun(0, np.empty(0, np.int32), self._rows.intake.no_columns())
 
     def _per_event(self, chunk: Chunk) -> None:
         self._enter(chunk, evaluates=True)
@@ -45,7 +45,7 @@ class PartitionedChanges(PartitionedOperator):
     def _enter(self, chunk: Chunk, *, evaluates: bool) -> None:
         partitions, due, added, removed, gone_upto, starts, _ = self._rows.enter(chunk)
         looks = due if evaluates else np.zeros(chunk.rows, np.bool_)
-        turn = Turn(added, removed, np.arange(1, chunk.rows + 1), gone_upto, looks, starts, chunk.times)
+        turn = RowMoves(added, removed, np.arange(1, chunk.rows + 1), gone_upto, looks, starts, chunk.times)
         self._changes.play_partitions(turn, partitions)
         self._rows.forget(removed)
 
@@ -56,7 +56,7 @@ class PartitionedChanges(PartitionedOperator):
             return
         nothing = np.zeros(len(partitions), np.int64)
         starts = self._partitions.queues.oldest[partitions]
-        turn = Turn(self._none, self._none, nothing, nothing, nothing == 0, starts, nothing + boundary)
+        turn = RowMoves(self._none, self._none, nothing, nothing, nothing == 0, starts, nothing + boundary)
         self._changes.play_partitions(turn, partitions)
 
     def snapshot(self) -> dict[str, Any]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-import numpy as np
-
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.partitioned_rows import PartitionedRows
@@ -64,7 +62,7 @@ class PartitionedOperator(Operator):
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._partitions.last_boundary(last_time)
-        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
+        return [] if end is None else self.process(NO_EVENTS, end).chunks
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         self._rejected += 1

@@ -16,7 +16,7 @@ from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE
-from penstock.operators.chunk import NO_ROWS, Chunk, joined
+from penstock.operators.chunk import NO_EVENTS, Chunk, joined
 from penstock.operators.closing_windows import SessionWindows
 from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
@@ -138,7 +138,7 @@ class PartitionedRelation(Operator):
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._partitions.last_boundary(last_time)
-        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
+        return [] if end is None else self.process(NO_EVENTS, end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -2,6 +2,7 @@
 
 A partition's evaluation differs from the one before by the arriving row and the row that leaves for it. If both are
 equal nothing changes; else ISTREAM is the one and DSTREAM the other, each if it passes WHERE.
+`plan.aggregations.changes_by_one_row` says which nodes it serves.
 """
 
 from __future__ import annotations
@@ -19,16 +20,8 @@ from penstock.operators.columns import image_of
 from penstock.operators.emitter import as_chunk
 from penstock.operators.partitioned_relation import PartitionedRelation
 from penstock.operators.resources import Resources
-from penstock.operators.zero_signs import MOST_FLOATS, ZeroSigns
-from penstock.plan.aggregations import shows_row_changes
+from penstock.operators.zero_signs import ZeroSigns
 from penstock.plan.nodes import RelationNode
-
-
-def changes_by_one_row(node: RelationNode) -> bool:
-    """Whether `PartitionedRowChanges` serves a node: each event makes its partition due, from the first one on."""
-    floats = [output for output in node.emission.outputs if output.expression.type.is_floating]
-    every_event = node.window.is_per_event and not node.window.when_full
-    return shows_row_changes(node) and every_event and len(floats) <= MOST_FLOATS
 
 
 class PartitionedRowChanges(PartitionedRelation):

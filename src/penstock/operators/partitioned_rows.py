@@ -16,7 +16,7 @@ import numpy as np
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
-from penstock.operators.aggregation import Run
+from penstock.operators.aggregation import RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import cuts_of
 from penstock.operators.intake import Intake
@@ -36,8 +36,8 @@ class Entered(NamedTuple):
 
     partitions: Slots
     due: Bools
-    added: Run
-    removed: Run
+    added: RowRun
+    removed: RowRun
     gone_upto: Int64s
     starts: Int64s
     keys: list[Evaluated]
@@ -73,12 +73,12 @@ class PartitionedRows:
         positions = np.arange(self._rows, self._rows + chunk.rows)
         fixed = (Argument(chunk.times, None), Argument(positions, None), Argument(taken.slots, None))
         (_, gone, slots, *columns), gone_upto, starts = self.partitions.enter(partitions, (*fixed, *taken.columns))
-        added = Run(self._rows, taken.slots, taken.columns)
-        removed = Run(0, slots.values, tuple(columns), gone.values)
+        added = RowRun(self._rows, taken.slots, taken.columns)
+        removed = RowRun(0, slots.values, tuple(columns), gone.values)
         self._rows += chunk.rows
         return Entered(partitions, due, added, removed, gone_upto, starts, taken.keys)
 
-    def forget(self, gone: Run) -> None:
+    def forget(self, gone: RowRun) -> None:
         """After a chunk: strings and groups of rows that left may be used again."""
         self.intake.leave(gone.slots, gone.columns)
         self.intake.groups.collect(len(gone.slots))

@@ -16,29 +16,15 @@ from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
 from penstock.operators.closing import ClosingAggregate
 from penstock.operators.closing_windows import Closed
-from penstock.operators.evaluation import Arrivals, Show, Turn
-from penstock.operators.operator import Operator
+from penstock.operators.evaluation import Arrivals, RowMoves, Show
 from penstock.operators.outgoing import Receive
 from penstock.operators.partial_rows import PartialRows
 from penstock.operators.resources import Resources
-from penstock.operators.shared_aggregation import SharedAggregation
-from penstock.operators.sliding import SlidingAggregate
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
-from penstock.plan.strategy import closes_as_a_whole
 from penstock.rejects import Reject
 
 _SILENT = np.zeros(1, np.bool_)
-
-
-def make_part(
-    name: str, node: AggregateNode, resources: Resources, shared: SharedAggregation | None = None
-) -> Operator:
-    """The operator of one part of an aggregation that is `plan.partials.mergeable`. Sliding windows may share one
-    aggregation with others; windows that close as a whole store no rows."""
-    if closes_as_a_whole(node):
-        return ClosingPart(name, node, resources)
-    return SlidingAggregate(name, node, resources, shared, PartialEvaluation)
 
 
 class PartialShow:
@@ -78,7 +64,7 @@ class PartialEvaluation:
         assert isinstance(show, PartialShow)
         self._shows.remove(show)
 
-    def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
+    def play(self, turn: RowMoves, arrivals: Arrivals | None) -> None:
         looks = np.flatnonzero(turn.evaluates)
         last = len(turn.evaluates) - 1
         stops = looks if turn.evaluates[-1] else np.append(looks, last)

@@ -1,376 +1,356 @@
-"""One running query: the operators of its plan, fed from the streams it reads.
+"""One query at work: the operators of its plan, and the outputs of the stages that it reads with other queries.
 
-`push` takes a run of one stream's events in order, with the watermark of that stream. It returns the query's results
-and the time they have reached. The runtime orders the events and commits.
+    stream ─▶ shared stage ─▶ output ─┐
+    stream ─▶ operator ───────────────┴▶ operator ─▶ deliver
 
-Large results do not wait for the end of a call (`outgoing`): during the call an operator sends them to the next
-operator, and the last operator to `send_to`'s receiver.
+Rows are pushed. What a stream, a stage or an operator gives goes to the operator above at once, and what the last one
+gives goes to `deliver`, with the time it has reached. The runtime orders the events, calls the shared stages and
+commits.
 
-Invariant: what a stage gives, and the time that it has reached, goes up in order. Rows that a stage has given and that
-are not yet with the stage above are in `_Stage.given`.
+Large results do not wait for the end of a call (`outgoing`): they go on while the operator is at work.
+
+Invariant: what an operator gives, and the time that it has reached, goes up in order.
+
+Why: docs/decisions/stages-push.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, assert_never
+from typing import Any
 
-import numpy as np
-
-from penstock.operators.chunk import NO_ROWS, Chunk
-from penstock.operators.closing import ClosingAggregate
+from penstock.operators.chunk import Chunk
 from penstock.operators.combine import Combine
-from penstock.operators.edge import EdgeOperator
-from penstock.operators.joins.core import JoinCore
-from penstock.operators.joins.join import Join, OverJoin
-from penstock.operators.operator import Operator, Progress
-from penstock.operators.outgoing import PIECE_ROWS, Receive
+from penstock.operators.joins.core import JoinCore, JoinOutput
+from penstock.operators.joins.over_join import OverJoin
+from penstock.operators.joins.view import JoinView, view_of
+from penstock.operators.make import make_operator, make_part
+from penstock.operators.operator import Operator
 from penstock.operators.panes.family import PaneFamily
-from penstock.operators.panes.paned import PanedAggregate
 from penstock.operators.partial_rows import partial_schema
-from penstock.operators.partitioned import PartitionedAggregate
-from penstock.operators.partitioned_changes import PartitionedChanges
-from penstock.operators.partitioned_relation import PartitionedRelation, SessionRelation
-from penstock.operators.partitioned_row_changes import PartitionedRowChanges, changes_by_one_row
-from penstock.operators.parts import make_part
-from penstock.operators.patterns.pattern import Pattern
-from penstock.operators.project import Project
-from penstock.operators.relation import WindowRelation
-from penstock.operators.relation_changes import RelationChanges
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
-from penstock.operators.sliding import SlidingAggregate
-from penstock.operators.tables.lookup import LookUp
-from penstock.operators.tables.scan import Scan
-from penstock.operators.union import Union
+from penstock.operators.stage import Consumer, Output, Stage, moves
 from penstock.operators.wall_clock import WallClock
-from penstock.plan.aggregations import Look, look_of, shows_row_changes
-from penstock.plan.nodes import (
-    AggregateNode,
-    CombineNode,
-    EdgeNode,
-    JoinNode,
-    LookupNode,
-    Node,
-    PatternNode,
-    ProjectNode,
-    RelationNode,
-    ScanNode,
-    StreamNode,
-    UnionNode,
-    children,
-    streams,
-)
-from penstock.plan.sharing import may_share
-from penstock.plan.strategy import closes_as_a_whole
+from penstock.plan.nodes import AggregateNode, JoinNode, streams
+from penstock.plan.physical import nodes as physical
 
 Waits = Callable[[int], bool]
 """Asks whether something waits for the time that is given."""
 
 
-@dataclass
-class _Stage:
-    """An operator and the stages that feed it; the stages of streams have no operator."""
+class _Part(ABC):
+    """A stream, an operator or an output in the tree of a query. `above` takes its rows, at `port`. `met` counts the
+    rows that have come where several inputs meet."""
 
-    operator: Operator | None
-    stream: str | None
-    inputs: list[_Stage] = field(default_factory=list)
-    above: _Stage | None = None
-    port: int = 0
-    given: list[Chunk] = field(default_factory=list)
-    reached: int = START
+    def __init__(self, inputs: list[_Part]) -> None:
+        self.inputs = inputs
+        self.met = 0
+        self.above: _Part | None = None
+        self.port = 0
+        for port, below in enumerate(inputs):
+            below.above, below.port = self, port
+            below.connect(partial(self._take if len(inputs) == 1 else self._meet, port))
 
-    def waits_for(self, port: int, watermark: int) -> bool:
-        assert self.operator is not None
-        return self.operator.waits_for(port, watermark)
+    @abstractmethod
+    def connect(self, consumer: Consumer) -> None:
+        """From now on the rows go there."""
 
-    def take(self) -> list[Chunk]:
-        given, self.given = self.given, []
-        return given
+    @abstractmethod
+    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+        """Takes rows of an input."""
+
+    def _meet(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+        self.met += sum(chunk.rows for chunk in chunks)
+        self._take(port, chunks, watermark)
+
+    def waits(self, port: int) -> dict[Hashable, Waits]:
+        """What may wait for the time of an input."""
+        return {}
+
+    def end(self, last_time: int | None) -> int | None:
+        """Where its windows have ended in a bounded run."""
+        return None
 
 
-@dataclass
-class _Shared:
-    """One of the windows that may be shared: its stage, and what the operator there lives on."""
+class _Stream(_Part):
+    """A stream whose rows operators take; `entries` are the consumers of all such streams."""
 
-    stage: _Stage
-    resources: Resources
+    def __init__(self, name: str, entries: dict[str, list[Consumer]]) -> None:
+        super().__init__([])
+        self.name = name
+        self._entries = entries
+
+    def connect(self, consumer: Consumer) -> None:
+        self._entries.setdefault(self.name, []).append(consumer)
+
+    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+        raise AssertionError("a stream has no input")
+
+
+class _Operated(_Part):
+    """An operator of the query's own."""
+
+    def __init__(self, operator: Operator, inputs: list[_Part]) -> None:
+        super().__init__(inputs)
+        self.operator = operator
+        self._is_lowest = all(isinstance(below, _Stream) for below in inputs)
+        self._reached = START
+        operator.send_to(self._send_rows)
+
+    def connect(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+        for chunk, reached in moves(chunks, watermark):
+            self._send(*self.operator.process(chunk, reached, port))
+
+    def _send(self, chunks: list[Chunk], watermark: int) -> None:
+        if watermark > self._reached:
+            self._reached = watermark
+        self._consumer(chunks, self._reached)
+
+    def _send_rows(self, chunks: list[Chunk]) -> None:
+        """Rows alone: time goes no further than the last of them."""
+        chunks = [chunk for chunk in chunks if chunk.rows]
+        if chunks:
+            self._send(chunks, int(chunks[-1].times[-1]))
+
+    def waits(self, port: int) -> dict[Hashable, Waits]:
+        if not self.operator.heeds_time:
+            return {}
+        return {(self.operator, port): partial(self.operator.waits_for, port)}
+
+    def tick(self, now: int) -> None:
+        if isinstance(self.operator, WallClock):
+            self._send(*self.operator.tick(now))
+
+    def end(self, last_time: int | None) -> int | None:
+        return self.operator.end(last_time if self._is_lowest else None)
+
+    def finish(self, last_time: int | None) -> None:
+        if isinstance(self.operator, Combine):
+            last_time = self.inputs[0].end(last_time)
+        elif not self._is_lowest:
+            last_time = None
+        self._send_rows(self.operator.finish(last_time))
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.operator.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.operator.restore(snapshot)
+
+
+class _Shared(_Part):
+    """An output of a stage. `ports` are those at which streams come, by their names, if the runtime calls the stage.
+    Without them the stage takes rows of subqueries, and this part calls it. `resources` are those of the output."""
+
+    def __init__(
+        self, output: Output, stage: Stage, ports: dict[str, int], resources: Resources, inputs: list[_Part]
+    ) -> None:
+        super().__init__(inputs)
+        self.output = output
+        self.stage = stage
+        self.ports = ports
+        self.resources = resources
+
+    def connect(self, consumer: Consumer) -> None:
+        self.output.consumer = consumer
+
+    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+        self.stage.take(chunks, watermark, port)
+
+    def waits(self, port: int) -> dict[Hashable, Waits]:
+        return {(self.stage, port): partial(self.stage.waits_for, port)}
+
+    def end(self, last_time: int | None) -> int | None:
+        return self.output.end(last_time)
+
+    def finish(self, last_time: int | None) -> None:
+        if self.inputs:
+            self.stage.finish(last_time if all(isinstance(below, _Stream) for below in self.inputs) else None)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.output.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.output.restore(snapshot)
 
 
 class Pipeline:
-    """Made with resources of its own, which `close` gives back. `shared` are the aggregations that it has with others,
-    one for each of the plan's windows that may be shared, and `cores` those of its joins; without them it has its own.
-    With `in_parts` it sees a part
-    of the events of an aggregation and gives partial rows."""
+    """The part of a physical plan that belongs to one query. Made with resources of its own, which `close` gives back.
+    `shared` are the aggregations of its windows that may be shared, and `cores` those of its joins, both by their
+    numbers. `follows_time`: `deliver` is told the time also where there are no rows. With `in_parts` the query sees a
+    part of the events of an aggregation and gives partial rows.
+
+    `entries` are the consumers of the streams whose rows operators take."""
 
     def __init__(
         self,
         name: str,
-        node: Node,
+        plan: physical.PhysicalPlan,
+        planned: physical.PlannedQuery,
         resources: Resources,
-        shared: Iterable[SharedAggregation | PaneFamily] = (),
-        cores: Iterable[JoinCore] = (),
+        shared: Sequence[SharedAggregation | PaneFamily],
+        cores: Sequence[JoinCore],
+        deliver: Consumer,
         *,
+        follows_time: bool = True,
         in_parts: bool = False,
     ) -> None:
         self.name = name
-        self._in_parts = in_parts
-        self._shared = iter(shared)
-        self._cores = iter(cores)
         self._resources = resources
+        node = planned.node
         self.schema = partial_schema(node) if in_parts and isinstance(node, AggregateNode) else node.schema.arrow
         self.streams = streams(node)
-        self._operators: list[Operator] = []
+        self.entries: dict[str, list[Consumer]] = {}
+        self.joins: list[JoinView] = []
+        """The views of its joins, the innermost first."""
+        self._stages = plan.by_number
+        self._shared, self._cores = shared, cores
+        self._make = make_part if in_parts else make_operator
+        self._parts: list[_Operated | _Shared] = []
+        self._sources: list[_Stream | _Shared] = []
         self._windows: list[_Shared] = []
-        self._leaves: list[_Stage] = []
-        self._receive: Receive | None = None
-        self.met = 0
-        """How many rows have come to operators with several inputs."""
-        self._root = self._build(node, resources)
+        root = self._build(planned.rows)
+        root.connect(deliver)
+        if isinstance(root, _Shared):
+            root.output.follows_time = follows_time
 
-    def send_to(self, receive: Receive) -> None:
-        """Many results of one call go there while it is at work, before those that it returns."""
-        self._receive = receive
+    def _build(self, source: physical.Source) -> _Part:
+        if isinstance(source, str):
+            stream = _Stream(source, self.entries)
+            self._sources.append(stream)
+            return stream
+        stage = self._stages[source.stage]
+        match stage.form:
+            case physical.StoredWindow(_) | physical.PaneFamily(_) as window:
+                return self._add_window(window.readers[source.output])
+            case physical.JoinCore(joins):
+                inputs = [] if joins[0].node.joins_streams else [self._build(read) for read in stage.inputs]
+                return self._add_join(joins[source.output], inputs)
+            case physical.Table():
+                raise AssertionError("tables give no rows, they are looked up")
+            case form:
+                return self._add_operator(
+                    form, [self._build(read) for read in stage.inputs if not self._is_table(read)]
+                )
 
-    def _build(self, node: Node, resources: Resources) -> _Stage:
-        inputs = [self._build(child, resources) for child in children(node)]
-        if isinstance(node, StreamNode):
-            leaf = _Stage(None, node.name)
-            self._leaves.append(leaf)
-            return leaf
-        name = f"{self.name}-{len(self._operators)}"
-        shared = next(self._shared, None) if may_share(node) else None
-        own = resources if shared is None else resources.apart()
-        if self._in_parts and isinstance(node, AggregateNode):
-            assert not isinstance(shared, PaneFamily), "parts keep the rows of their windows"
-            operator = make_part(name, node, own, shared)
-        else:
-            core = next(self._cores, None) if isinstance(node, JoinNode) else None
-            operator = make_operator(name, node, own, core or shared)
+    def _is_table(self, source: physical.Source) -> bool:
+        return not isinstance(source, str) and isinstance(self._stages[source.stage].form, physical.Table)
+
+    @property
+    def _next_name(self) -> str:
+        return f"{self.name}-{len(self._parts)}"
+
+    def _add_operator(self, form: physical.Private, inputs: list[_Part]) -> _Part:
+        name, node = self._next_name, form.node
+        operator = self._make(name, form, self._resources)
         slide = None if node.own_window is None else node.own_window.wall_clock_slide
         if slide is not None:
-            operator = WallClock(name, operator, slide, resources)
+            operator = WallClock(name, operator, slide, self._resources)
         if isinstance(node, AggregateNode) and isinstance(node.input, JoinNode) and node.input.is_aggregated:
-            join = inputs[0].operator
-            assert isinstance(join, Join)
-            operator = OverJoin(operator, join)
-        self._operators.append(operator)
-        stage = _Stage(operator, None, inputs)
-        for port, below in enumerate(inputs):
-            below.above, below.port = stage, port
-        operator.send_to(lambda chunks: self._send(stage, chunks))
-        if shared is not None:
-            window = _Shared(stage, own)
-            self._windows.append(window)
-            resources.at_end(lambda: window.resources.close())
-        return stage
+            (below,) = inputs
+            assert isinstance(below, _Shared)
+            assert isinstance(below.output, JoinOutput)
+            operator = OverJoin(operator, below.output)
+        part = _Operated(operator, inputs)
+        self._parts.append(part)
+        return part
 
-    def exchange(self, number: int, operator: Operator, resources: Resources) -> Resources:
-        """From the next call on another operator, which has been fed the same calls, answers for one of the windows
-        that are shared; returns what the one before lived on, to be closed."""
+    def _add_window(self, reader: physical.WindowReader) -> _Shared:
+        shared, stream = self._shared[reader.number], reader.node.input.stream_name
+        assert stream is not None, "windows over subqueries are not shared"
+        own = self._resources.apart()
+        window = _Shared(shared.join(reader.node, own), shared.stage, {stream: 0}, own, [])
+        self._resources.at_end(lambda: window.resources.close())
+        self._windows.append(window)
+        self._sources.append(window)
+        self._parts.append(window)
+        return window
+
+    def _add_join(self, reader: physical.JoinReader, inputs: list[_Part]) -> _Shared:
+        node, core = reader.node, self._cores[reader.number]
+        view = view_of(self._next_name, node, core)
+        ports = {} if inputs else {below.stream_name: port for port, below in enumerate(node.inputs)}
+        streams = {stream: port for stream, port in ports.items() if stream is not None}
+        join = _Shared(core.join(view, self._resources), core, streams, self._resources, inputs)
+        self.joins.append(view)
+        self._parts.append(join)
+        if not inputs:
+            self._sources.append(join)
+        return join
+
+    def exchange(self, number: int, output: Output, stage: Stage, resources: Resources) -> Resources:
+        """From the next call on another output, of a stage that has been given the same calls, answers for one of the
+        windows that are shared. Returns the resources of the output before, to be closed."""
         window = self._windows[number]
-        assert window.stage.operator is not None
-        self._operators[self._operators.index(window.stage.operator)] = operator
-        window.stage.operator = operator
-        stage = window.stage
-        operator.send_to(lambda chunks: self._send(stage, chunks))
-        before, window.resources = window.resources, resources
+        output.consumer, output.follows_time = window.output.consumer, window.output.follows_time
+        before = window.resources
+        window.output, window.stage, window.resources = output, stage, resources
         return before
 
     @property
-    def only(self) -> Operator | None:
-        """The query's one operator; None if there are several."""
-        return self._operators[0] if len(self._operators) == 1 else None
+    def is_one_window(self) -> bool:
+        """Whether the query is one window that may be shared, and nothing else."""
+        return len(self._parts) == len(self._windows) == 1
 
     @property
-    def joins(self) -> list[Join]:
-        """Its joins, the innermost first."""
-        return [operator for operator in self._operators if isinstance(operator, Join)]
+    def met(self) -> int:
+        """How many rows have come where several inputs meet."""
+        return sum(part.met for part in self._parts)
 
-    def waits(self, stream: str) -> list[Waits]:
+    def stages(self, stream: str) -> Iterator[tuple[Stage, int]]:
+        """The shared stages that read a stream, each with the port of the stream."""
+        for source in self._sources:
+            if isinstance(source, _Shared) and stream in source.ports:
+                yield source.stage, source.ports[stream]
+
+    def waits(self, stream: str) -> dict[Hashable, Waits]:
         """What the time of a stream reaches here."""
-        found: list[Waits] = []
-        for stage in self._leaves:
-            while stage.stream in (None, stream) and stage.above is not None:
-                port, stage = stage.port, stage.above
-                if stage.operator is not None and stage.operator.heeds_time:
-                    found.append(partial(stage.waits_for, port))
+        found: dict[Hashable, Waits] = {}
+        for source in self._sources:
+            if isinstance(source, _Shared):
+                if stream not in source.ports:
+                    continue
+                found |= source.waits(source.ports[stream])
+            elif source.name != stream:
+                continue
+            part: _Part = source
+            while part.above is not None:
+                port, part = part.port, part.above
+                found |= part.waits(port)
         return found
-
-    def push(self, stream: str, chunks: list[Chunk], watermark: int) -> Progress:
-        progress = self._push(self._root, stream, Progress(chunks, watermark))
-        assert progress is not None, f"{self.name} does not read {stream}"
-        return progress
-
-    def _push(self, stage: _Stage, stream: str, events: Progress) -> Progress | None:
-        if stage.operator is None:
-            return events if stage.stream == stream else None
-        fed = False
-        for below in stage.inputs:
-            progress = self._push(below, stream, events)
-            if progress is not None:
-                self._feed(stage, progress, below.port)
-                fed = True
-        return Progress(stage.take(), stage.reached) if fed else None
-
-    def _feed(self, stage: _Stage, progress: Progress, port: int) -> None:
-        """Hands on what a stream or the stage below gave; the watermark moves with the rows."""
-        assert stage.operator is not None
-        if len(stage.inputs) > 1:
-            self.met += sum(chunk.rows for chunk in progress.chunks)
-        for chunk, watermark in moves(progress):
-            own = stage.operator.process(chunk, watermark, port)
-            if own.chunks:
-                stage.given += own.chunks
-            if own.watermark > stage.reached:
-                stage.reached = own.watermark
-
-    def _send(self, stage: _Stage, chunks: list[Chunk]) -> None:
-        """Results of a stage that is at work leave, and what it has given before leaves with them."""
-        if stage.above is None and self._receive is None:
-            stage.given += chunks
-            return
-        chunks = [chunk for chunk in stage.take() + chunks if chunk.rows]
-        if not chunks:
-            return
-        last = int(chunks[-1].times[-1])
-        if last > stage.reached:
-            stage.reached = last
-        if stage.above is None:
-            assert self._receive is not None
-            self._receive(chunks)
-            return
-        above = stage.above
-        self._feed(above, Progress(chunks, last), stage.port)
-        if sum(chunk.rows for chunk in above.given) >= PIECE_ROWS:
-            self._send(above, [])
 
     @property
     def next_tick(self) -> int | None:
         """When the local clock next makes a window of this query slide; None if it never does."""
-        return min((o.next_tick for o in self._operators if isinstance(o, WallClock)), default=None)
+        operators = [part.operator for part in self._parts if isinstance(part, _Operated)]
+        return min((o.next_tick for o in operators if isinstance(o, WallClock)), default=None)
 
-    def tick(self, now: int) -> Progress | None:
-        """The local clock moves on; None where no window follows it."""
-        return self._tick(self._root, now)
+    def tick(self, now: int) -> None:
+        """The local clock moves on."""
+        for part in self._parts:
+            if isinstance(part, _Operated):
+                part.tick(now)
 
-    def _tick(self, stage: _Stage, now: int) -> Progress | None:
-        if stage.operator is None:
-            return None
-        ticked = False
-        for below in stage.inputs:
-            progress = self._tick(below, now)
-            if progress is not None:
-                self._feed(stage, progress, below.port)
-                ticked = True
-        if isinstance(stage.operator, WallClock):
-            own = stage.operator.tick(now)
-            stage.given += own.chunks
-            stage.reached = max(stage.reached, own.watermark)
-            ticked = True
-        return Progress(stage.take(), stage.reached) if ticked else None
-
-    def finish(self, last_time: int | None = None) -> list[Chunk]:
+    def finish(self, last_time: int | None = None) -> None:
         """The end of a bounded run: what the contract promises after the last event, whose time is `last_time` where
-        this pipeline has seen only a part of the stream."""
-        return self._finish(self._root, last_time)
-
-    def _finish(self, stage: _Stage, last_time: int | None) -> list[Chunk]:
-        assert stage.operator is not None, "a query is more than a stream"
-        is_lowest = all(below.operator is None for below in stage.inputs)
-        for below in stage.inputs:
-            if below.operator is not None:
-                last = [chunk for chunk in self._finish(below, last_time) if chunk.rows]
-                if last:
-                    self._feed(stage, Progress(last, int(last[-1].times[-1])), below.port)
-        if isinstance(stage.operator, Combine):
-            last_time = self._end(stage.inputs[0], last_time)
-        elif not is_lowest:
-            last_time = None
-        stage.given += stage.operator.finish(last_time)
-        return stage.take()
-
-    def _end(self, stage: _Stage, last_time: int | None) -> int | None:
-        """Where the windows of a stage have ended."""
-        assert stage.operator is not None
-        is_lowest = all(below.operator is None for below in stage.inputs)
-        return stage.operator.end(last_time if is_lowest else None)
+        this pipeline has seen only a part of the stream. The stages that the runtime calls have ended."""
+        for part in self._parts:
+            part.finish(last_time)
 
     def close(self) -> None:
         self._resources.close()
 
-    def snapshot(self) -> dict[str, Any]:
-        return {"operators": [o.snapshot() for o in self._operators]}
+    def snapshot(self) -> list[dict[str, Any]]:
+        return [part.snapshot() for part in self._parts]
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        for operator, saved in zip(self._operators, snapshot["operators"], strict=True):
-            operator.restore(saved)
-
-
-def moves(progress: Progress) -> list[tuple[Chunk, int]]:
-    """What an operator is called with to be handed on what another one or a stream gave: the watermark moves with the
-    rows."""
-    chunks, watermark = progress.chunks, progress.watermark
-    if len(chunks) == 1:
-        return [(chunks[0], watermark)]
-    if not chunks:
-        return [(Chunk(np.empty(0, np.int64), NO_ROWS), watermark)]
-    earlier = [(chunk, min(watermark, int(chunk.times[-1]))) for chunk in chunks[:-1] if chunk.rows]
-    return [*earlier, (chunks[-1], watermark)]
-
-
-def make_operator(
-    name: str, node: Node, resources: Resources, shared: SharedAggregation | PaneFamily | JoinCore | None = None
-) -> Operator:
-    """The operator of one node; `shared` is what it has in common with other queries, if anything."""
-    match node:
-        case StreamNode():
-            raise AssertionError("a stream is a leaf of the pipeline")
-        case UnionNode():
-            return Union(name, node, resources)
-        case CombineNode():
-            return Combine(name, node, resources)
-        case JoinNode():
-            assert shared is None or isinstance(shared, JoinCore)
-            return Join(name, node, resources, shared)
-        case ProjectNode():
-            return Project(node, resources)
-        case PatternNode():
-            return Pattern(name, node, resources)
-        case LookupNode():
-            return LookUp(name, node, resources)
-        case ScanNode():
-            return Scan(name, node, resources)
-        case EdgeNode():
-            return EdgeOperator(name, node, resources)
-        case RelationNode():
-            return _make_relation(name, node, resources)
-        case AggregateNode():
-            assert not isinstance(shared, JoinCore)
-            return _make_aggregate(name, node, resources, shared)
-        case other:
-            assert_never(other)
-
-
-def _make_relation(name: str, node: RelationNode, resources: Resources) -> Operator:
-    if node.window.extent.closes:
-        return SessionRelation(name, node, resources)
-    if node.partition_by:
-        return (PartitionedRowChanges if changes_by_one_row(node) else PartitionedRelation)(name, node, resources)
-    return (RelationChanges if shows_row_changes(node) else WindowRelation)(name, node, resources)
-
-
-def _make_aggregate(
-    name: str, node: AggregateNode, resources: Resources, shared: SharedAggregation | PaneFamily | None
-) -> Operator:
-    if closes_as_a_whole(node):
-        return ClosingAggregate(name, node, resources)
-    if node.partition_by:
-        changes = look_of(node) is Look.CHANGES
-        return (PartitionedChanges if changes else PartitionedAggregate)(name, node, resources)
-    if isinstance(shared, PaneFamily):
-        return PanedAggregate(node, resources, shared)
-    return SlidingAggregate(name, node, resources, shared)
+    def restore(self, snapshot: list[dict[str, Any]]) -> None:
+        """The shared stages have been restored before."""
+        for part, saved in zip(self._parts, snapshot, strict=True):
+            part.restore(saved)

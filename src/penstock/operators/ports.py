@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.expressions.batch import Batch
 from penstock.operators.chunk import Chunk, from_bytes, joined, to_bytes
 from penstock.operators.reorder import START
 from penstock.store.batches import compact, kept_bytes
@@ -161,4 +162,5 @@ class Ports:
 
 
 def _nbytes(chunk: Chunk) -> int:
-    return chunk.times.nbytes + kept_bytes(chunk.arrow)
+    columns = chunk.columns
+    return chunk.times.nbytes + (columns.nbytes if isinstance(columns, Batch) else kept_bytes(columns))

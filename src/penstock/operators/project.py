@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import columns
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import Chunk, computed
 from penstock.operators.grouping import Grouping
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
@@ -20,7 +18,7 @@ class Project(Operator):
     def __init__(self, node: ProjectNode, resources: Resources) -> None:
         self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])
         self._outputs = [compile_expression(o.expression) for o in node.outputs]
-        self._schema = node.schema.arrow
+        self._names = node.schema.arrow.names
         self._reads = sorted({name for output in node.outputs for name in columns(output.expression)})
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
@@ -29,6 +27,8 @@ class Project(Operator):
         passed = self._where.passes(chunk)
         rows = chunk
         if passed is not None and not passed.all():
+            if not passed.any():
+                return Progress([], watermark)
             rows = self._with_what_is_read(chunk).filter(passed)
         keep = None
         values = []
@@ -37,8 +37,8 @@ class Project(Operator):
             if result.errors is not None:
                 whole = chunk if rows is chunk or passed is None else chunk.filter(passed)
                 keep = self._where.without(whole, keep, result.errors)
-            values.append(result.values)
-        projected = Chunk(rows.times, pa.RecordBatch.from_arrays(values, names=self._schema.names))
+            values.append(result)
+        projected = computed(rows.times, self._names, values)
         return Progress([projected if keep is None else projected.filter(keep)], watermark)
 
     def _with_what_is_read(self, chunk: Chunk) -> Chunk:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.lang.query import Emit
-from penstock.operators.chunk import NO_ROWS, Chunk, joined
+from penstock.operators.chunk import NO_EVENTS, Chunk, joined
 from penstock.operators.cutting import cuts_of
 from penstock.operators.emitter import Evaluations
 from penstock.operators.kept_rows import KeptRows
@@ -133,7 +133,7 @@ class WindowRelation(Operator):
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         end = self._policy.last_boundary(self._drain, last_time)
-        return [] if end is None else self.process(Chunk(np.empty(0, np.int64), NO_ROWS), end).chunks
+        return [] if end is None else self.process(NO_EVENTS, end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
@@ -161,6 +161,11 @@ class Reorder:
         else:
             released = self._process_ties(times, arrow_of(batch))
         return released
+
+    def pass_rows(self, last: int) -> None:
+        """Rows in order, none before the watermark, have passed through; the last one has this time."""
+        assert self._passes_through
+        self._largest = self.watermark = last
 
     def _process_ties(self, times: Int64s, batch: pa.RecordBatch) -> Released:
         """With SEQUENCE and LATENESS: the batch is cut before each row that comes when the watermark has reached its

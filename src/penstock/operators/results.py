@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Int64s
+from penstock.arrays import Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
-from penstock.operators.aggregation import Aggregation, Played
+from penstock.lane.eligibility import why_not
+from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.arguments import Reading
+from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
-from penstock.operators.evaluation import Arrivals, Show, Turn
+from penstock.operators.evaluation import Arrivals, RowMoves, Show
 from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
-from penstock.operators.shown import Shown
+from penstock.operators.window_lane import WindowLane
+from penstock.operators.window_member import Entered, WindowMember
 from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.rejects import Reject
@@ -29,14 +32,19 @@ class ResultShow:
     """HAVING, the select list and the emission of one query, or of several that are the same."""
 
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject, compared: Account) -> None:
-        self._shown = Shown(node, answers)
+        self._shown = EmittedRows(node, answers)
         self._emitter = Emitter(node.emission, node.schema, reject, node.key_types, compared)
         self.outgoing = Outgoing()
 
-    def see(self, keys: list[Data], played: Played, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:
+    def see(self, keys: list[Data], played: EvaluatedGroups, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:
         rows = self._shown.rows(keys, played)
         failed = played.failed(self._shown.answers)
         self.outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed)))
+
+    @property
+    def shows_counts(self) -> bool:
+        """Whether it shows how many rows groups have."""
+        return any(answer.state < 0 for answer in self._shown.answers)
 
     def close(self) -> None:
         self._emitter.close()
@@ -54,53 +62,77 @@ class Results:
     def __init__(
         self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
     ) -> None:
-        self._aggregation = Aggregation(name, reading, node.states, resources)
-        self._aggregation.one_group = one_group
+        self.aggregation = Aggregation(name, reading, node.states, resources)
+        self.aggregation.one_group = one_group
         self._groups = reading.groups
         self._shows: list[ResultShow] = []
         self._compared = resources.account(f"{name}: rows that the next are compared with")
         self.of_events = look_of(node) is Look.EVENT
+        self._counts_shown = False
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
         show = ResultShow(node, answers, reject, self._compared)
         self._shows.append(show)
+        self._counts_shown = any(one.shows_counts for one in self._shows)
         return show
 
     def drop(self, show: Show) -> None:
         assert isinstance(show, ResultShow)
         self._shows.remove(show)
+        self._counts_shown = any(one.shows_counts for one in self._shows)
         show.close()
 
-    def play(self, turn: Turn, arrivals: Arrivals | None) -> None:
+    def lane(self, node: AggregateNode, member: WindowMember) -> WindowLane | None:
+        """A lane for windows that have one."""
+        if member.tail is None or why_not(node) is not None:
+            return None
+        return WindowLane(node, member, member.tail, self.aggregation)
+
+    def enter(self, lane: WindowLane, entered: Entered, keys: list[Evaluated]) -> tuple[int, int]:
+        """Plays and shows rows that have entered, as far as the lane goes. Returns how many are in, and how many have
+        left."""
+        done, left, played, starts = lane.enter(entered, with_counts=self._counts_shown)
+        if played is not None and len(played.slots):
+            slots = entered.slots[lane.slots_name]
+            self._show_events(played, slots[:done], keys, 0, starts, entered.times[:done])
+        return done, left
+
+    def play(self, turn: RowMoves, arrivals: Arrivals | None) -> None:
         if arrivals is not None:
             self._play_events(turn, arrivals)
         else:
             self._play_all(turn)
 
-    def _play_events(self, turn: Turn, arrivals: Arrivals) -> None:
+    def _play_events(self, turn: RowMoves, arrivals: Arrivals) -> None:
         """One result per event: its own keys, and its group's aggregates."""
         first, starts, ends = arrivals.first, turn.starts, turn.ends
         events = arrivals.slots[first : first + len(turn.add_upto)]
         if not turn.evaluates.all():
             events = np.where(turn.evaluates, events, _NONE)
-        _, played = self._aggregation.play(turn.added, turn.removed, turn.add_upto, turn.left, turn.evaluates, events)
-        if len(played.slots) == 0:
-            return
+        _, played = self.aggregation.play(turn.added, turn.removed, turn.add_upto, turn.left, turn.evaluates, events)
+        if len(played.slots):
+            self._show_events(played, events, arrivals.keys, first, starts, ends)
+
+    def _show_events(
+        self, played: EvaluatedGroups, events: Slots, keys: list[Evaluated], first: int, starts: Int64s, ends: Int64s
+    ) -> None:
+        """`first` is the place of the first event among the keys."""
+        shown_keys: list[Data]
         if len(played.slots) == len(events):
-            keys = [_slice(key, first, len(events)) for key in arrivals.keys]
+            shown_keys = [_slice(key, first, len(events)) for key in keys]
         else:
             shown = np.flatnonzero(events >= 0)
             starts, ends = starts[shown], ends[shown]
-            keys = [key.values.take(pa.array(first + shown)) for key in arrivals.keys]
+            shown_keys = [key.values.take(pa.array(first + shown)) for key in keys]
         for show in self._shows:
-            show.see(keys, played, None, starts, ends)
+            show.see(shown_keys, played, None, starts, ends)
 
-    def _play_all(self, turn: Turn) -> None:
+    def _play_all(self, turn: RowMoves) -> None:
         """Every group that has rows, in the order of the keys, in as many goes as the results take."""
         added, removed, add_upto, left, evaluates, starts, ends = turn
         done = entered = gone = 0
         while done < len(add_upto):
-            count, played = self._aggregation.play(
+            count, played = self.aggregation.play(
                 added, removed, add_upto[done:] - entered, left[done:] - gone, evaluates[done:]
             )
             shown = done + np.flatnonzero(evaluates[done : done + count])
@@ -115,10 +147,10 @@ class Results:
                 entered, gone = int(add_upto[done - 1]), int(left[done - 1])
 
     def snapshot(self) -> dict[str, Any]:
-        return {"aggregation": self._aggregation.snapshot()}
+        return {"aggregation": self.aggregation.snapshot()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._aggregation.restore(snapshot["aggregation"])
+        self.aggregation.restore(snapshot["aggregation"])
 
 
 def _slice(column: Evaluated, first: int, count: int) -> Data:

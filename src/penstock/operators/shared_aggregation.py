@@ -1,6 +1,6 @@
 """One aggregation over a sliding window, for one query or for all that are the same in it (`plan.aggregations`).
 
-    shared window ─▶ seat: policy, tail ─▶ evaluation: the states, played once ─┬▶ show: HAVING, select list ─▶ query 1
+    shared window ─▶ member: policy, tail ─▶ evaluation: the states, played once ─┬▶ show: HAVING, select list ─▶ query 1
                                                                                 ├▶ show ─┬▶ query 2
                                                                                 │        └▶ query 3, which is the same
                                                                                 └▶ ...
@@ -10,8 +10,7 @@ that enter and the aggregation's own tail of it gives those that leave; the eval
 
 Invariants:
 1. The queries of an aggregation are there from its first row on, or from the moment on at which it was filled with
-   rows of the past, and are fed the same calls in the same order. The
-   first that asks for its results drives the window for all; those of the others wait until they ask.
+   rows of the past.
 2. States stay until the last query has left, also those that only a query read that is gone.
 3. After a restart the aggregation has the states of the queries that are left, found by what they compute.
 
@@ -28,53 +27,72 @@ from typing import Any
 
 import numpy as np
 
-from penstock.operators.aggregation import Run
+from penstock.operators.aggregation import RowRun
 from penstock.operators.chunk import Chunk
-from penstock.operators.evaluation import Arrivals, Evaluation, Show, Turn
+from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
-from penstock.operators.outgoing import Inbox
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.operators.seat import Entered
+from penstock.operators.results import Results, ResultShow
+from penstock.operators.row_lane import RowLane
+from penstock.operators.row_plan import plan_rows
 from penstock.operators.shared_window import SharedWindow
+from penstock.operators.stage import Output
+from penstock.operators.window_member import Entered
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
 from penstock.rejects import Reject
 from penstock.windows.spec import last_boundary_upto
-from penstock.windows.steps import BoundaryPolicy, Steps, policy_for
+from penstock.windows.steps import BoundaryPolicy, EventPolicy, Steps, policy_for
 
 MakeEvaluation = Callable[..., Evaluation]
 """Called with a name, the node with all states, what it reads, resources, and `one_group`."""
 
 
-class Reader:
-    """A query at an aggregation, and its results that wait until it asks."""
+class AggregationOutput(Output):
+    """A query at an aggregation. `shown` is what it reads."""
 
-    def __init__(self, reject: Reject) -> None:
-        self.reject = reject
-        self.inbox = Inbox()
+    __slots__ = ("shown",)
+
+    def __init__(self, reject: Reject, shown: _ShownRows) -> None:
+        super().__init__(reject)
+        self.shown = shown
+
+    def end(self, last_time: int | None) -> int | None:
+        return self.shown.end(last_time)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.shown.show.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.shown.show.restore(snapshot)
 
 
-class _Audience:
-    """The readers of one show: queries that are the same."""
+class _ShownRows:
+    """The rows of one show and the queries that read them: these are the same."""
 
-    def __init__(self, node: AggregateNode) -> None:
+    def __init__(self, node: AggregateNode, end: Callable[[int | None], int | None]) -> None:
         self.node = node
-        self.readers: list[Reader] = []
+        self.end = end
+        self.outputs: list[AggregationOutput] = []
         self.is_silent = False
         self.rejected = 0
         self.show: Show
 
     def reject(self, reason: str, row: dict[str, Any]) -> None:
         self.rejected += 1
-        for reader in () if self.is_silent else self.readers:
-            reader.reject(reason, row)
+        for output in () if self.is_silent else self.outputs:
+            output.reject(reason, row)
 
-    def receive(self, chunks: list[Chunk]) -> None:
-        """Many results of a call that is still at work."""
-        for reader in () if self.is_silent else self.readers:
-            reader.inbox.receive(chunks)
+    def send_rows(self, chunks: list[Chunk]) -> None:
+        for output in () if self.is_silent else self.outputs:
+            output.send_rows(chunks)
+
+    def send(self, reached: int) -> None:
+        chunks = self.show.outgoing.take()
+        for output in self.outputs:
+            output.send(chunks, reached)
 
     @property
     def made(self) -> int:
@@ -99,62 +117,63 @@ class SharedAggregation:
         self.name = name
         self._resources = resources
         self._answers = dict(zip(nodes, united.answers, strict=True))
-        self._audiences: list[_Audience] = []
+        self._shown: list[_ShownRows] = []
+        self._lag = node.window.lag
         self._owns_window = window is None
         self.window = SharedWindow(name, (node,), resources.apart()) if window is None else window
-        self._seat = seat = self.window.join(node, self._enter, self._hand_over)
-        resources.at_end(lambda: self.window.leave(seat))
-        self._evaluation = make_evaluation(name, node, seat, resources, one_group=not seat.has_slots)
+        self._member = member = self.window.join(node, self)
+        resources.at_end(lambda: self.window.leave(member))
+        self._evaluation = make_evaluation(name, node, member, resources, one_group=not member.has_slots)
         self._policy = policy_for(node.window, resources.rows_before(node.input))
+        self._lane = self._evaluation.lane(node, member) if isinstance(self._evaluation, Results) else None
         self._drain = node.emission.drain
         self._node = node
         self._compares = any(own.emission.emit.compares for own in nodes)
-        self._none = Run(0, np.empty(0, np.int32), seat.no_columns())
+        self._none = RowRun(0, np.empty(0, np.int32), member.no_columns())
 
     # Queries come and go
 
     @property
+    def stage(self) -> SharedWindow:
+        """What is called with the rows of the stream."""
+        return self.window
+
+    @property
     def is_used(self) -> bool:
-        return bool(self._audiences)
+        return bool(self._shown)
 
-    def join(self, node: AggregateNode, reject: Reject) -> Reader:
-        """One of the queries that it was made for."""
-        audience = next((a for a in self._audiences if a.node == node), None)
-        if audience is None:
-            audience = _Audience(node)
-            audience.show = self._evaluation.show(node, self._answers[node], audience.reject)
-            audience.show.outgoing.receiver = audience.receive
-            audience.show.outgoing.share = self.window.share
+    def join(self, node: AggregateNode, resources: Resources) -> AggregationOutput:
+        """One of the queries that it was made for; it leaves with its resources."""
+        shown = next((one for one in self._shown if one.node == node), None)
+        if shown is None:
+            shown = _ShownRows(node, self.end)
+            shown.show = self._evaluation.show(node, self._answers[node], shown.reject)
+            shown.show.outgoing.receiver = shown.send_rows
+            shown.show.outgoing.share = self.window.share
             self.window.share.change(1)
-            self._audiences.append(audience)
-        reader = Reader(reject)
-        audience.readers.append(reader)
-        self._seat.grouping.rejects.append(reject)
-        return reader
+            self._shown.append(shown)
+        output = AggregationOutput(resources.reject, shown)
+        shown.outputs.append(output)
+        self._member.grouping.rejects.append(resources.reject)
+        resources.at_end(lambda: self._leave(output))
+        return output
 
-    def leave(self, reader: Reader) -> None:
+    def _leave(self, output: AggregationOutput) -> None:
         """A query goes, and with the last one the aggregation."""
-        audience = self._audience(reader)
-        audience.readers.remove(reader)
-        self._seat.grouping.rejects.remove(reader.reject)
-        if not audience.readers:
-            self._audiences.remove(audience)
-            self._evaluation.drop(audience.show)
+        shown = output.shown
+        shown.outputs.remove(output)
+        self._member.grouping.rejects.remove(output.reject)
+        if not shown.outputs:
+            self._shown.remove(shown)
+            self._evaluation.drop(shown.show)
             self.window.share.change(-1)
-        if not self._audiences:
+        if not self._shown:
             self.close()
 
     def groups_of(self, grouping: GroupingKey) -> int | None:
         """How many groups there are now; None if it groups otherwise."""
-        own = self._seat.grouping
+        own = self._member.grouping
         return own.groups.size if own.key == grouping else None
-
-    def show_of(self, reader: Reader) -> Show:
-        """What holds the query's own state."""
-        return self._audience(reader).show
-
-    def _audience(self, reader: Reader) -> _Audience:
-        return next(audience for audience in self._audiences if reader in audience.readers)
 
     def close(self) -> None:
         """Gives everything back; the queries are gone, or never came."""
@@ -179,21 +198,21 @@ class SharedAggregation:
         """Takes over what others have stored, as if its queries had been there all along; False if not all of it is
         there. The stream has reached the time given."""
         source = next((other for other in others if other.has_rows_of(self, reached)), None)
-        if source is None or not self.window.has_kept(self._seat):
+        if source is None or not self.window.has_kept(self._member):
             return False
         self._fill_from(source, reached)
         return True
 
     def has_rows_of(self, other: SharedAggregation, reached: int) -> bool:
         """Whether another aggregation finds all its rows of the past in this one's part of the store."""
-        policy, seat = self._policy, self._seat
-        if other.window is not self.window or other._seat.grouping is not seat.grouping:
+        policy, member = self._policy, self._member
+        if other.window is not self.window or other._member.grouping is not member.grouping:
             return False
         length = policy.extent.length
         if not isinstance(policy, BoundaryPolicy) or length is None or policy.first_time is None:
             return False
         since = other.begins_at(reached, policy.stream_last)
-        if seat.began > 0 and since <= policy.first_time:
+        if member.began > 0 and since <= policy.first_time:
             return False
         return policy.closed is None or since >= policy.closed - length
 
@@ -205,12 +224,12 @@ class SharedAggregation:
         start = since if boundary is not None else since - 1
         looked = self._node.window.when_full and start < known["first_time"]
         found = False
-        for times, run in self.window.stored(self._seat, other._seat.position):
+        for times, run in self.window.stored(self._member, other._member.position):
             begin, end = int(np.searchsorted(times, since)), len(times)
             if begin == end:
                 continue
             if not found:
-                self._seat.seek(run.first + begin)
+                self._member.seek(run.first + begin)
                 found = True
             if not looked and boundary is not None and times[-1] >= boundary:
                 upto = max(begin, int(np.searchsorted(times, boundary)))
@@ -225,62 +244,60 @@ class SharedAggregation:
         else:
             self._policy.restore(self._policy.snapshot() | {"first_time": known["first_time"]})
 
-    def _add(self, rows: Run) -> None:
+    def _add(self, rows: RowRun) -> None:
         """Rows enter without an evaluation."""
         one = np.full(1, len(rows.slots), np.int64)
-        self._evaluation.play(Turn(rows, self._none, one, one * 0, one < 0, one * 0, one * 0), None)
+        self._evaluation.play(RowMoves(rows, self._none, one, one * 0, one < 0, one * 0, one * 0), None)
 
     def _look_back(self, boundary: int) -> None:
         if not self._compares:
             return
         end = np.full(1, boundary, np.int64)
         none = np.zeros(1, np.int64)
-        for audience in self._audiences:
-            audience.is_silent = True
-        self._evaluation.play(Turn(self._none, self._none, none, none, none == 0, none, end), None)
-        for audience in self._audiences:
-            audience.show.outgoing.take()
-            audience.is_silent = False
+        for shown in self._shown:
+            shown.is_silent = True
+        self._evaluation.play(RowMoves(self._none, self._none, none, none, none == 0, none, end), None)
+        for shown in self._shown:
+            shown.show.outgoing.take()
+            shown.is_silent = False
 
     # Rows pass
 
-    def process(self, reader: Reader, chunk: Chunk, watermark: int) -> list[Chunk]:
-        """The query's results of a call that every query of the window is given."""
-        if not reader.inbox:
-            self.window.process(chunk, watermark)
-        return reader.inbox.take()
-
-    def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
-        """The query's results up to the end of a bounded run, which is the same for all queries of the aggregation."""
-        if not reader.inbox:
-            end = self.end(last_time)
-            if end is None:
-                return []
-            self.window.pass_time(self._seat, end)
-        return reader.inbox.take()
+    def finish(self, last_time: int | None) -> None:
+        """The end of a bounded run, which is the same for all queries of the aggregation."""
+        end = self.end(last_time)
+        if end is not None:
+            self.window.pass_time(self._member, end)
+            for shown in self._shown:
+                last = shown.show.outgoing.take()
+                if last:
+                    shown.send_rows(last)
 
     def end(self, last_time: int | None) -> int | None:
         """The last boundary of a bounded run."""
         return self._policy.last_boundary(self._drain, last_time)
 
-    def _hand_over(self) -> None:
-        """A call is done: what came of it is there for the queries."""
-        for audience in self._audiences:
-            came = audience.show.outgoing.take()
-            for reader in audience.readers:
-                reader.inbox.hand_over(came)
+    def waits_for(self, watermark: int) -> bool:
+        return self._policy.waits_for(watermark)
 
-    def _enter(self, entered: Entered, watermark: int) -> None:
+    def send(self, watermark: int) -> None:
+        reached = watermark - self._lag
+        for shown in self._shown:
+            shown.send(reached)
+
+    def enter(self, entered: Entered, watermark: int) -> None:
         """Rows have entered the shared window, and the stream has reached this time."""
         self._policy.observe(entered.stream_times)
         added, arrivals, times = self._none, None, entered.times
         if len(times):
-            name = self._seat.grouping.key.name
+            name = self._member.grouping.key.name
             slots = entered.slots[name]
-            added = Run(entered.first, slots, tuple([entered.columns[column] for column in self._seat.names]))
+            added = RowRun(entered.first, slots, tuple([entered.columns[column] for column in self._member.names]))
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
-        done, silent, tail = 0, False, self._seat.tail
+        done, silent, tail = self._enter_lane(entered), False, self._member.tail
+        if done and done == len(times):
+            return
         while True:
             oldest = START if tail is None else tail.oldest
             rest = times[done:] if done else times
@@ -292,12 +309,40 @@ class SharedAggregation:
             silent = self._made == made
             done += int(steps.add_upto[-1])
 
+    def _enter_lane(self, entered: Entered) -> int:
+        """How many of the rows that entered are played by the lane; the others are for the ordinary path."""
+        if self._lane is None or not len(entered.times) or self.window.has_texts:
+            return 0
+        assert isinstance(self._evaluation, Results)
+        assert isinstance(self._policy, EventPolicy)
+        done, left = self._evaluation.enter(self._lane, entered, entered.keys[self._member.grouping.key.name])
+        self._policy.pass_rows(done)
+        self.window.note_left(self._member, left)
+        return done
+
+    def row_lane(self) -> tuple[RowLane, ResultShow] | None:
+        """A lane for single events, where one query is all that the window is for; and what shows its results."""
+        if self._lane is None or self.window.only is not self._member or len(self._shown) != 1:
+            return None
+        shown = self._shown[0]
+        if len(shown.outputs) != 1:
+            return None
+        assert isinstance(self._evaluation, Results)
+        assert isinstance(shown.show, ResultShow)
+        assert isinstance(self._policy, EventPolicy)
+        assert self.window.store is not None
+        plan = plan_rows(shown.node, self._answers[shown.node], self._node, self.window.store)
+        if plan is None:
+            return None
+        aggregation = self._evaluation.aggregation
+        return RowLane(plan, self._node, self.window, self._member, aggregation, self._policy), shown.show
+
     @property
     def _made(self) -> int:
         """How many rows have come of evaluations so far, with those that were rejected."""
-        return sum(audience.made for audience in self._audiences)
+        return sum(shown.made for shown in self._shown)
 
-    def _play(self, added: Run, steps: Steps, arrivals: Arrivals | None, offset: int) -> None:
+    def _play(self, added: RowRun, steps: Steps, arrivals: Arrivals | None, offset: int) -> None:
         """Plays all steps, in turns where more rows leave than can be brought together. The step between two turns is
         played in two parts, and its evaluation waits for the second."""
         at = entered = 0
@@ -310,12 +355,12 @@ class SharedAggregation:
                 evaluates[-1] = False
             within = add_upto - entered if entered else add_upto
             removed = self._removed(leaving)
-            turn = Turn(added, removed, within, leaving.left, evaluates, leaving.starts, steps.window_end[at:upto])
+            turn = RowMoves(added, removed, within, leaving.left, evaluates, leaving.starts, steps.window_end[at:upto])
             if arrivals is not None:
                 arrivals = Arrivals(arrivals.slots, arrivals.keys, offset - 1 + int(add_upto[0]))
             self._evaluation.play(turn, arrivals)
             if leaving.columns:
-                self.window.let_go(self._seat, leaving)
+                self.window.let_go(self._member, leaving)
             if not leaving.more:
                 return
             added = added.part(int(add_upto[-1]) - entered, len(added.slots))
@@ -323,18 +368,18 @@ class SharedAggregation:
             at += len(leaving.left) - 1
 
     def _leaving(self, steps: Steps, at: int) -> Leaving:
-        if self._seat.tail is not None:
-            return self._seat.tail.leaving(steps, at)
+        if self._member.tail is not None:
+            return self._member.tail.leaving(steps, at)
         nothing = np.zeros(len(steps) - at, np.int64)
         return Leaving(0, (), nothing, steps.window_start[at:], False)
 
-    def _removed(self, leaving: Leaving) -> Run:
+    def _removed(self, leaving: Leaving) -> RowRun:
         if not leaving.columns:
             return self._none
-        columns, count = leaving.columns, len(self._seat.names)
-        if self._seat.has_slots:
-            return Run(leaving.first, columns[1].values, columns[2 : 2 + count])
-        return Run(leaving.first, np.zeros(len(columns[0].values), np.int32), columns[1 : 1 + count])
+        columns, count = leaving.columns, len(self._member.names)
+        if self._member.has_slots:
+            return RowRun(leaving.first, columns[1].values, columns[2 : 2 + count])
+        return RowRun(leaving.first, np.zeros(len(columns[0].values), np.int32), columns[1 : 1 + count])
 
     # Durability
 
@@ -343,7 +388,7 @@ class SharedAggregation:
             "window": self.window.snapshot() if self._owns_window else self.window.name,
             "policy": self._policy.snapshot(),
             "evaluation": self._evaluation.snapshot(),
-            "position": self._seat.position,
+            "position": self._member.position,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -352,4 +397,4 @@ class SharedAggregation:
             self.window.restore(snapshot["window"])
         self._policy.restore(snapshot["policy"])
         self._evaluation.restore(snapshot["evaluation"])
-        self._seat.seek(snapshot["position"])
+        self._member.seek(snapshot["position"])

@@ -8,8 +8,7 @@ A row has a time, a slot for each distinct grouping (WHERE and keys) and each di
 query reads. The windows of the queries are tails of different length of the same rows, as in Shared SlideM.
 
 Invariants:
-1. The queries of a window are fed the same calls in the same order. The first that asks for its results drives the
-   window for all members, which hand over what came of it when the call is done.
+1. Every member sees every call. When all members have seen it, each sends what came of it to its queries.
 2. A row that some member admits is stored; members for which it fails WHERE see it with slot -1. A grouping has no
    slot column if every row stored is in its one group.
 3. A row stays until every member's window has passed it: rows before `_floor()` are released, and so are the strings
@@ -25,7 +24,7 @@ Why: docs/decisions/one-stored-window.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,27 +32,31 @@ import numpy as np
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import Evaluated
-from penstock.lang.fingerprint import fingerprint
-from penstock.operators.aggregation import Run
+from penstock.operators.aggregation import RowRun
 from penstock.operators.arguments import ArgumentColumns, Computed
-from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk
+from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk
 from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import Leaving, WindowTail
 from penstock.operators.outgoing import Share
 from penstock.operators.resources import Resources
-from penstock.operators.seat import Enter, Entered, Seat
+from penstock.operators.stage import Stage
+from penstock.operators.window_member import Aggregating, Entered, WindowMember
 from penstock.plan.nodes import AggregateNode
-from penstock.plan.reads import TEXT, GroupingKey, grouping_of, reads_of
-from penstock.store.fifo import ColumnSpec
+from penstock.plan.physical.circumstances import StoredRows
+from penstock.plan.reads import TEXT, grouping_of, holds_all_rows, reads_of
+from penstock.store.fifo import ColumnSpec, FifoStore
 
 _TIME = "time"
+
+_COLLECTED = 64
+"""Slots of groups are looked at once so many rows have left that entered one by one."""
 
 LEAST_TURN = 1024
 """Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
 
 
-class SharedWindow:
+class SharedWindow(Stage):
     """`nodes` are the members to be. A window that goes on from saved state has the columns of its `saved` layout,
     whichever of its members are left."""
 
@@ -71,7 +74,7 @@ class SharedWindow:
         self._columns = ArgumentColumns(nodes[0].input.schema, self._account)
         self._groupings: dict[str, Grouping] = {}
         self._left: dict[str, int] = {}
-        self._seats: list[Seat] = []
+        self._members: list[WindowMember] = []
         self._stale: set[str] = set()
         self._admits_all = False
         self._cuts: list[Cuts] = []
@@ -86,7 +89,7 @@ class SharedWindow:
     def _planned(self, nodes: Sequence[AggregateNode]) -> list[ColumnSpec]:
         specs = {_TIME: ColumnSpec(_TIME, np.dtype(np.int64), False)}
         for key in map(grouping_of, nodes):
-            if not _is_whole(key, nodes):
+            if not holds_all_rows(key, nodes):
                 specs[key.name] = ColumnSpec(key.name, np.dtype(np.int32), False)
         for node in nodes:
             for read in reads_of(node.states):
@@ -97,26 +100,21 @@ class SharedWindow:
 
     @property
     def is_used(self) -> bool:
-        return bool(self._seats)
+        return bool(self._members)
 
-    def takes(self, node: AggregateNode) -> bool:
-        """Whether a query over the same stream that begins now can be one more member: all that it reads is stored.
+    @property
+    def held(self) -> StoredRows | None:
+        """What a query that begins now can read of its rows; None if it stores none."""
+        if self._store is None or self.stream is None:
+            return None
+        names = frozenset(spec.name for spec in self._layout)
+        texts = frozenset(name for name in names if name.startswith(TEXT) and self._columns.knows([name]))
+        keys = tuple(grouping.key for grouping in self._groupings.values())
+        return StoredRows(self.name, self.stream, names, keys, texts)
 
-        Windows that count rows count from their own beginning, so they cannot join. Codes of strings that had no reader
-        for a while mean nothing any more."""
-        if self._store is None or node.window.extent.length is None:
-            return False
-        key, names = grouping_of(node), {spec.name for spec in self._layout}
-        if not (key.name in names or key.name in self._groupings):
-            return False
-        if any(read.name not in names for read in reads_of(node.states)):
-            return False
-        if not self._columns.knows(read.name for read in reads_of(node.states) if read.is_text):
-            return False
-        return all(_is_whole(g.key, (node,)) for g in self._groupings.values() if g.key.name not in names)
-
-    def join(self, node: AggregateNode, enter: Enter, hand_over: Callable[[], None]) -> Seat:
-        """A member from the next row on: one of those that the window was made for, or one that it `takes`."""
+    def join(self, node: AggregateNode, aggregation: Aggregating) -> WindowMember:
+        """A member from the next row on: one of those that the window was made for, or one that the window
+        has `held` all columns for."""
         key = grouping_of(node)
         grouping = self._groupings.get(key.name) or Grouping(key, [], self._account)
         self._groupings[key.name] = grouping
@@ -132,23 +130,23 @@ class SharedWindow:
             columns = tuple(places[name] for name in shown)
             tail = WindowTail(self._store, columns, self._release, by_position=by_position)
         else:
-            has_slots = not _is_whole(key, (node,))
+            has_slots = not holds_all_rows(key, (node,))
         cuts = cuts_of(node, self._account)
-        seat = Seat(node, enter, hand_over, grouping, own, has_slots, tail, texts, self._rows, cuts)
-        self._seats.append(seat)
+        member = WindowMember(node, aggregation, grouping, own, has_slots, tail, texts, self._rows, cuts)
+        self._members.append(member)
         self._note_members()
-        return seat
+        return member
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, member: WindowMember) -> None:
         """A member goes; what only it needed goes with it, and with the last one the window."""
-        self._seats.remove(seat)
-        self._columns.forget(seat.columns)
-        self._stale |= {name for name in seat.names if not self._columns.knows([name])}
-        seat.groups.forget(seat.tally)
-        if all(other.grouping is not seat.grouping for other in self._seats):
-            self._groupings.pop(seat.grouping.key.name).groups.close()
-            self._stale.add(seat.grouping.key.name)
-        if self._seats:
+        self._members.remove(member)
+        self._columns.forget(member.columns)
+        self._stale |= {name for name in member.names if not self._columns.knows([name])}
+        member.groups.forget(member.tally)
+        if all(other.grouping is not member.grouping for other in self._members):
+            self._groupings.pop(member.grouping.key.name).groups.close()
+            self._stale.add(member.grouping.key.name)
+        if self._members:
             self._note_members()
             self.settle()
         else:
@@ -159,22 +157,29 @@ class SharedWindow:
         self._resources.close()
 
     def _note_members(self) -> None:
-        self._admits_all = any(seat.admits_all for seat in self._seats)
-        self._cuts = [seat.cuts for seat in self._seats if seat.cuts is not None]
+        self._admits_all = any(member.admits_all for member in self._members)
+        self._cuts = [member.cuts for member in self._members if member.cuts is not None]
         self._filtering = [name for name, grouping in self._groupings.items() if grouping.key.where is not None]
         self._left = dict.fromkeys(self._groupings, 0)
 
     # Rows pass
 
-    def process(self, chunk: Chunk, watermark: int) -> None:
-        """A call that every query of every member is given: made once."""
-        for part, reached in chunk.parts(watermark, self._count):
-            entered = self._enter(part)
-            for seat in self._seats:
-                seat.enter(entered, reached)
-            self._collect()
-        for seat in self._seats:
-            seat.hand_over()
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> None:
+        if chunk.rows or self.waits_for(port, watermark):
+            for part, reached in chunk.parts(watermark, self._count):
+                entered = self._enter(part)
+                for member in self._members:
+                    member.aggregation.enter(entered, reached)
+                self._collect()
+        for member in self._members:
+            member.aggregation.send(watermark)
+
+    def waits_for(self, port: int, watermark: int) -> bool:
+        return any(member.aggregation.waits_for(watermark) for member in self._members)
+
+    def finish(self, last_time: int | None) -> None:
+        for member in tuple(self._members):
+            member.aggregation.finish(last_time)
 
     def _count(self, times: Int64s, start: int) -> int:
         """How many rows enter before members take turns."""
@@ -188,18 +193,17 @@ class SharedWindow:
         when the next one comes, which is so while they take half of the memory that there is for each place at which
         windows stand. Where memory is too small even for the block at which each of them is, a turn is longer, since
         each begins by reading that block again."""
-        if len(self._seats) == 1 or self._store is None or not self._store.is_paged:
+        if len(self._members) == 1 or self._store is None or not self._store.is_paged:
             return CHUNK_ROWS
         block_rows = self._store.block_rows
-        places = len({seat.position // block_rows for seat in self._seats})
+        places = len({member.position // block_rows for member in self._members})
         frames = (len(self._store.pool.frames) - 1) // places
         return min(CHUNK_ROWS, max(LEAST_TURN, max(frames // 2, 1) * block_rows)) if frames else CHUNK_ROWS
 
-    def pass_time(self, seat: Seat, watermark: int) -> None:
+    def pass_time(self, member: WindowMember, watermark: int) -> None:
         """Time passes for one member alone: the end of a bounded run is not the same for all."""
-        seat.enter(self._enter(Chunk(np.empty(0, np.int64), NO_ROWS)), watermark)
+        member.aggregation.enter(self._enter(NO_EVENTS), watermark)
         self._collect()
-        seat.hand_over()
 
     def _enter(self, chunk: Chunk) -> Entered:
         """Computes what the members read of the rows, and stores it."""
@@ -243,32 +247,58 @@ class SharedWindow:
             columns.append(column)
         return columns
 
-    def stored(self, seat: Seat, begin: int) -> Iterator[tuple[Int64s, Run]]:
+    def stored(self, member: WindowMember, begin: int) -> Iterator[tuple[Int64s, RowRun]]:
         """What a member reads of the stored rows from a position on, and their times."""
         assert self._store is not None
         names = [spec.name for spec in self._layout]
         for view in self._store.scan(begin, self._store.head):
             columns = dict(zip(names, view.columns, strict=True))
-            slots = columns[seat.grouping.key.name].values if seat.has_slots else np.zeros(view.count, np.int32)
-            yield columns[_TIME].values, Run(view.first, slots, tuple([columns[name] for name in seat.names]))
+            slots = columns[member.grouping.key.name].values if member.has_slots else np.zeros(view.count, np.int32)
+            yield columns[_TIME].values, RowRun(view.first, slots, tuple([columns[name] for name in member.names]))
 
-    def has_kept(self, seat: Seat) -> bool:
+    def has_kept(self, member: WindowMember) -> bool:
         """Whether all that a member reads has been written of every row that is stored."""
-        return self._stale.isdisjoint((*seat.names, seat.grouping.key.name))
+        return self._stale.isdisjoint((*member.names, member.grouping.key.name))
+
+    @property
+    def store(self) -> FifoStore | None:
+        return self._store
+
+    @property
+    def only(self) -> WindowMember | None:
+        """Its one member; None if there are several."""
+        return self._members[0] if len(self._members) == 1 else None
+
+    def note_entered(self, rows: int, left: int) -> None:
+        """The only member has stored and played so many rows itself, and so many have left its window."""
+        self._rows += rows
+        if left:
+            self.note_left(self._members[0], left)
+            if self._left[self._members[0].grouping.key.name] >= _COLLECTED:
+                self._collect()
 
     # Rows go
 
-    def let_go(self, seat: Seat, leaving: Leaving) -> None:
+    def let_go(self, member: WindowMember, leaving: Leaving) -> None:
         """Rows have left a member's window and its states. Strings go with the last window that a row was in."""
-        self._left[seat.grouping.key.name] += len(leaving.columns[0].values)
+        self.note_left(member, len(leaving.columns[0].values))
         if not self._columns.has_texts:
             return
         floor = self._floor()
         if floor > self._released:
             begin, end = self._released - leaving.first, floor - leaving.first
-            columns = {name: _part(leaving.columns[at], begin, end) for name, at in seat.texts.items()}
+            columns = {name: _part(leaving.columns[at], begin, end) for name, at in member.texts.items()}
             self._columns.release(columns)
             self._released = floor
+
+    def note_left(self, member: WindowMember, rows: int) -> None:
+        """So many rows have left a member's window."""
+        self._left[member.grouping.key.name] += rows
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the strings of some argument are stored: they are let go row by row."""
+        return self._columns.has_texts
 
     def settle(self) -> None:
         """Lets go what a member that is gone held back."""
@@ -284,7 +314,7 @@ class SharedWindow:
 
     def _floor(self) -> int:
         """The oldest row that some member's window holds."""
-        return min([seat.position for seat in self._seats])
+        return min([member.position for member in self._members])
 
     def _release(self, position: int) -> None:
         """A member has come to the end of a block. Where that was the oldest one, it may go at once."""
@@ -321,14 +351,6 @@ class SharedWindow:
         self._rows, self._released = snapshot["rows"], snapshot["released"]
         unread = {spec.name for spec in self._layout[1:]} - set(self._groupings)
         self._stale = {name for name in unread if not self._columns.knows([name])} | set(snapshot["stale"])
-
-
-def _is_whole(key: GroupingKey, nodes: Sequence[AggregateNode]) -> bool:
-    """Whether every row that is stored for these members is in the grouping's one group."""
-    if not key.is_one_group:
-        return False
-    mine = fingerprint(key.where)
-    return key.where is None or all(node.filter_first and fingerprint(node.where) == mine for node in nodes)
 
 
 def _admitted(chunk: Chunk, passing: dict[str, Bools]) -> tuple[Chunk, dict[str, Bools]]:

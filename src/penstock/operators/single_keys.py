@@ -12,7 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.arrays import Bools, Int64s, Slots
-from penstock.jit import inline, kernel, prefetch
+from penstock.jit import inline, kernel, prefetch, tight
+from penstock.lane.memory import int32s, int64s, pairs, whole_at
+from penstock.lane.words import DONE, GOES_ON, STOPPED, UPTO
 from penstock.store.own_memory import zeros
 
 _AHEAD = 16
@@ -20,6 +22,9 @@ _IN_CACHE = 1 << 14
 """Tables with so many places are not waited for."""
 
 _NOBODY = -1
+
+TABLE, PLACES, KEYS, KEY_WIDTH, FOUND = range(1, 6)
+"""The words of `find_slots`: the table and how many places it has, the keys and their width, and where slots go."""
 
 
 def _places(slots: int) -> int:
@@ -83,6 +88,26 @@ def assign_single(
                 break
             at = (at + 1) & mask
     return len(keys), used, free_count
+
+
+@tight
+def find_slots(context: int, instruction: int) -> int:
+    """An operation of the lane: the slots of rows that enter, by keys that are not NULL. The strip is cut before a row
+    whose key has none."""
+    words, own = int64s(context), int64s(instruction)
+    table, mask = pairs(own[TABLE]), own[PLACES] - 1
+    slots, keys, width = int32s(own[FOUND]), own[KEYS], own[KEY_WIDTH]
+    for row in range(words[DONE], words[UPTO]):
+        key = int(whole_at(keys, row, width))
+        at = _place(key, 0, mask)
+        while table[at, 1] >= 0 and not (table[at, 0] == key and table[at, 1] & 1 == 0):
+            at = (at + 1) & mask
+        if table[at, 1] < 0:
+            words[UPTO] = row
+            words[STOPPED] = 1
+            break
+        slots[row] = np.int32(table[at, 1] >> 1)
+    return GOES_ON
 
 
 @kernel

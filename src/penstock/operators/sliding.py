@@ -1,4 +1,4 @@
-"""Aggregation over a sliding window: one query's part of an aggregation, which it may share with others."""
+"""Aggregation over the sliding window of one query: over rows of a subquery or a join, or by the local clock."""
 
 from __future__ import annotations
 
@@ -26,44 +26,43 @@ def make_results(
 
 
 class SlidingAggregate(Operator):
-    """Without a `shared` aggregation the query has one of its own."""
-
     def __init__(
-        self,
-        name: str,
-        node: AggregateNode,
-        resources: Resources,
-        shared: SharedAggregation | None = None,
-        make_evaluation: MakeEvaluation = make_results,
+        self, name: str, node: AggregateNode, resources: Resources, make_evaluation: MakeEvaluation = make_results
     ) -> None:
-        self._is_own = shared is None
-        self._shared = (
-            SharedAggregation(name, (node,), resources.apart(), make_evaluation) if shared is None else shared
-        )
-        self._reader = reader = self._shared.join(node, resources.reject)
-        resources.at_end(lambda: self._shared.leave(reader))
+        self._aggregation = SharedAggregation(name, (node,), resources.apart(), make_evaluation)
+        self._output = self._aggregation.join(node, resources)
+        self._output.consumer = self._take
+        self._output.follows_time = False
         self._lag = node.window.lag
+        self._came: list[Chunk] = []
+
+    def _take(self, chunks: list[Chunk], reached: int) -> None:
+        self._came += chunks
+
+    def _given(self) -> list[Chunk]:
+        came, self._came = self._came, []
+        return came
 
     def send_to(self, receive: Receive) -> None:
-        self._reader.inbox.receiver = receive
+        self._output.early = receive
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        return Progress(self._shared.process(self._reader, chunk, watermark), watermark - self._lag)
+        self._aggregation.window.process(chunk, watermark)
+        return Progress(self._given(), watermark - self._lag)
+
+    def waits_for(self, port: int, watermark: int) -> bool:
+        return self._aggregation.waits_for(watermark)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
-        return self._shared.finish(self._reader, last_time)
+        self._aggregation.finish(last_time)
+        return self._given()
 
     def end(self, last_time: int | None = None) -> int | None:
-        return self._shared.end(last_time)
+        return self._aggregation.end(last_time)
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "aggregation": self._shared.snapshot() if self._is_own else None,
-            "show": self._shared.show_of(self._reader).snapshot(),
-        }
+        return {"aggregation": self._aggregation.snapshot(), "show": self._output.snapshot()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """An aggregation that is shared has been restored before."""
-        if self._is_own:
-            self._shared.restore(snapshot["aggregation"])
-        self._shared.show_of(self._reader).restore(snapshot["show"])
+        self._aggregation.restore(snapshot["aggregation"])
+        self._output.restore(snapshot["show"])

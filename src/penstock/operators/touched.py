@@ -25,7 +25,7 @@ import numpy as np
 from penstock.aggregates.state import Schedule
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import kernel
-from penstock.operators.evaluation import Turn
+from penstock.operators.evaluation import RowMoves
 from penstock.operators.groups import GroupTable
 from penstock.operators.held_rows import NOT_HELD, TakenSlots
 from penstock.store.budget import Account
@@ -214,7 +214,7 @@ class Toucher:
 
     def play(
         self,
-        turn: Turn,
+        turn: RowMoves,
         segments: Int64s,
         taken: TakenSlots,
         failing: tuple[Slots, Int64s],

@@ -18,6 +18,7 @@ from penstock.plan.nodes import UnionNode
 class Union(Operator):
     def __init__(self, name: str, node: UnionNode, resources: Resources) -> None:
         self._schema = node.schema.arrow
+        self._nothing = concat([], self._schema)
         account = resources.account(f"{name}: rows that wait for the other inputs")
         self._ports = Ports(len(node.inputs), account)
 
@@ -25,7 +26,8 @@ class Union(Operator):
         if chunk.rows:
             chunk = Chunk(chunk.times, pa.RecordBatch.from_arrays(chunk.arrow.columns, names=self._schema.names))
         reached = self._ports.put(port, chunk, watermark)
-        return Progress([self._merged(self._ports.take_due())], reached)
+        due = self._ports.take_due()
+        return Progress([self._merged(due) if due else self._nothing], reached)
 
     def waits_for(self, port: int, watermark: int) -> bool:
         return self._ports.has_rows

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s
-from penstock.operators.chunk import NO_ROWS, Chunk, joined
+from penstock.operators.chunk import NO_EVENTS, Chunk, joined
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Receive
 from penstock.operators.reorder import TIME
@@ -60,7 +60,7 @@ class WallClock(Operator):
         """The rows that waited for the clock and need not any more."""
         pieces = self._ahead.take_upto(self.next_tick - 1)
         if not pieces:
-            return Chunk(np.empty(0, np.int64), NO_ROWS)
+            return NO_EVENTS
         rows = joined(pieces)
         times: Int64s = rows.column(TIME).to_numpy()
         return Chunk(times, rows.drop_columns([TIME]))

@@ -24,9 +24,6 @@ from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 from penstock.types import SqlType
 
-MOST_FLOATS = 63
-"""So many signs are in one word."""
-
 
 @kernel
 def _play(

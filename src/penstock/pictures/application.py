@@ -6,7 +6,7 @@ from penstock.lang.query import Program
 from penstock.pictures import plans
 from penstock.pictures.sliding_graphs import GraphPicture, slides_of
 from penstock.pictures.svg import Sheet
-from penstock.plan.build import build
+from penstock.plan.physical.rules import plan_program
 
 _BETWEEN = 48
 _LEAST_WIDTH = 900
@@ -15,9 +15,10 @@ _LEAST_WIDTH = 900
 
 def picture(program: Program, title: str) -> str:
     """The application as SVG."""
-    nodes = {query.name: build(query.body) for query in program.queries}
+    physical = plan_program(program)
+    nodes = {planned.name: planned.node for planned in physical.queries}
     sheet = Sheet(title)
-    plans.draw(plans.plan_of(program, nodes), sheet, 0, 0)
+    plans.draw(plans.plan_of(program, physical), sheet, 0, 0)
     across = max(sheet.right, _LEAST_WIDTH)
     x, y = 0.0, sheet.bottom + _BETWEEN
     for slides in slides_of(nodes):
@@ -32,5 +33,5 @@ def picture(program: Program, title: str) -> str:
 def plan_picture(program: Program, title: str, *, styled: bool = True) -> str:
     """Its plan alone; without `styled` the page that shows it says how boxes and lines look."""
     sheet = Sheet(title)
-    plans.draw(plans.plan_of(program, {query.name: build(query.body) for query in program.queries}), sheet, 0, 0)
+    plans.draw(plans.plan_of(program, plan_program(program)), sheet, 0, 0)
     return sheet.render(styled=styled)

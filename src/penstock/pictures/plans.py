@@ -1,17 +1,18 @@
-"""The shared plan of an application: streams, the windows that are stored, the queries that use them, what they feed.
+"""The physical plan of an application: streams, what is stored, the queries that use it, what they feed.
 
     stream ──▶ stored window ──▶ query ──▶ derived stream ──▶ ...
                      └─────────▶ query ──▶ sink, function
     stream ──▶ table ──▶ query
 
-One box is one thing at work: queries that share a stored window (`plan.sharing`) have lines from the same box.
+One box is one thing at work: queries that share a stored window or panes have lines from the same box.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import assert_never
 
 from penstock.lang.query import Program, Query
 from penstock.lang.render import render_duration, render_window
@@ -27,10 +28,32 @@ from penstock.plan.nodes import (
     ProjectNode,
     RelationNode,
     StreamNode,
-    children,
 )
-from penstock.plan.sharing import may_share, shareable, stream_of
-from penstock.plan.strategy import closes_as_a_whole
+from penstock.plan.physical.nodes import (
+    ClosingWindow,
+    Combine,
+    Edge,
+    JoinCore,
+    Lookup,
+    OwnWindow,
+    PaneFamily,
+    PartitionedRows,
+    PartitionedWindow,
+    Pattern,
+    PhysicalPlan,
+    Place,
+    Project,
+    RowsWindow,
+    Scan,
+    SessionRows,
+    Source,
+    Stage,
+    StoredWindow,
+    Table,
+    Union,
+    WindowReader,
+)
+from penstock.plan.sharing import stream_of
 
 _ACROSS, _DOWN = 70, 16
 
@@ -51,22 +74,21 @@ class Plan:
             self.lines.append((start, end))
 
 
-def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
-    """`nodes` are the plans of the queries by name."""
+def plan_of(program: Program, physical: PhysicalPlan) -> Plan:
     plan = Plan()
     sinks = {sink.name: sink for sink in program.sinks}
-    shared = _shared_boxes(nodes)
     for stream in program.streams:
         plan.add(Box("stream", f"stream {stream.name}", shortened((stream.name, stream.uri or "pushed"))))
     functions = {function.name: function.url for function in program.functions}
     for table in program.tables:
         plan.add(Box("window", f"table {table.name}", shortened((table.name, table.uri or "table"))))
-    for query in program.queries:
-        box = plan.add(_query_box(query, nodes[query.name]))
+    for planned in physical.queries:
+        query = planned.query
+        box = plan.add(_query_box(query, planned.node))
         for call in () if query.rule is None else query.rule.calls:
             lines = shortened((f"{call.function}(...)", functions.get(call.function, "in Python")))
             plan.join(box, plan.add(Box("sink", f"function {call.function}", lines)))
-        for start in _inputs(query.name, nodes[query.name], plan, shared, count(1)):
+        for start in _inputs(query.name, planned.rows, physical, plan, count(1)):
             plan.join(start, box)
         if query.into in sinks:
             uri = sinks[query.into].uri
@@ -78,58 +100,74 @@ def plan_of(program: Program, nodes: Mapping[str, Node]) -> Plan:
     return plan
 
 
-def _shared_boxes(nodes: Mapping[str, Node]) -> dict[str, Box]:
-    """For each stream the one store of the windows that may share, with their queries."""
-    found: dict[str, list[tuple[str, AggregateNode]]] = {}
-    for name, node in nodes.items():
-        for window in shareable(node):
-            found.setdefault(stream_of(window), []).append((name, window))
-    return {stream: _shared_box(stream, members) for stream, members in found.items()}
-
-
-def _inputs(query: str, node: Node, plan: Plan, shared: Mapping[str, Box], numbers: Iterator[int]) -> list[str]:
-    """The boxes that a node's rows come from; those of windows are added, with a number each if they are not shared: a
-    query may have several that are written alike."""
-    if isinstance(node, StreamNode):
-        return [plan.add(Box("stream", f"stream {node.name}", (node.name, "derived stream")))]
-    # A stream that only says how far a table's changes have come is drawn with the table.
-    read = (node.input,) if isinstance(node, LookupNode) else children(node)
-    below = [start for child in read for start in _inputs(query, child, plan, shared, numbers)]
-    if isinstance(node, LookupNode):
-        return [*below, *(f"table {lookup.table}" for lookup in node.lookups)]
-    if not isinstance(node, AggregateNode | RelationNode | JoinNode | PatternNode):
+def _inputs(query: str, source: Source, physical: PhysicalPlan, plan: Plan, numbers: Iterator[int]) -> list[str]:
+    """The boxes that rows come from; those of windows are added, with a number each if they are not shared: a query may
+    have several that are written alike."""
+    if isinstance(source, str):
+        return [plan.add(Box("stream", f"stream {source}", (source, "derived stream")))]
+    stage = physical.by_number[source.stage]
+    if isinstance(stage.form, Table):
+        return [f"table {stage.form.definition.name}"]
+    below = [start for one in _read(stage, physical) for start in _inputs(query, one, physical, plan, numbers)]
+    box = _box(query, stage, numbers)
+    if box is None:
         return below
-    if isinstance(node, AggregateNode) and may_share(node):
-        box = plan.add(shared[stream_of(node)])
-    else:
-        box = plan.add(_own_box(query, node, next(numbers)))
     for start in below:
-        plan.join(start, box)
-    return [box]
+        plan.join(start, box.name)
+    return [plan.add(box)]
 
 
-def _shared_box(stream: str, members: Sequence[tuple[str, AggregateNode]]) -> Box:
-    queries = list(dict.fromkeys(query for query, _ in members))
-    windows = list(dict.fromkeys(render_window(node.window) for _, node in members))
-    who = f"shared by {len(queries)} queries" if len(queries) > 1 else f"of {queries[0]}"
+def _read(stage: Stage, physical: PhysicalPlan) -> Sequence[Source]:
+    """What a stage reads, without the streams that only say how far the changes of a table have come: these are drawn
+    with the table."""
+    if not isinstance(stage.form, Lookup | Scan):
+        return stage.inputs
+    places = [source for source in stage.inputs if isinstance(source, Place)]
+    tables = [place for place in places if isinstance(physical.by_number[place.stage].form, Table)]
+    return tables if isinstance(stage.form, Scan) else [stage.inputs[0], *tables]
+
+
+def _box(query: str, stage: Stage, numbers: Iterator[int]) -> Box | None:
+    """The box of what a stage keeps; None if it keeps nothing."""
+    match stage.form:
+        case StoredWindow() as window:
+            stream = stream_of(window.nodes[0])
+            return _shared_box(f"window of {stream}", "stored window", window.readers)
+        case PaneFamily() as paned:
+            title = f"panes of {render_duration(paned.family.pane.micros)}"
+            return _shared_box(f"panes {stage.number} of {stream_of(paned.nodes[0])}", title, paned.readers)
+        case JoinCore(readers) if len({reader.query for reader in readers}) > 1:
+            queries = list(dict.fromkeys(reader.query for reader in readers))
+            lines = shortened(("stored windows, joined", f"shared by {len(queries)} queries"))
+            return Box("window", f"join {stage.number}", lines, ", ".join(queries))
+        case JoinCore(readers):
+            sides = [f"{side.alias} {render_window(side.window)}" for side in readers[0].node.sides]
+            return _own_box(query, numbers, "stored windows, joined", *sides)
+        case Pattern(pattern):
+            return _own_box(query, numbers, "stored events", f"within {render_duration(pattern.within)}")
+        case ClosingWindow(closing):
+            return _own_box(query, numbers, "window, no rows stored", render_window(closing.window))
+        case OwnWindow(node) | PartitionedWindow(node):
+            return _own_box(query, numbers, "stored window", render_window(node.window))
+        case RowsWindow(rows) | PartitionedRows(rows) | SessionRows(rows):
+            return _own_box(query, numbers, "stored window", render_window(rows.window))
+        case Lookup() | Scan() | Edge() | Project() | Union() | Combine() | Table():
+            return None
+        case other:
+            assert_never(other)
+
+
+def _shared_box(name: str, title: str, readers: Sequence[WindowReader]) -> Box:
+    queries = list(dict.fromkeys(reader.query for reader in readers))
+    windows = list(dict.fromkeys(render_window(reader.node.window) for reader in readers))
+    users = f"shared by {len(queries)} queries" if len(queries) > 1 else f"of {queries[0]}"
     some = windows[:4] + ([f"and {len(windows) - 4} more"] if len(windows) > 4 else [])
     tip = f"{', '.join(queries)}: {' '.join(windows)}"
-    return Box("window", f"window of {stream}", shortened(("stored window", who, *some)), tip)
+    return Box("window", name, shortened((title, users, *some)), tip)
 
 
-def _own_box(query: str, node: AggregateNode | RelationNode | JoinNode | PatternNode, number: int) -> Box:
-    name = f"window {number} of {query}"
-    if isinstance(node, JoinNode):
-        sides = [f"{side.alias} {render_window(side.window)}" for side in node.sides]
-        return Box("window", name, shortened(("stored windows, joined", f"of {query}", *sides)))
-    if isinstance(node, PatternNode):
-        return Box(
-            "window", name, shortened(("stored events", f"of {query}", f"within {render_duration(node.within)}"))
-        )
-    closes = isinstance(node, AggregateNode) and closes_as_a_whole(node)
-    title = "window, no rows stored" if closes else "stored window"
-    lines = shortened((title, f"of {query}", render_window(node.window)))
-    return Box("window", name, lines)
+def _own_box(query: str, numbers: Iterator[int], title: str, *lines: str) -> Box:
+    return Box("window", f"window {next(numbers)} of {query}", shortened((title, f"of {query}", *lines)))
 
 
 def _query_box(query: Query, node: Node) -> Box:

@@ -13,7 +13,7 @@ Why: docs/decisions/one-aggregation.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -24,9 +24,12 @@ from penstock.expressions.tree import Column, Expression
 from penstock.lang.query import Emit
 from penstock.plan.nodes import AggregateNode, Answer, Node, RelationNode, StateSpec, walk
 from penstock.plan.reads import GroupingKey, grouping_of
-from penstock.plan.sharing import may_share
 from penstock.types import SqlType
 from penstock.windows.spec import WindowSpec
+
+MOST_FLOATS = 63
+"""Plain rows with more DOUBLE and FLOAT columns are compared as whole evaluations: the signs of zeros of a row are the
+bits of one word."""
 
 
 class Look(Enum):
@@ -91,6 +94,14 @@ def shows_row_changes(node: RelationNode) -> bool:
     return emission.emit in (Emit.ISTREAM, Emit.DSTREAM) and not chooses
 
 
+def changes_by_one_row(node: RelationNode) -> bool:
+    """Whether each event makes its partition due, from the first one on, so that an evaluation of the partition differs
+    from the one before by the row that enters and the row that leaves."""
+    floats = [output for output in node.emission.outputs if output.expression.type.is_floating]
+    every_event = node.window.is_per_event and not node.window.when_full
+    return shows_row_changes(node) and every_event and len(floats) <= MOST_FLOATS
+
+
 def state_key(state: StateSpec) -> tuple[Any, ...]:
     """What makes two states one, whatever is asked of them. MODE keeps more than COUNT(DISTINCT) does."""
     return (state.kind, state.args, state.filter, state.user, state.keeps_order)
@@ -123,17 +134,6 @@ def unite(nodes: Sequence[AggregateNode]) -> United:
 
 Aggregations = Sequence[Sequence[tuple[str, AggregateNode]]]
 """Aggregations, each with its queries: their names, and their nodes in it."""
-
-
-def aggregations(nodes: Mapping[str, Node], families: Mapping[AggregateNode, object] | None = None) -> Aggregations:
-    """Those of queries that are started together; a family of windows that are made of panes is one."""
-    paned = families or {}
-    found: dict[Any, list[tuple[str, AggregateNode]]] = {}
-    for name, node in nodes.items():
-        for number, window in enumerate(aggregate_nodes(node)):
-            key = (paned.get(window) or key_of(window)) if may_share(window) else (name, number)
-            found.setdefault(key, []).append((name, window))
-    return list(found.values())
 
 
 def aggregate_nodes(node: Node) -> list[AggregateNode]:

@@ -1,4 +1,4 @@
-"""One window or panes: what a family of windows costs either way, and which way it goes.
+"""One window or panes: what a family of windows costs either way. The rule `choose_panes` decides by it.
 
 Formulas 2.1 and 2.2 give the space. Here neither way is limited to memory, so space is paid for as time: what does
 not fit the memory is written to disk and read back by the tail of each window. The processor's part, for windows of
@@ -16,15 +16,11 @@ Why: docs/decisions/panes-by-cost.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from penstock.errors import QueryError
-from penstock.lang.query import Query
 from penstock.plan import cost
-from penstock.plan.aggregations import Look, aggregate_nodes, look_of, unite
-from penstock.plan.nodes import AggregateNode, Node
-from penstock.plan.panes import Family, families, why_not
+from penstock.plan.aggregations import unite
+from penstock.plan.panes import Family
 from penstock.plan.sizes import pane_row_bytes, row_bytes, state_bytes
 
 ROW, PANE_ROW, BOUNDARY, PANE = 15e-9, 8e-9, 60e-6, 300e-6
@@ -33,15 +29,12 @@ ROW, PANE_ROW, BOUNDARY, PANE = 15e-9, 8e-9, 60e-6, 300e-6
 BANDWIDTH = 500e6
 """Bytes per second that a disk takes or gives."""
 
-_PREFERENCE = 1.2
+PREFERENCE = 1.2
 """Panes must be better than one window by this factor."""
 
 CHANGE = 2.0
 """Windows at work change their form only for one that is better by this factor: a change takes as long as the longest
 window, and both forms are kept meanwhile."""
-
-_LEAST_WINDOWS = 2
-"""A window that is alone keeps its rows, unless panes are asked for: queries that come later can join it."""
 
 DEFAULT_MEMORY = 64 << 20
 
@@ -64,7 +57,7 @@ class Comparison:
     one_window: Cost
     panes: Cost
 
-    def prefers_panes(self, memory: int, by: float = _PREFERENCE) -> bool:
+    def prefers_panes(self, memory: int, by: float = PREFERENCE) -> bool:
         return self.panes.seconds(memory) * by < self.one_window.seconds(memory)
 
     def prefers_rows(self, memory: int, by: float = CHANGE) -> bool:
@@ -76,6 +69,7 @@ def compare(family: Family, workload: cost.Workload) -> Comparison:
 
     >>> from penstock.lang import parse
     >>> from penstock.plan.build import build
+    >>> from penstock.plan.panes import families
     >>> def cheaper(windows, rate):
     ...     text = "CREATE STREAM s (t TIMESTAMP, x DOUBLE, EVENT TIME t);"
     ...     for minutes in range(1, windows + 1):
@@ -117,43 +111,3 @@ def compare(family: Family, workload: cost.Workload) -> Comparison:
         (1 + windows) * in_pane / length * pane_row,
     )
     return Comparison(one, panes)
-
-
-Choice = dict[tuple[str, AggregateNode], Family]
-"""The family of each window that is made of panes, by the strategy that its query is under."""
-
-
-def choose(
-    windows: Iterable[tuple[str, AggregateNode]],
-    workload_of: Callable[[AggregateNode], cost.Workload],
-    memory: int,
-    by: float = _PREFERENCE,
-) -> Choice:
-    """For windows that begin together, each with its query's strategy. Those under one strategy may be families, and
-    are made of panes if asked to or if that is better by a factor."""
-    by_strategy: dict[str, list[AggregateNode]] = {}
-    for strategy, node in windows:
-        by_strategy.setdefault(strategy, []).append(node)
-    choice: Choice = {}
-    for strategy, nodes in by_strategy.items():
-        for family in families(nodes):
-            if _is_paned(family, strategy, workload_of(family.nodes[0]), memory, by):
-                choice |= {(strategy, node): family for node in family.nodes}
-    return choice
-
-
-def check_strategy(query: Query, node: Node) -> None:
-    """Refuses a query that asks for panes and has no window that can be made of them."""
-    if query.strategy == "panes":
-        reasons = [why_not(window) for window in aggregate_nodes(node)]
-        if None not in reasons:
-            reason = next(iter(reasons), "it aggregates no window")
-            raise QueryError(f"query {query.name} cannot be made of panes: {reason}", hint="leave its strategy out")
-
-
-def _is_paned(family: Family, strategy: str, workload: cost.Workload, memory: int, by: float) -> bool:
-    if strategy == "auto":
-        if len(family.windows) < _LEAST_WINDOWS or any(look_of(node) is Look.CHANGES for node in family.nodes):
-            return False
-        return compare(family, workload).prefers_panes(memory, by)
-    return strategy == "panes"

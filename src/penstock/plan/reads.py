@@ -6,6 +6,7 @@ the same name, and so does a process that goes on from saved state.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,6 +75,14 @@ def reads_of(states: tuple[StateSpec, ...]) -> tuple[Read, ...]:
 
 def grouping_of(node: AggregateNode) -> GroupingKey:
     return GroupingKey(node.where, node.group_by, fallible_reads(node.states))
+
+
+def holds_all_rows(key: GroupingKey, nodes: Sequence[AggregateNode]) -> bool:
+    """Whether every row that is stored for these windows is in the grouping's one group."""
+    if not key.is_one_group:
+        return False
+    mine = fingerprint(key.where)
+    return key.where is None or all(node.filter_first and fingerprint(node.where) == mine for node in nodes)
 
 
 def fallible_reads(states: tuple[StateSpec, ...]) -> tuple[Fallible, ...]:

@@ -6,13 +6,14 @@ the same length read the same blocks at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.plan import cost
-from penstock.plan.nodes import AggregateNode, Node
+from penstock.plan.nodes import AggregateNode
+from penstock.plan.physical.nodes import PhysicalPlan, StoredWindow
 from penstock.plan.reads import grouping_of, reads_of
-from penstock.plan.sharing import shareable, stream_of
+from penstock.plan.sharing import stream_of
 
 _TIME, _SLOT = 8, 4
 """Bytes of a row's time, and of its group under one grouping."""
@@ -33,26 +34,17 @@ class SharedStore:
     requests_apart: float
 
 
-def shared_stores(
-    nodes: Mapping[str, Node],
-    not_stored: Container[AggregateNode],
-    workload: cost.Workload,
-    *,
-    block_size: int,
-    memory: int,
-) -> list[SharedStore]:
-    """The stores that windows of different length share, with so much memory for the blocks of each. The windows of
-    these queries over one stream are stored together."""
-    members: dict[str, dict[str, list[AggregateNode]]] = {}
-    for name, node in nodes.items():
-        for window in shareable(node):
-            if window.window.extent.length is not None and window not in not_stored:
-                members.setdefault(stream_of(window), {}).setdefault(name, []).append(window)
+def shared_stores(plan: PhysicalPlan, workload: cost.Workload, *, block_size: int, memory: int) -> list[SharedStore]:
+    """The stores that windows of different length, of several queries, share, with so much memory for the blocks of
+    each."""
     found = []
-    for stream, by_query in members.items():
-        windows = [window for each in by_query.values() for window in each]
-        if len(set(map(_seconds, windows))) > 1:
-            found.append(_shared(stream, tuple(by_query), windows, workload, block_size, memory))
+    for stage in plan.stages:
+        if isinstance(stage.form, StoredWindow) and len({reader.query for reader in stage.form.readers}) > 1:
+            readers = [reader for reader in stage.form.readers if reader.node.window.extent.length is not None]
+            windows = [reader.node for reader in readers]
+            if len(set(map(_seconds, windows))) > 1:
+                queries = tuple(dict.fromkeys(reader.query for reader in readers))
+                found.append(_shared(stream_of(windows[0]), queries, windows, workload, block_size, memory))
     return found
 
 

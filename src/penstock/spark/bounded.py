@@ -14,6 +14,7 @@ from penstock.aggregates.user import UserAggregate
 from penstock.spark.calls import Functions
 from penstock.spark.end_mark import mark_end
 from penstock.spark.file_system import qualified
+from penstock.spark.program import Program
 from penstock.spark.query import SpreadBy, query
 from penstock.spark.running import Watch, run_to_end
 
@@ -24,7 +25,7 @@ Write = Callable[[DataFrame], DataStreamWriter]
 def run(
     spark: SparkSession,
     streams: Mapping[str, DataFrame],
-    text: str,
+    text: str | Program,
     write: Write,
     checkpoint: str,
     *,

@@ -47,7 +47,7 @@ Output = tuple[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BucketMaker:
     """Makes the apps of buckets in workers. Travels to them, so it holds no open files.
 
     `memory` is for all buckets together. `sinks` are names that queries may insert into besides derived streams. `id`

@@ -27,8 +27,8 @@ from pyspark.sql import functions as F
 from penstock.arrays import Int64s
 from penstock.calls.function import CallFailed, Function
 from penstock.calls.http import HttpFunction
-from penstock.engine.calling import registered
 from penstock.engine.firings import call_names
+from penstock.engine.rule_calls import registered
 from penstock.errors import InputError
 from penstock.lang.bind_rule import KEY
 from penstock.lang.query import FunctionDef, Query

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from penstock.plan.placement import Spread
 from penstock.spark.arrival import PLACE
-from penstock.spark.bucket_app import Recipe
+from penstock.spark.bucket_app import BucketMaker
 from penstock.spark.calls import CALLS
 from penstock.spark.failures import plainly
 from penstock.spark.merging import merge
@@ -45,7 +45,7 @@ END_DDL = "ended boolean"
 def run_in_buckets(
     frames: Mapping[str, DataFrame],
     packers: list[Packer],
-    recipe: Recipe,
+    recipe: BucketMaker,
     schemas: Mapping[str, Schema],
     end_directory: str | None = None,
     calls: str | None = None,

@@ -16,7 +16,7 @@ from penstock.operators.partial_rows import partial_schema
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.placement import Spread
-from penstock.spark.bucket_app import REJECTS, Recipe
+from penstock.spark.bucket_app import REJECTS, BucketMaker
 from penstock.spark.failures import plainly
 from penstock.spark.packing import REJECTED, decode, encode, reject_row
 from penstock.store.batches import decoded
@@ -31,7 +31,7 @@ class Merger:
     """Merges the tagged rows that one task gets in a micro-batch; what is not partial passes. `tasks` do so at the same
     time, so that each has its part of the memory."""
 
-    def __init__(self, recipe: Recipe, tasks: int) -> None:
+    def __init__(self, recipe: BucketMaker, tasks: int) -> None:
         self._memory = recipe.memory
         self._tasks = tasks
         self._nodes: dict[str, AggregateNode] = {
@@ -64,7 +64,7 @@ class Merger:
             yield _tagged(REJECTS, len(rejected), encode(pa.RecordBatch.from_pylist(rejected, REJECTED)))
 
 
-def merge(results: DataFrame, recipe: Recipe, parts: int) -> DataFrame:
+def merge(results: DataFrame, recipe: BucketMaker, parts: int) -> DataFrame:
     """The tagged rows `(name, part, rows, packed)` with partial ones merged."""
     merger = Merger(recipe, parts)
     together = results.repartition(parts, "part").select("name", "rows", "packed")

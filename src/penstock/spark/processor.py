@@ -31,7 +31,7 @@ from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
 from penstock.spark.arrival import Arrivals, Ties, Told, decode_ties
 from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
-from penstock.spark.bucket_app import BucketApp, Output, Recipe
+from penstock.spark.bucket_app import BucketApp, BucketMaker, Output
 from penstock.spark.buckets import bucket_of
 from penstock.spark.clock import Clock
 from penstock.spark.failures import plainly
@@ -127,7 +127,7 @@ def _in_order(packs: list[Row], arrivals: Mapping[str, Arrivals]) -> list[tuple[
 class BucketProcessor(StatefulProcessor):
     """`parts` is the number of tasks that merge partial rows; `streaming` is whether there are micro-batches."""
 
-    def __init__(self, recipe: Recipe, parts: int, *, streaming: bool) -> None:
+    def __init__(self, recipe: BucketMaker, parts: int, *, streaming: bool) -> None:
         self._recipe = recipe
         self._parts = parts
         self._streaming = streaming

@@ -12,9 +12,11 @@ from pyspark.sql import DataFrame
 
 from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError, QueryError
-from penstock.lang import declared_streams, parse
+from penstock.lang import ProgramText
+from penstock.lang import query as lang
+from penstock.lang.catalog import Catalog
 from penstock.lang.durations import LONGEST, duration
-from penstock.lang.query import FunctionDef, Query, StreamDef
+from penstock.lang.query import Query, StreamDef
 from penstock.lang.stream_options import heartbeat_of
 from penstock.lang.table_defs import TableWrite
 from penstock.lang.table_options import is_database
@@ -29,13 +31,20 @@ from penstock.types import Schema, SqlType
 
 @dataclass(frozen=True)
 class Program:
-    """`streams` are those that some query reads; `nodes` are the plans of the queries by their names."""
+    """`parsed` is what the text declares. `streams` are those that some query reads; `nodes` are the logical plans of
+    the queries by their names."""
 
+    parsed: lang.Program
     streams: tuple[StreamDef, ...]
-    queries: tuple[Query, ...]
     nodes: Mapping[str, Node]
-    sinks: tuple[str, ...]
-    functions: tuple[FunctionDef, ...]
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return self.parsed.queries
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        return tuple(sink.name for sink in self.parsed.sinks)
 
 
 def read_program(
@@ -50,9 +59,10 @@ def read_program(
 ) -> Program:
     """Parses and plans; refuses what does not run on Spark."""
     users = {aggregate.name.upper(): aggregate for aggregate in aggregates}
-    in_text = declared_streams(text)
+    read_text = ProgramText(text)
+    in_text = read_text.declared_streams
     known = {name: schema_of(frame.schema) for name, frame in frames.items() if name.lower() not in in_text}
-    parsed = parse(text, streams=known, user_aggregates=users, functions=functions)
+    parsed = read_text.bind(Catalog(known), users, functions)
     if not parsed.queries:
         raise QueryError("the text has no query", text, hint="add a SELECT")
     declared = {stream.name: stream for stream in parsed.streams}
@@ -79,7 +89,7 @@ def read_program(
             text,
             hint="leave BACKFILL out, or run it embedded and add it with add_query",
         )
-    return Program(streams, parsed.queries, nodes, tuple(sink.name for sink in parsed.sinks), parsed.functions)
+    return Program(parsed, streams, nodes)
 
 
 def _written(writes: Iterable[TableWrite]) -> set[str]:

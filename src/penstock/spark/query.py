@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.aggregates.user import UserAggregate
 from penstock.errors import InputError
 from penstock.lang.fingerprint import fingerprint
-from penstock.plan.placement import Spread, place
+from penstock.plan.physical.circumstances import Circumstances, OnSpark
+from penstock.plan.physical.rules import make_plan
+from penstock.plan.placement import Spread
 from penstock.spark.arrival import PLACE
-from penstock.spark.bucket_app import REJECTS, Recipe
+from penstock.spark.bucket_app import REJECTS, BucketMaker
 from penstock.spark.buckets import bucket_labels
 from penstock.spark.calls import Functions, call_schemas, remember
 from penstock.spark.checkpoint_files import last_begun
@@ -41,7 +43,7 @@ SpreadBy = Literal["keys", "partials"]
 def query(
     spark: SparkSession,
     streams: Mapping[str, DataFrame],
-    text: str,
+    text: str | Program,
     *,
     memory: str | int = "64MB",
     buckets: int | None = None,
@@ -59,9 +61,10 @@ def query(
 
     `text` is a program with CREATE STREAM, or just queries over the DataFrames as they are; then `event_time` names
     their time column (not needed if there is just one TIMESTAMP), and `lateness` ("5 SECONDS", or microseconds) and
-    `sequence` are what CREATE STREAM would say. `memory` is for all buckets together; `buckets` defaults to the number
-    of shuffle partitions and belongs to the checkpoint. `spread="partials"` is for keys of which a few have most of the
-    events: aggregates that can be merged are computed in parts, whatever the key of an event.
+    `sequence` are what CREATE STREAM would say. A program that `read_program` has read may stand in its place. `memory`
+    is for all buckets together; `buckets` defaults to the number of shuffle partitions and belongs to the checkpoint.
+    `spread="partials"` is for keys of which a few have most of the events: aggregates that can be merged are computed
+    in parts, whatever the key of an event.
 
     One query without LATE INTO gives a DataFrame of its columns: `window_start`, `window_end` and its outputs. That is
     so for INSERT INTO a stream, too, if no query reads the stream; else its rows just go on to those queries. Several
@@ -76,8 +79,12 @@ def query(
     _check_settings(spark)
     users = tuple(aggregates)
     functions = functions or {}
-    program = read_program(
-        text, streams, users, event_time=event_time, lateness=lateness, sequence=sequence, functions=functions
+    program = (
+        text
+        if isinstance(text, Program)
+        else read_program(
+            text, streams, users, event_time=event_time, lateness=lateness, sequence=sequence, functions=functions
+        )
     )
     frames = {stream.name: frame_of(stream.name, streams) for stream in program.streams}
     _check_kinds(frames, checkpoint, bounded)
@@ -87,7 +94,7 @@ def query(
     plan.check_streams(program.streams, program.nodes, bounded)
     in_order = {name for name, frame in frames.items() if PLACE in frame.columns}
     shares = _shares(spark, program, plan, buckets, place_of, spread, in_order)
-    recipe = Recipe(
+    recipe = BucketMaker(
         shares,
         program.sinks,
         users,
@@ -103,7 +110,7 @@ def query(
     end_directory = make_end_directory(place_of) if bounded and place_of is not None else None
     # Spark keeps the positions of sources by their number, which must not depend on how a text is arranged.
     by_name = tuple(sorted(program.streams, key=lambda stream: stream.name))
-    calls = remember(program.queries, program.functions, functions)
+    calls = remember(program.queries, program.parsed.functions, functions)
     found = run_in_buckets(frames, packers(by_name, shares), recipe, schemas, end_directory, calls)
     if tagged is None:
         tagged = len(schemas) > 2 or calls is not None
@@ -124,7 +131,10 @@ def _shares(
         raise InputError(f"buckets must be at least 1, not {buckets}")
     if spread not in get_args(SpreadBy):
         raise InputError(f"spread must be one of {', '.join(map(repr, get_args(SpreadBy)))}, not {spread!r}")
-    placements = place(program.queries, program.nodes, plan.spreads(program.nodes), in_parts=spread == "partials")
+    on_spark = OnSpark(plan.spreads(program.nodes), in_parts=spread == "partials")
+    placements = make_plan(
+        [(query, program.nodes[query.name]) for query in program.queries], Circumstances(on_spark=on_spark)
+    ).placements
     default = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     shares = []
     given = (program.streams, program.queries, program.nodes, placements)

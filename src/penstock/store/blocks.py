@@ -36,21 +36,31 @@ class ColumnSpec:
 
 
 class Frame:
-    """A block in memory. Rows `[0, count)` never change; rows behind them are not yet written."""
+    """A block in memory. Rows `[0, count)` never change; rows behind them are not yet written. `offsets` says where the
+    values of each column begin in the block."""
 
-    __slots__ = ("count", "nbytes", "payload", "valid", "values")
+    __slots__ = ("count", "nbytes", "offsets", "payload", "valid", "values")
 
-    def __init__(self, payload: Values, values: tuple[Values, ...], valid: list[Bools | None], nbytes: int) -> None:
+    def __init__(
+        self,
+        payload: Values,
+        values: tuple[Values, ...],
+        valid: list[Bools | None],
+        nbytes: int,
+        offsets: Sequence[int],
+    ) -> None:
         self.payload = payload
         self.values = values
         self.valid = valid
         self.nbytes = nbytes
+        self.offsets = offsets
         self.count = 0
 
     @property
     def address(self) -> int:
         """Where the block is in memory."""
-        return int(self.payload.ctypes.data)
+        address: int = self.payload.__array_interface__["data"][0]
+        return address
 
     def slice(self, start: int, stop: int, wanted: Sequence[int] | None = None) -> tuple[Argument, ...]:
         """Some rows of the columns `wanted`, by their places; of all columns if none are named."""
@@ -176,4 +186,4 @@ class BlockLayout:
                 for column, offset, step in zip(self.columns, self.value_offsets, self.steps, strict=True)
             ]
         )
-        return Frame(payload, values, [None] * len(values), self.frame_bytes)
+        return Frame(payload, values, [None] * len(values), self.frame_bytes, self.value_offsets)

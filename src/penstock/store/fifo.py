@@ -34,26 +34,12 @@ from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import BlockLayout, Frame
 from penstock.store.blocks import ColumnSpec as ColumnSpec
 from penstock.store.budget import Account
+from penstock.store.cursor import Cursor as Cursor
+from penstock.store.cursor import View as View
 from penstock.store.device import BlockDevice
 from penstock.store.directory import NOT_WRITTEN, Directory, Era
 from penstock.store.gathering import gather
 from penstock.store.slidem import BufferPool
-
-
-@dataclass(slots=True)
-class View:
-    """`count` rows from position `first` on."""
-
-    first: int
-    count: int
-    columns: tuple[Argument, ...]
-
-    def head(self, count: int) -> View:
-        """The first `count` rows."""
-        columns = tuple(
-            [Argument(values[:count], None if valid is None else valid[:count]) for values, valid in self.columns]
-        )
-        return View(self.first, count, columns)
 
 
 @dataclass
@@ -142,6 +128,22 @@ class FifoStore:
         elif count:
             self._append_across_blocks(columns, count)
         return first
+
+    @property
+    def open_block(self) -> Frame | None:
+        """The block that the next row enters if there is room. Rows may be written into it behind its last one; they
+        count from `grow` on."""
+        return self._open
+
+    def offset_of(self, column: int) -> int:
+        """Where the values of a column begin in a new block."""
+        return self._layout.value_offsets[column]
+
+    def grow(self, rows: int) -> None:
+        """So many rows have been written behind the last one of the open block."""
+        assert self._open is not None
+        self._open.count += rows
+        self.head += rows
 
     def _append_across_blocks(self, columns: Sequence[Argument], count: int) -> None:
         origin, filled, blocks = self._open, self._open.count if self._open else 0, self._directory.end
@@ -426,49 +428,6 @@ class FifoStore:
             self.device.free(address)
             self._directory.set_address(block, NOT_WRITTEN)
             self._on_device -= self._directory.era(block).layout.nbytes
-
-
-class Cursor:
-    """Reads a store in order. `position` is the next row it will show."""
-
-    __slots__ = ("__weakref__", "_block", "_columns", "_end", "_first", "_store", "position")
-
-    def __init__(self, store: FifoStore, position: int, columns: Sequence[int] | None = None) -> None:
-        self._store = store
-        self._columns = tuple(range(len(store.columns)) if columns is None else columns)
-        self.position = position
-        self._block = self._first = self._end = 0
-        self.seek(position)
-
-    def view(self, stop: int) -> View:
-        """The longest run of rows from here up to `stop` (exclusive) that lies in one block; empty at the head."""
-        position = self.position
-        store = self._store
-        if stop > store.head:
-            stop = store.head
-        if position >= stop:
-            nothing = [Argument(np.empty(0, store.columns[i].dtype), None) for i in self._columns]
-            return View(position, 0, tuple(nothing))
-        if self._first <= position < self._end:
-            frame = store.resident(self._block) or store.frame(self._block)
-        else:
-            assert position >= store.tail, "the rows at this cursor were released"
-            self._block, self._first, self._end = store.block_bounds(position)
-            frame = store.frame(self._block)
-        if stop > self._end:
-            stop = self._end
-        return View(position, stop - position, frame.slice(position - self._first, stop - self._first, self._columns))
-
-    def advance(self, count: int) -> None:
-        """Steps over `count` rows, read or not."""
-        assert 0 <= count <= self._store.head - self.position
-        self.position += count
-
-    def seek(self, position: int) -> None:
-        """Goes to any position the store still has."""
-        assert self._store.tail <= position <= self._store.head
-        self.position = position
-        self._block = self._first = self._end = 0
 
 
 def _scattered(ordered: Values, order: NDArray[np.int64]) -> Values:

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from penstock.arrays import Int64s
 from penstock.columns import Values
-from penstock.jit import intrinsic, kernel, prefetch
+from penstock.jit import intrinsic, kernel, numba_types, prefetch
 
 _AT_ONCE = 128
 """So many rows are fetched before the first of them is read."""
@@ -36,6 +35,7 @@ def _copy(typing: Any, source: Any, target: Any, like: Any) -> Any:
         builder.store(value, builder.inttoptr(arguments[1], word))
         return context.get_dummy_value()
 
+    types = numba_types()
     return types.void(types.int64, types.int64, like), generate
 
 

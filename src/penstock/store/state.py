@@ -26,7 +26,7 @@ import xxhash
 from penstock.errors import CheckpointError, StorageError
 
 MAGIC = b"PENSTOCK"
-VERSION = 6
+VERSION = 7
 """Changes with the layout below and with what operators save in it, so that no state is taken for what it is not."""
 _HEADER = struct.Struct("<8sIIQQQ")  # magic, version, reserved, total length, manifest length, checksum
 _CHECKED = _HEADER.size - 8

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 
 from penstock.engine.app import App
-from penstock.engine.looking import Look, QueryLook
+from penstock.engine.live_view import Look, QueryLook
 from penstock.lang.render import render_duration, render_window
 from penstock.plan.nodes import AggregateNode, JoinNode, Node, PatternNode, RelationNode, children
 from penstock.web.seen import MemorySeen, QuerySeen, Seen, StreamSeen

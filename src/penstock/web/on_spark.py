@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.lang.query import Program
-from penstock.plan.build import build
+from penstock.spark.program import Program
 from penstock.spark.progress import Figures
 from penstock.web.embedded import written_windows
 from penstock.web.seen import QuerySeen, Seen
@@ -17,7 +16,7 @@ def look_at_figures(figures: Figures, program: Program, buckets: int | None) -> 
         QuerySeen(
             query.name,
             query.text,
-            tuple(dict.fromkeys(written_windows(build(query.body)))),
+            tuple(dict.fromkeys(written_windows(program.nodes[query.name]))),
             None,
             "in buckets",
             0,
@@ -30,7 +29,7 @@ def look_at_figures(figures: Figures, program: Program, buckets: int | None) -> 
         return Seen(
             engine="on Spark",
             state="running",
-            program=program,
+            program=program.parsed,
             events=figures.events,
             results=figures.results,
             late=figures.late,

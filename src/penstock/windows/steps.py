@@ -179,6 +179,12 @@ class BoundaryPolicy:
             leave[-1] = leave[-2] if len(leave) > 1 else -FOREVER
         return Steps(upto, leave, evaluates, start, bounds, complete)
 
+    def waits_for(self, watermark: int) -> bool:
+        """Whether time alone reaches a boundary when it has come so far."""
+        if self.first_time is None:
+            return False
+        return self.closed is None or watermark >= self.closed + self.slide.micros
+
     def last_boundary(self, drain: bool, last_time: int | None = None) -> int | None:
         """The watermark at which a bounded run ends: the first boundary after the stream's last row, or, with DRAIN,
         the first whose window is empty. `last_time` is that row's time where others have seen it."""
@@ -247,9 +253,17 @@ class EventPolicy:
             evaluates &= _is_full(self.extent, leave, start, self.first_time)
         return Steps(upto, leave, evaluates, start, end)
 
+    def pass_rows(self, count: int) -> None:
+        """So many rows have been evaluated without being asked for here: each is a step of its own."""
+        self.rows += count
+
     def _one_step(self, times: Int64s, extent: int) -> Steps:
         """The step of a single event, as above without the machinery for many."""
         return Steps(_ONE, times - (extent - 1), _TRUE, times - extent if extent > 1 else times, times)
+
+    def waits_for(self, watermark: int) -> bool:
+        """Whether time alone can make an evaluation: only rows do."""
+        return False
 
     def last_boundary(self, drain: bool, last_time: int | None = None) -> int | None:
         return None

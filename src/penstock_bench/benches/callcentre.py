@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from penstock import App
 from penstock.generators import callcentre
 from penstock.generators.callcentre import FIELDS, GROUP_KEYS, LEG_EVENTS, LEGS
-from penstock.instruments import aggregations, build_plan, count_aggregations
+from penstock.instruments import aggregations, count_aggregations, plan_program
 from penstock.types import SqlType
 from penstock_bench.benches.memory import peak_of_process
 from penstock_bench.benches.report import Report
@@ -235,7 +235,7 @@ def _one_window(plan: _Plan, report: Report) -> tuple[dict[str, Any], dict[str, 
         checks = [centre.is_right()]
         centre.push()
         checks.append(centre.is_right())
-        counts = count_aggregations(aggregations({query.name: build_plan(query.body) for query in app.program.queries}))
+        counts = count_aggregations(aggregations(plan_program(app.program)))
     groups = {key: int((centre.relations[FIELDS[0], key].calls > 0).sum()) for key in GROUP_KEYS}
     figures = {
         "events_per_second": rate(taken),

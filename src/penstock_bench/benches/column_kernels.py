@@ -22,17 +22,16 @@ EVENT = np.dtype([("id", np.int32), ("a1", np.float64), ("a2", np.float64), ("ts
 """S(ID, A1, A2, TS) as it comes in."""
 
 Events = NDArray[Any]
-Window = tuple[Ints, Doubles, Doubles, Longs]
-"""The columns ID, A1, A2 and TS of the last events."""
 
 BUFFER = 100
 """Events in the buffer of the cache-aware loop."""
 
 
 @kernel
-def average(events: Events, window: Window, state: Doubles, answers: Doubles) -> None:
+def average(
+    events: Events, ids: Ints, a1: Doubles, a2: Doubles, ts: Longs, state: Doubles, answers: Doubles
+) -> None:
     """Every event is written to the window at once, attribute by attribute."""
-    ids, a1, a2, ts = window
     size = len(a1)
     at, total, count = int(state[0]), float(state[1]), float(state[2])
     for i in range(len(events)):
@@ -74,9 +73,10 @@ def average_projected(events: Events, a1: Doubles, state: Doubles, answers: Doub
 
 
 @kernel
-def average_buffered(events: Events, window: Window, state: Doubles, answers: Doubles) -> None:
+def average_buffered(
+    events: Events, ids: Ints, a1: Doubles, a2: Doubles, ts: Longs, state: Doubles, answers: Doubles
+) -> None:
     """Events gather in a buffer that stays in the cache, and go to the window together, one attribute at a time."""
-    ids, a1, a2, ts = window
     size = len(a1)
     at, total, count = int(state[0]), float(state[1]), float(state[2])
     new_ids, new_ts = np.empty(BUFFER, np.int32), np.empty(BUFFER, np.int64)

@@ -129,13 +129,13 @@ def _columns(window: int, plan: _Plan) -> tuple[list[dict[str, Any]], float]:
     kept = (np.ones(window, np.int32), np.ones(window), np.ones(window), np.ones(window, np.int64))
 
     def plain() -> Timing:
-        return timed(events, lambda: column_kernels.average(events_in, kept, state, answers))
+        return timed(events, lambda: column_kernels.average(events_in, *kept, state, answers))
 
     def projected() -> Timing:
         return timed(events, lambda: column_kernels.average_projected(events_in, kept[1], state, answers))
 
     def buffered() -> Timing:
-        return timed(events, lambda: column_kernels.average_buffered(events_in, kept, state, answers))
+        return timed(events, lambda: column_kernels.average_buffered(events_in, *kept, state, answers))
 
     variants = {"columns": plain, "projected columns": projected, "buffered columns": buffered}
     in_turns(variants, 1)  # compiles

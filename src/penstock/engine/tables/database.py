@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.arrays import Bools
 from penstock.errors import InputError, StorageError
 from penstock.lang.durations import parse_date, parse_timestamp

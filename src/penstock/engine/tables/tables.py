@@ -10,7 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -143,9 +143,9 @@ class TableSet:
         for writer in self._by_stream.get(stream, ()):
             writer.process(stream, chunks, watermark)
 
-    def waits(self, stream: str) -> list[Waits]:
+    def waits(self, stream: str) -> dict[Hashable, Waits]:
         """What may wait for the time of a stream that writes tables: changes of those that other streams write, too."""
-        return [writer.waits_for for writer in self._by_stream.get(stream, ()) if len(writer.streams) > 1]
+        return {writer: writer.waits_for for writer in self._by_stream.get(stream, ()) if len(writer.streams) > 1}
 
     def are_written_by(self, stream: str) -> bool:
         return stream in self._by_stream

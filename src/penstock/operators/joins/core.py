@@ -7,8 +7,7 @@ Invariants:
    of them at once.
 2. A piece is a run of events whose rows are in the sides when the views see it; how a run is cut changes no answer.
 3. Rows leave a side when no view needs them for its next evaluation.
-4. Every reader is given the same calls. The first one that is called works for all of them. Queries that are the same
-   read one view.
+4. Queries that are the same read one view.
 """
 
 from __future__ import annotations
@@ -22,17 +21,19 @@ import numpy as np
 
 from penstock.arrays import Int64s
 from penstock.expressions.batch import Batch
-from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
+from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
 from penstock.operators.groups import GroupTable
 from penstock.operators.joins.rows import JoinRows
 from penstock.operators.joins.search import Found, Windows
-from penstock.operators.outgoing import Inbox, Outgoing, Share
+from penstock.operators.outgoing import Outgoing, Share
 from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.stage import Output, Stage
 from penstock.plan.joins.reads import kept_columns
 from penstock.plan.joins.steps import Keys
 from penstock.plan.nodes import JoinNode
+from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 _FIRST_PIECE = 256
@@ -76,6 +77,8 @@ class View(Protocol):
     def common(self) -> tuple[Any, ...] | None:
         """Equal for views that differ in the sizes of their windows alone; None for those that work alone."""
 
+    lag: int
+
     def look(self, piece: Piece) -> Windows:
         """The windows at each event of a piece."""
 
@@ -85,21 +88,37 @@ class View(Protocol):
     def show(self, found: Found, rows: Batch, piece: Piece) -> None:
         """Makes the results of a piece, of what was found in larger windows."""
 
+    def snapshot(self) -> dict[str, Any]: ...
 
-@dataclass(eq=False)
-class Reader:
-    """A query that reads a view. `inbox` has the results of calls that this query has not made yet. `starts` has the
-    ends and starts of evaluated windows, if an aggregation over the join asked for them; it removes those it has read.
-    """
-
-    view: View
-    inbox: Inbox
-    starts: deque[tuple[Int64s, Int64s]] | None = None
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
-class JoinCore:
+class JoinOutput(Output):
+    """A query that reads a view. `starts` has the ends and starts of evaluated windows, if an aggregation over the join
+    asked for them; it removes those it has read."""
+
+    __slots__ = ("starts", "view")
+
+    def __init__(self, view: View, reject: Reject) -> None:
+        super().__init__(reject)
+        self.view = view
+        self.starts: deque[tuple[Int64s, Int64s]] | None = None
+
+    def note_starts(self) -> deque[tuple[Int64s, Int64s]]:
+        """The ends and starts of windows that are evaluated from now on. The caller removes what it has read."""
+        self.starts = deque()
+        return self.starts
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.view.snapshot()
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.view.restore(snapshot)
+
+
+class JoinCore(Stage):
     """`nodes` are joins that can have one core (`plan.joins.sharing`). What is `saved` says which columns the stores
-    have, for they may be more than those that these nodes need. It ends with its last reader."""
+    have, for they may be more than those that these nodes need. It ends with its last output."""
 
     def __init__(
         self, name: str, nodes: Sequence[JoinNode], resources: Resources, saved: dict[str, Any] | None = None
@@ -107,6 +126,7 @@ class JoinCore:
         self.name = name
         node = nodes[0]
         self._node = node
+        self.joins_streams = node.joins_streams
         self.resources = resources
         self._ports = Ports(len(node.inputs), resources.account(f"{name}: rows that wait for the other inputs"))
         account = resources.account(f"{name}: keys")
@@ -132,66 +152,59 @@ class JoinCore:
             for place, side in enumerate(node.sides)
         ]
         self._size = _FIRST_PIECE
-        self._readers: list[Reader] = []
+        self._outputs: list[JoinOutput] = []
         self._share = Share()
-        self._reached = START
 
-    # Readers
+    # Queries come and go
 
     @property
     def views(self) -> list[View]:
-        return list(dict.fromkeys(reader.view for reader in self._readers))
+        return list(dict.fromkeys(output.view for output in self._outputs))
 
     @property
     def is_used(self) -> bool:
-        return bool(self._readers)
+        return bool(self._outputs)
 
-    def add(self, view: View) -> Reader:
-        if not self.readers_of(view):
-            view.outgoing.receiver = lambda chunks: self._receive(view, chunks)
+    def join(self, view: View, resources: Resources) -> JoinOutput:
+        """A query that reads a view of this core; it leaves with its resources."""
+        if not self.outputs_of(view):
+            view.outgoing.receiver = lambda chunks: self._send_rows(view, chunks)
             view.outgoing.share = self._share
             self._share.change(1)
-        reader = Reader(view, Inbox())
-        self._readers.append(reader)
-        return reader
+        output = JoinOutput(view, resources.reject)
+        self._outputs.append(output)
+        resources.at_end(lambda: self._leave(output))
+        return output
 
-    def readers_of(self, view: View) -> int:
-        return sum(reader.view is view for reader in self._readers)
+    def outputs_of(self, view: View) -> list[JoinOutput]:
+        return [output for output in self._outputs if output.view is view]
 
-    def drop(self, reader: Reader) -> None:
-        self._readers.remove(reader)
-        if not self.readers_of(reader.view):
+    def _leave(self, output: JoinOutput) -> None:
+        self._outputs.remove(output)
+        if not self.outputs_of(output.view):
             self._share.change(-1)
-        if not self._readers:
+        if not self._outputs:
             self.close()
 
     def close(self) -> None:
         self.resources.close()
 
-    def process(self, reader: Reader, chunk: Chunk, watermark: int, port: int) -> tuple[list[Chunk], int]:
-        """What a reader is given of rows of an input, and how far all inputs have come."""
-        if not reader.inbox:
-            self._reached = self._take(chunk, watermark, port)
-        return reader.inbox.take(), self._reached
-
-    def finish(self, reader: Reader, last_time: int | None) -> list[Chunk]:
-        if not reader.inbox:
-            self._end(last_time)
-        return reader.inbox.take()
-
     # Rows
 
-    def _take(self, chunk: Chunk, watermark: int, port: int) -> int:
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> None:
         if len(self._schemas) == 1:
             reached, due = watermark, {0: [chunk]}
         else:
             reached = self._ports.put(port, chunk, watermark)
             due = self._ports.take_due()
         self._run(due, reached)
-        self._hand_over()
-        return reached
+        for view in self.views:
+            self._note_starts(view)
+            chunks = view.outgoing.take()
+            for output in self.outputs_of(view):
+                output.send(chunks, reached - view.lag)
 
-    def _end(self, last_time: int | None) -> None:
+    def finish(self, last_time: int | None) -> None:
         """Whatever waits comes in; then each view ends by itself."""
         due = self._ports.take(-START)
         self._run(due, max((int(own[-1].times[-1]) for own in due.values()), default=START))
@@ -199,28 +212,19 @@ class JoinCore:
             end = view.last_boundary(last_time)
             if end is not None:
                 view.see(self._piece([], np.empty(0, np.int64), np.empty(0, np.int64), end))
-        self._hand_over()
+        for view in self.views:
+            self._send_rows(view, view.outgoing.take())
 
-    def _receive(self, view: View, chunks: list[Chunk]) -> None:
-        """Many results of a call that is still at work."""
-        self._hand_over_starts(view)
-        for reader in self._readers:
-            if reader.view is view:
-                reader.inbox.receive(chunks)
+    def _send_rows(self, view: View, chunks: list[Chunk]) -> None:
+        self._note_starts(view)
+        for output in self.outputs_of(view) if chunks else ():
+            output.send_rows(chunks)
 
-    def _hand_over_starts(self, view: View) -> None:
+    def _note_starts(self, view: View) -> None:
         starts, view.starts = view.starts, []
-        for reader in self._readers:
-            if reader.view is view and reader.starts is not None:
-                reader.starts += starts
-
-    def _hand_over(self) -> None:
-        """A call is done: what came of it is there for the queries."""
-        results = {view: view.outgoing.take() for view in self.views}
-        for view in results:
-            self._hand_over_starts(view)
-        for reader in self._readers:
-            reader.inbox.hand_over(results[reader.view])
+        for output in self.outputs_of(view) if starts else ():
+            if output.starts is not None:
+                output.starts += starts
 
     def _run(self, due: Due, watermark: int) -> None:
         chunks = [concat(due.get(port, []), schema) for port, schema in enumerate(self._schemas)]
@@ -315,9 +319,6 @@ class JoinCore:
         for side, saved in zip(self.sides, snapshot["sides"], strict=True):
             side.restore(saved)
         self._size = snapshot["size"]
-
-
-NO_EVENTS = Chunk(np.empty(0, np.int64), NO_ROWS)
 
 
 def _alike(views: Iterable[View]) -> list[list[View]]:

@@ -68,12 +68,13 @@ class JoinView:
         self.starts: list[tuple[Int64s, Int64s]] = []
         """The ends and starts of the windows that were evaluated since they were last taken."""
         self.outgoing = Outgoing()
+        self.lag = node.sides[0].window.lag
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
         """A row is rejected for each query that reads it."""
         self._rejected += 1
-        for _ in range(self._core.readers_of(self)):
-            self._core.resources.reject(reason, row)
+        for output in self._core.outputs_of(self):
+            output.reject(reason, row)
 
     def last_boundary(self, last_time: int | None) -> int | None:
         return None if self._policy is None else self._policy.last_boundary(self._node.emission.drain, last_time)
@@ -277,6 +278,12 @@ class JoinView:
             self._policy.restore(snapshot["policy"])
         self.needed = list(snapshot["needed"])
         self._account.resize(self._emitter.nbytes)
+
+
+def view_of(name: str, node: JoinNode, core: JoinCore) -> JoinView:
+    """The view of a core that shows this join: one that is there, or a new one."""
+    same = (view for view in core.views if isinstance(view, JoinView) and view.node == node)
+    return next(same, None) or JoinView(name, node, core)
 
 
 def rows_of_batch(rows: Batch, names: Sequence[str], which: Bools) -> Batch:

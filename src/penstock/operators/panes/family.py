@@ -13,8 +13,7 @@ A row costs what it costs in one window; a window costs a few nanoseconds per gr
 window in Python but handing over the results of its queries.
 
 Invariants:
-1. The queries of a family are there from its first row on, and are fed the same calls in the same order. The first
-   that asks for its results drives the family; those of the others wait until they ask.
+1. The queries of a family are there from its first row on.
 2. Rows of a pane are added after every boundary up to the pane's start has been closed, and the pane is closed before
    the boundaries after it. So every window is made of whole panes wherever it is looked at.
 3. `_positions[w]` is the oldest pane row in window w: a pane row is in the totals of the windows whose position is
@@ -22,7 +21,7 @@ Invariants:
 4. A group has its slot as long as the open pane or some window has rows of it.
 5. Windows are known by numbers that stay; slots are laid out by their place among those that are left.
 
-Made by `engine.flow` for the queries that it starts together; their operators (`paned`) are the callers.
+Made and called by `engine.flow` for the queries that it starts together.
 
 Why: docs/decisions/families-in-one-sweep.md
 """
@@ -36,27 +35,27 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int64s
-from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, Run
+from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import cuts_of
 from penstock.operators.intake import Intake
 from penstock.operators.outgoing import Share
 from penstock.operators.panes.clock import Due, PaneClock
-from penstock.operators.panes.results import Gathered, PaneReader, PaneResults
+from penstock.operators.panes.results import Gathered, PaneOutput, PaneResults
 from penstock.operators.panes.store import PaneStore
 from penstock.operators.panes.totals import PaneTotals
 from penstock.operators.resources import Resources
+from penstock.operators.stage import Stage
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.panes import Pane, PanedWindow, pane_of
 from penstock.plan.reads import GroupingKey, grouping_of
-from penstock.rejects import Reject
 
 _COLLECT_AFTER = 1024
 """Pane rows that leave windows, at least, between two looks for groups that are gone."""
 
 
-class PaneFamily:
+class PaneFamily(Stage):
     """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it. One
     that goes on from saved state has the windows and pane rows of its `saved` layout, whichever queries are left.
     `groups_in_pane` is how many groups the last panes had, on average; 0 before the first has closed."""
@@ -69,7 +68,7 @@ class PaneFamily:
         self.name = name
         self._resources = resources
         self._answers = dict(zip(nodes, united.answers, strict=True))
-        self._readers: list[PaneReader] = []
+        self._outputs: list[PaneOutput] = []
         self._numbers: Int64s
         if layout is None:
             windows = list(dict.fromkeys(PanedWindow.of(node) for node in nodes))
@@ -115,39 +114,44 @@ class PaneFamily:
 
     @property
     def is_used(self) -> bool:
-        return bool(self._readers)
+        return bool(self._outputs)
+
+    @property
+    def stage(self) -> Stage:
+        return self
 
     @property
     def queries(self) -> int:
-        return len(self._readers)
+        return len(self._outputs)
 
     def groups_of(self, grouping: GroupingKey) -> int | None:
         """How many groups there are now; None if it groups otherwise."""
         return self._groups.size if self._grouping == grouping else None
 
-    def join(self, node: AggregateNode, reject: Reject) -> PaneReader:
-        """One of the queries that it was made for."""
+    def join(self, node: AggregateNode, resources: Resources) -> PaneOutput:
+        """One of the queries that it was made for; it leaves with its resources."""
         number = int(self._numbers[self._windows.index(PanedWindow.of(node))])
-        reader = PaneReader(node, number, reject)
-        self._readers.append(reader)
-        self._results.join(reader, self._answers[node])
-        reader.made.share = self._share
+        output = PaneOutput(node, number, resources.reject, self._last_boundary)
+        self._outputs.append(output)
+        self._results.join(output, self._answers[node])
+        output.made.share = self._share
         self._share.change(1)
-        return reader
+        resources.at_end(lambda: self._leave(output))
+        return output
 
-    def leave(self, reader: PaneReader) -> None:
+    def _leave(self, output: PaneOutput) -> None:
         """A query goes, with the last one of a window what the window held, and with the last one the family."""
-        self._readers.remove(reader)
-        self._results.leave(reader)
+        self._outputs.remove(output)
+        self._results.leave(output)
         self._share.change(-1)
-        if self._readers:
+        if self._outputs:
             self.settle()
         else:
             self.close()
 
     def settle(self) -> None:
         """Frees the content of windows that no query reads any more."""
-        wanted = {reader.window for reader in self._readers}
+        wanted = {output.window for output in self._outputs}
         kept = np.flatnonzero([number in wanted for number in self._numbers.tolist()])
         if len(kept) == len(self._windows):
             return
@@ -167,46 +171,36 @@ class PaneFamily:
         self._resources.close()
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
-        for reader in self._readers:
-            reader.reject(reason, row)
+        for output in self._outputs:
+            output.reject(reason, row)
 
     # Rows pass
 
-    def process(self, reader: PaneReader, chunk: Chunk, watermark: int) -> list[Chunk]:
-        """The query's results of a call that every query of the family is given."""
-        if not reader.inbox:
-            self._process(chunk, watermark)
-            for other in self._readers:
-                other.hand_over()
-        return reader.inbox.take()
-
-    def process_all(self, chunk: Chunk, watermark: int) -> list[tuple[PaneReader, list[Chunk]]]:
-        """A call for all queries at once: the results of those that have any."""
-        self._process(chunk, watermark)
-        return [(reader, reader.made.take()) for reader in self._readers if reader.made]
-
-    def _process(self, chunk: Chunk, watermark: int) -> None:
+    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> None:
         for part, reached in chunk.parts(watermark, self._count):
             self._enter(part, reached)
             self._show()
+        for output in self._outputs:
+            if output.made or output.follows_time:
+                output.send(output.made.take(), watermark)
 
-    def finish(self, reader: PaneReader, last_time: int | None) -> list[Chunk]:
-        """The query's results up to the end of a bounded run, which is not the same for all windows."""
-        end = self.end(reader, last_time)
-        if end is None:
-            return []
-        self._pass_time(end, self._place(reader))
-        self._show()
-        reader.hand_over()
-        return reader.inbox.take()
+    def finish(self, last_time: int | None) -> None:
+        """The end of a bounded run, which is not the same for all windows."""
+        for window in dict.fromkeys(output.window for output in self._outputs):
+            end = self._last_boundary(window, last_time)
+            if end is not None:
+                self._pass_time(end, self._place(window))
+                self._show()
+        for output in self._outputs:
+            if output.made:
+                output.send_rows(output.made.take())
 
-    def end(self, reader: PaneReader, last_time: int | None) -> int | None:
+    def _last_boundary(self, window: int, last_time: int | None) -> int | None:
         """The last boundary of a bounded run."""
-        return self._clock.last_boundary(self._place(reader), last_time)
+        return self._clock.last_boundary(self._place(window), last_time)
 
-    def _place(self, reader: PaneReader) -> int:
-        """Of the query's window."""
-        return int(np.flatnonzero(self._numbers == reader.window)[0])
+    def _place(self, window: int) -> int:
+        return int(np.flatnonzero(self._numbers == window)[0])
 
     def _enter(self, chunk: Chunk, watermark: int) -> None:
         self._clock.observe(chunk.times)
@@ -217,7 +211,7 @@ class PaneFamily:
             times = chunk.times
             taken = self._intake.take(chunk, None)
             self._totals.fit(self._groups.capacity)  # windows that are looked at before a pane closes know them, too
-            rows = Run(self._events, taken.slots, taken.columns)
+            rows = RowRun(self._events, taken.slots, taken.columns)
             self._events += chunk.rows
             panes = (times - self._pane_offset) // self._pane_micros
             edges = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), chunk.rows]

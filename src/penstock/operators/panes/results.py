@@ -4,8 +4,8 @@
     in order     window 3, 10:01 | window 3, 10:02 | window 7, 10:01 | ...
     query        q3 ───────────────────────────────  q7 ──────────────
 
-Queries that differ in their window alone are an *audience*: HAVING, the select list and the emission are computed for
-all of them together. Queries that are the same in everything are in audiences of their own.
+HAVING, the select list and the emission are computed together for queries that differ in their window alone
+(`RowsTogether`). Queries that are the same in everything are not together.
 
 Invariants:
 1. What is gathered is shown before a group's slot can be given to another key.
@@ -16,6 +16,7 @@ Driven by `panes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,32 +25,37 @@ import numpy as np
 from penstock.aggregates.state import Emitted
 from penstock.arrays import Int64s, Slots
 from penstock.lang.fingerprint import fingerprint
-from penstock.operators.aggregation import Played
+from penstock.operators.aggregation import EvaluatedGroups
 from penstock.operators.chunk import Chunk
+from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
-from penstock.operators.outgoing import Inbox, Outgoing
-from penstock.operators.shown import Shown
+from penstock.operators.outgoing import Outgoing
+from penstock.operators.stage import Output
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.rejects import Reject
 from penstock.store.budget import Account
 
 
-class PaneReader:
-    """A query of a family: the number of its window, and its results that wait until it asks."""
+class PaneOutput(Output):
+    """A query of a family: the number of its window, and its results of the call at work. `last_boundary` is the
+    family's: where its window ends in a bounded run."""
 
-    def __init__(self, node: AggregateNode, window: int, reject: Reject) -> None:
+    __slots__ = ("last_boundary", "made", "node", "window")
+
+    def __init__(
+        self, node: AggregateNode, window: int, reject: Reject, last_boundary: Callable[[int, int | None], int | None]
+    ) -> None:
+        super().__init__(reject)
         self.node = node
         self.window = window
-        self.reject = reject
-        self.inbox = Inbox()
         self.made = Outgoing()
-        self.made.receiver = self.inbox.receive
+        self.made.receiver = self.send_rows
+        self.last_boundary = last_boundary
 
-    def hand_over(self) -> None:
-        """A call is done."""
-        self.inbox.hand_over(self.made.take())
+    def end(self, last_time: int | None) -> int | None:
+        return self.last_boundary(self.window, last_time)
 
 
 class Gathered(NamedTuple):
@@ -83,24 +89,24 @@ class Gathered(NamedTuple):
         )
 
 
-class Audience:
+class RowsTogether:
     """Queries over different windows whose rows are made together."""
 
     def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], compared: Account) -> None:
-        self.shown = Shown(node, answers)
+        self.shown = EmittedRows(node, answers)
         self.emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
-        self.readers: dict[int, PaneReader] = {}
+        self.outputs: dict[int, PaneOutput] = {}
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
-        next(iter(self.readers.values())).reject(reason, row)
+        next(iter(self.outputs.values())).reject(reason, row)
 
     def see(self, gathered: Gathered, groups: GroupTable) -> None:
-        mine = np.flatnonzero(np.isin(gathered.windows, list(self.readers)))
+        mine = np.flatnonzero(np.isin(gathered.windows, list(self.outputs)))
         if len(mine) == 0:
             return
         own = gathered.chosen(mine[np.argsort(gathered.windows[mine], kind="stable")])
         upto = np.cumsum(own.sizes)
-        played = Played(own.groups, upto, own.counts, own.emitted, [None] * len(own.emitted))
+        played = EvaluatedGroups(own.groups, upto, own.counts, own.emitted, [None] * len(own.emitted))
         rows = self.shown.rows(groups.keys(own.groups), played)
         failed = played.failed(self.shown.answers)
         chunk, sizes = self.emitter.emit_each(Evaluations(rows, upto, own.starts, own.ends, own.windows, failed))
@@ -112,7 +118,7 @@ class Audience:
         batch, times = chunk.arrow, chunk.times
         for window, (begin, end) in zip(own.windows[begins].tolist(), pairwise(edges), strict=True):
             if end > begin:
-                self.readers[window].made.put(Chunk(times[begin:end], batch.slice(begin, end - begin)))
+                self.outputs[window].made.put(Chunk(times[begin:end], batch.slice(begin, end - begin)))
 
 
 class PaneResults:
@@ -121,49 +127,49 @@ class PaneResults:
     def __init__(self, groups: GroupTable, compared: Account) -> None:
         self._groups = groups
         self._compared = compared
-        self._audiences: dict[tuple[str, int], Audience] = {}
+        self._together: dict[tuple[str, int], RowsTogether] = {}
         self._parts: list[Gathered] = []
         self.rows = 0
 
-    def join(self, reader: PaneReader, answers: tuple[Answer, ...]) -> None:
-        base, number = _what_is_shown(reader.node), 0
-        while (audience := self._audiences.get((base, number))) is not None and reader.window in audience.readers:
+    def join(self, output: PaneOutput, answers: tuple[Answer, ...]) -> None:
+        base, number = _what_is_shown(output.node), 0
+        while (own := self._together.get((base, number))) is not None and output.window in own.outputs:
             number += 1
-        if audience is None:
-            audience = self._audiences[base, number] = Audience(reader.node, answers, self._compared)
-        audience.readers[reader.window] = reader
+        if own is None:
+            own = self._together[base, number] = RowsTogether(output.node, answers, self._compared)
+        own.outputs[output.window] = output
 
-    def leave(self, reader: PaneReader) -> None:
-        for name, audience in list(self._audiences.items()):
-            if audience.readers.get(reader.window) is reader:
-                del audience.readers[reader.window]
-                audience.emitter.forget(reader.window)
-                if not audience.readers:
-                    del self._audiences[name]
+    def leave(self, output: PaneOutput) -> None:
+        for name, own in list(self._together.items()):
+            if own.outputs.get(output.window) is output:
+                del own.outputs[output.window]
+                own.emitter.forget(output.window)
+                if not own.outputs:
+                    del self._together[name]
 
     def gather(self, gathered: Gathered) -> None:
         self._parts.append(gathered)
         self.rows += len(gathered.groups)
 
     def show(self) -> None:
-        """Makes results of what was gathered; each reader's go on where they were."""
+        """Makes results of what was gathered."""
         if self._parts:
             gathered = _joined(self._parts)
             self._parts, self.rows = [], 0
-            for audience in self._audiences.values():
-                audience.see(gathered, self._groups)
+            for own in self._together.values():
+                own.see(gathered, self._groups)
 
     def snapshot(self) -> dict[str, Any]:
         """What is kept of a window is the same for queries that are the same: it is saved once."""
         saved: dict[str, Any] = {}
-        for (base, _), audience in self._audiences.items():
-            saved.setdefault(base, {"before": {}})["before"] |= audience.emitter.snapshot()["before"]
+        for (base, _), own in self._together.items():
+            saved.setdefault(base, {"before": {}})["before"] |= own.emitter.snapshot()["before"]
         return saved
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        for (base, _), audience in self._audiences.items():
+        for (base, _), own in self._together.items():
             kept = snapshot[base]["before"]
-            audience.emitter.restore({"before": {w: kept[w] for w in kept if int(w) in audience.readers}})
+            own.emitter.restore({"before": {w: kept[w] for w in kept if int(w) in own.outputs}})
 
 
 def _what_is_shown(node: AggregateNode) -> str:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int64s
 from penstock.errors import BudgetError
 from penstock.expressions.tree import Column
-from penstock.operators.chunk import CHUNK_ROWS, NO_ROWS, Chunk, concat
+from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk, concat
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.patterns.aggregates import RepeatAggregates
@@ -115,7 +115,7 @@ class Pattern(Operator):
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         """No more events come: everything that waits for its time is decided."""
         if self._ports is None:
-            self._advance([Chunk(np.empty(0, np.int64), NO_ROWS)], int(_END))
+            self._advance([NO_EVENTS], int(_END))
         else:
             self._take(self._ports.take(-START), int(_END))
         return self._outgoing.take()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s
-from penstock.expressions.batch import Batch, Data
+from penstock.expressions.batch import Batch, Data, Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression, columns
 from penstock.expressions.vector import Evaluated
@@ -34,7 +34,7 @@ class Operations:
     keys. `ready` are the columns to set that are known already."""
 
     statement: Statement
-    events: pa.RecordBatch
+    events: Rows
     stamps: Stamps
     words: Int64s
     ready: dict[str, Argument]
@@ -44,9 +44,7 @@ class Operations:
 
     def row(self, index: int) -> dict[str, Any]:
         """An event for a message."""
-        plain = [name.partition(".")[2] for name in self.events.schema.names]
-        only = self.events.slice(index, 1)
-        return readable(pa.RecordBatch.from_arrays(only.columns, names=plain))[0]
+        return _event(self.events, index)
 
 
 @dataclass
@@ -105,9 +103,7 @@ class Statement:
 
     def operations(self, chunk: Chunk, position: int, sequences: Int64s) -> Operations | None:
         """The operations that the events ask for; None if no event passes WHERE."""
-        batch = chunk.arrow
-        names = [f"{self.write.alias}.{name}" for name in batch.schema.names]
-        events = pa.RecordBatch.from_arrays(batch.columns, names=names)
+        events = _prefixed(chunk.columns, f"{self.write.alias}.")
         times = chunk.times
         keep = np.ones(chunk.rows, np.bool_)
         if self._where is not None:
@@ -129,14 +125,14 @@ class Statement:
         done = Operations(self, events, stamps, words, ready)
         return done if keep.all() else _part(done, np.flatnonzero(keep))
 
-    def _with_keys(self, events: pa.RecordBatch, keep: Bools, valid: Bools) -> Bools:
+    def _with_keys(self, events: Rows, keep: Bools, valid: Bools) -> Bools:
         """NULL is no key: it finds nothing, and nothing can be stored under it."""
         if self.write.kind in (ChangeKind.INSERT, ChangeKind.UPSERT):
             for row in np.flatnonzero(keep & ~valid).tolist():
                 self.refuse(events, row, f"NULL_KEY: the key of {self._table.definition.name} is NULL")
         return keep & valid
 
-    def _with_fit_keys(self, events: pa.RecordBatch, keep: Bools, words: Int64s) -> Bools:
+    def _with_fit_keys(self, events: Rows, keep: Bools, words: Int64s) -> Bools:
         kept = np.flatnonzero(keep)
         unfit = self._table.unfit_keys(words[kept])
         if unfit is None:
@@ -150,7 +146,7 @@ class Statement:
     def _unfit_reason(self, name: str) -> str:
         return f"UNFIT: the database of {self._table.definition.name} cannot keep such a value of '{name}'"
 
-    def _without(self, found: Evaluated, events: pa.RecordBatch, keep: Bools, *, condition: bool = False) -> Bools:
+    def _without(self, found: Evaluated, events: Rows, keep: Bools, *, condition: bool = False) -> Bools:
         errors = found.errors
         if errors is not None:
             for row in np.flatnonzero(errors.mask & keep).tolist():
@@ -158,9 +154,8 @@ class Statement:
             keep = keep & ~errors.mask
         return keep & found.true if condition else keep
 
-    def refuse(self, events: pa.RecordBatch, row: int, reason: str) -> None:
-        plain = [name.partition(".")[2] for name in events.schema.names]
-        self._reject(reason, readable(pa.RecordBatch.from_arrays(events.slice(row, 1).columns, names=plain))[0])
+    def refuse(self, events: Rows, row: int, reason: str) -> None:
+        self._reject(reason, _event(events, row))
 
     # Operations to changes
 
@@ -230,10 +225,12 @@ class Statement:
         self, operations: Operations, rows: Int64s, before: Matched, looks_at: Sequence[str], *, whole: bool
     ) -> Batch:
         """The events beside the rows of the table that they concern, with the columns that are looked at."""
-        events = operations.events if whole else operations.events.take(pa.array(rows))
+        events = operations.events if whole else arrow_of(operations.events).take(pa.array(rows))
+        brought = {f"{self._own}{name}": before.column(name) for name in looks_at}
+        if isinstance(events, Batch):
+            return events.with_columns(brought, self._kinds)
         data: dict[str, Data] = dict(zip(events.schema.names, events.columns, strict=True))
-        data |= {f"{self._own}{name}": before.column(name) for name in looks_at}
-        return Batch(self._kinds | dict.fromkeys(events.schema.names, SqlType.NULL), data, len(rows))
+        return Batch(self._kinds | dict.fromkeys(events.schema.names, SqlType.NULL), data | brought, len(rows))
 
     def _met(
         self, found: Evaluated, operations: Operations, rows: Int64s, changed: Bools, *, condition: bool = False
@@ -267,6 +264,20 @@ class Statement:
         self._reject(reason, operations.row(int(rows[at])))
 
 
+def _prefixed(rows: Rows, prefix: str) -> Rows:
+    """The columns as a statement names them."""
+    if isinstance(rows, Batch):
+        return rows.prefixed(prefix)
+    return pa.RecordBatch.from_arrays(rows.columns, names=[prefix + name for name in rows.schema.names])
+
+
+def _event(events: Rows, row: int) -> dict[str, Any]:
+    """An event for a message, with its own names."""
+    only = arrow_of(events).slice(row, 1)
+    plain = [name.partition(".")[2] for name in only.schema.names]
+    return readable(pa.RecordBatch.from_arrays(only.columns, names=plain))[0]
+
+
 def _nulls(column: Argument, rows: int) -> Bools:
     return np.zeros(rows, np.bool_) if column.valid is None else ~column.valid
 
@@ -276,7 +287,7 @@ def _part(operations: Operations, rows: Int64s) -> Operations | None:
         return None
     return Operations(
         operations.statement,
-        operations.events.take(pa.array(rows)),
+        arrow_of(operations.events).take(pa.array(rows)),
         Stamps(*(part[rows] for part in operations.stamps)),
         operations.words[rows],
         {name: take(column, rows) for name, column in operations.ready.items()},

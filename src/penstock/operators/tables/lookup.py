@@ -6,7 +6,7 @@ that it makes itself. Rows that come from no stream but a subquery read as of th
 Invariants:
 1. An event waits until the streams that write the tables, besides its own, can make no change that it sees
    (`Table.complete_before`); the changes of its own stream are made before it is read.
-2. Each table's `Reader` has passed what this operator will never read again.
+2. Each table's `TableReader` has passed what this operator will never read again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
-from penstock.expressions.batch import Batch, Data
+from penstock.expressions.batch import Batch, Data, Rows
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, walk
+from penstock.expressions.vector import Vector
 from penstock.lang.bind_expressions import previous
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import Chunk, computed
 from penstock.operators.grouping import Grouping
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
@@ -56,7 +57,7 @@ class LookUp(Operator):
         self._first = Grouping(GroupingKey(node.first, (), ()), [resources.reject])
         self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])
         self._outputs = [compile_expression(output.expression) for output in node.outputs]
-        self._schema = node.schema.arrow
+        self._output_names = node.schema.arrow.names
         self._kinds: dict[str, SqlType] = dict(read)
         self._tables = [
             TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
@@ -98,16 +99,13 @@ class LookUp(Operator):
 
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:
-            sequences = pa.array(np.arange(self._next, self._next + chunk.rows))
+            sequences = np.arange(self._next, self._next + chunk.rows)
             self._next += chunk.rows
-            batch = chunk.arrow.append_column(_SEQUENCE, sequences)
-            self._ports.put(0, Chunk(chunk.times, batch), self._watermark)
+            self._ports.put(0, Chunk(chunk.times, _numbered(chunk.columns, sequences)), self._watermark)
 
     def _released(self, before: int) -> list[Chunk]:
         for chunk in self._ports.take(before).get(0, []):
-            batch = chunk.arrow
-            sequences = batch.column(_SEQUENCE).to_numpy()
-            self._look_up(Chunk(chunk.times, batch.drop_columns([_SEQUENCE])), sequences)
+            self._look_up(chunk, _numbers_of(chunk.columns))
         return self._outgoing.take()
 
     def _passed(self, reached: int) -> int:
@@ -130,28 +128,30 @@ class LookUp(Operator):
         rows = Chunk(chunk.times, Batch(self._kinds, data, chunk.rows))
         keep = self._first.passes(rows)
         if keep is not None and not keep.all():
+            if not keep.any():
+                return
             rows, sequences = taken(rows, np.flatnonzero(keep)), sequences[keep]
-        if not rows.rows:
-            return
         pieces = [Piece(rows, sequences)]
         for reading in self._tables:
             pieces = [done for piece in pieces for done in reading.join(piece, self._position, self._behind)]
         for piece in pieces:
             if piece.rows.rows:
-                self._outgoing.put(self._shown(piece.rows))
+                self._show_rows(piece.rows)
 
-    def _shown(self, rows: Chunk) -> Chunk:
+    def _show_rows(self, rows: Chunk) -> None:
         keep = self._where.passes(rows)
         if keep is not None and not keep.all():
+            if not keep.any():
+                return
             rows = taken(rows, np.flatnonzero(keep))
         kept: Bools | None = None
         columns = []
         for output in self._outputs:
             result = output(rows.columns)
             kept = self._where.without(rows, kept, result.errors)
-            columns.append(result.values)
-        shown = Chunk(rows.times, pa.RecordBatch.from_arrays(columns, names=self._schema.names))
-        return shown if kept is None else shown.filter(kept)
+            columns.append(result)
+        shown = computed(rows.times, self._output_names, columns)
+        self._outgoing.put(shown if kept is None else shown.filter(kept))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         return self._released(END)
@@ -169,6 +169,22 @@ class LookUp(Operator):
         self._next, self._watermark = snapshot["next"], snapshot["watermark"]
         for reading, passed in zip(self._tables, snapshot["passed"], strict=True):
             reading.reader.passed = passed
+
+
+def _numbered(rows: Rows, sequences: Int64s) -> Rows:
+    """The rows with their places in the stream as one more column."""
+    if isinstance(rows, Batch):
+        return rows.with_columns({_SEQUENCE: Vector(sequences, None)}, {_SEQUENCE: SqlType.BIGINT})
+    return rows.append_column(_SEQUENCE, pa.array(sequences))
+
+
+def _numbers_of(rows: Rows) -> Int64s:
+    numbers: Int64s
+    if isinstance(rows, Batch):
+        numbers = rows.vector(_SEQUENCE, SqlType.BIGINT).values
+    else:
+        numbers = rows.column(_SEQUENCE).to_numpy()
+    return numbers
 
 
 def _wanted(read: dict[str, SqlType], alias: str) -> dict[str, tuple[str, bool]]:

@@ -43,7 +43,7 @@ _NOT_EVERYWHERE = (SqlType.STRING, SqlType.DATE, SqlType.TIMESTAMP)
 """Types with values that some database cannot keep."""
 
 
-class Reader:
+class TableReader:
     """A reader of a table. It does not read any more as of times below `passed`, nor as of that time before `place`, a
     stream position and a sequence."""
 
@@ -163,7 +163,7 @@ class Table:
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
         self.heard: dict[int, int] = {}
-        self._readers: list[Reader] = []
+        self._readers: list[TableReader] = []
         self._given_up: list[tuple[str, Int32s]] = []
         self._known = _Known(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
         self.on_change: Callable[[Int64s], None] | None = None
@@ -181,12 +181,12 @@ class Table:
 
     # Readers
 
-    def reader(self) -> Reader:
-        reader = Reader()
+    def reader(self) -> TableReader:
+        reader = TableReader()
         self._readers.append(reader)
         return reader
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: TableReader) -> None:
         self._readers.remove(reader)
         self.collect()
 

@@ -23,7 +23,7 @@ from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
-from penstock.operators.chunk import NO_ROWS, Chunk
+from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
@@ -80,7 +80,7 @@ class TableWriter:
                     self._make([(stream, part)])
             return
         port = self.streams.index(stream)
-        for chunk in chunks or [Chunk(np.empty(0, np.int64), NO_ROWS)]:
+        for chunk in chunks or [NO_EVENTS]:
             self._ports.put(port, chunk, watermark)
         self._make_due(self._ports.take_due())
 

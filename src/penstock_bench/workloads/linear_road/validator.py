@@ -74,7 +74,7 @@ def _on_the_road(reports: pa.Table, lav: Lav) -> dict[int, Ints]:
     else:
         counted = step != kernels.IGNORED
         average = _spec(ride[counted], minute[counted], place[counted], speed[counted], shape)
-    zones = kernels.zones(accidents, shape)
+    zones = kernels.zones(accidents, *shape)
     notices, warnings, balances = kernels.answer(
         is_position, time, minute, ride, rides, account, accounts, lane, place, step, cars, average, zones
     )

@@ -200,12 +200,12 @@ def mean_of_five(means: NDArray[np.float64], seen: Flags) -> Table:
 
 
 @kernel
-def zones(accidents: Ints, shape: tuple[int, int]) -> NDArray[np.int8]:
+def zones(accidents: Ints, places: int, minutes: int) -> NDArray[np.int8]:
     """For each place and minute the segment of the nearest accident ahead, at most four segments away, or -1."""
-    out = np.full(shape, -1, np.int8)
+    out = np.full((places, minutes), -1, np.int8)
     for at in range(len(accidents)):
         road, segment = divmod(accidents[at, _PLACE], SEGMENTS)
-        stop = accidents[at, _CLEARED] + 1 if accidents[at, _CLEARED] >= 0 else shape[1]
+        stop = accidents[at, _CLEARED] + 1 if accidents[at, _CLEARED] >= 0 else minutes
         for behind in range(ZONE):
             where = segment - behind if road % 2 == 0 else segment + behind
             if 0 <= where < SEGMENTS:

@@ -1,9 +1,8 @@
-"""A member's place in a shared window: what it is handed, what it reads, and how far its own window has come."""
+"""A member of a shared window: how it is called, what it reads, and how far its own window has come."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s, Slots
@@ -27,25 +26,35 @@ class Entered(NamedTuple):
     keys: dict[str, list[Evaluated]]
 
 
-Enter = Callable[[Entered, int], None]
-"""How a member takes rows that entered, and the time that the stream has reached."""
+class Aggregating(Protocol):
+    """What reads a shared window; it has a window and states of its own."""
+
+    def enter(self, entered: Entered, watermark: int) -> None:
+        """Takes rows that entered, and the time that the stream has reached."""
+
+    def send(self, watermark: int) -> None:
+        """A call is done: what came of it goes to the queries."""
+
+    def finish(self, last_time: int | None) -> None:
+        """The end of a bounded run (`Stage.finish`)."""
+
+    def waits_for(self, watermark: int) -> bool:
+        """Whether time alone can give results, once it has come so far."""
 
 
-class Seat:
-    """A member's place: what it is told (`enter`, and `hand_over` when a call is done), what it reads, how many rows
-    each group has in its window, and how far that has come.
+class WindowMember:
+    """A member's place: what it reads, how many rows each group has in its window, and how far that has come.
 
     `has_slots`: the slot is stored, after the time; without, all rows are of one group. A landmark window has no tail.
     `texts` says where the tail shows the strings of the whole window, and `began` how many rows that had seen when the
-    member came; `cuts` says how many rows may enter together, if that matters. What a seat reads is the window's to
+    member came; `cuts` says how many rows may enter together, if that matters. What a member reads is the window's to
     save, except for the row counts.
     """
 
     def __init__(
         self,
         node: AggregateNode,
-        enter: Enter,
-        hand_over: Callable[[], None],
+        aggregation: Aggregating,
         grouping: Grouping,
         columns: OwnColumns,
         has_slots: bool,
@@ -54,8 +63,7 @@ class Seat:
         began: int,
         cuts: Cuts | None,
     ) -> None:
-        self.enter = enter
-        self.hand_over = hand_over
+        self.aggregation = aggregation
         self.grouping = grouping
         self.groups = grouping.groups
         self.columns = columns

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.engine.calling import Calling
 from penstock.engine.flow import Flow
 from penstock.engine.inputs import Inputs
 from penstock.engine.metrics import Metrics
 from penstock.engine.rejects import Rejects
+from penstock.engine.rule_calls import RuleCalls
 from penstock.engine.running import Running
 from penstock.engine.sizing_metrics import sizing_of
 from penstock.errors import PenstockError
@@ -87,7 +87,7 @@ def program_of(program: Program, inputs: Inputs, flow: Flow) -> Program:
     return replace(program, streams=streams, queries=tuple(query.query for query in list(flow.running.values())))
 
 
-def metrics_of(stores: StoreManager, inputs: Inputs, flow: Flow, calls: Calling, rejects: Rejects) -> Metrics:
+def metrics_of(stores: StoreManager, inputs: Inputs, flow: Flow, calls: RuleCalls, rejects: Rejects) -> Metrics:
     blocks, budget = stores.metrics, stores.budget
     written, compressed = stores.bytes_written
     running = flow.running

@@ -30,18 +30,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.engine.instantiate import Made
+from penstock.engine.planner import Planner
 from penstock.engine.running import Running, Shared
 from penstock.errors import BudgetError, StorageError
 from penstock.lang.render import render_duration
 from penstock.operators.chunk import Chunk
-from penstock.operators.operator import Operator, Progress
 from penstock.operators.panes.family import PaneFamily
-from penstock.operators.pipeline import make_operator, moves
+from penstock.operators.panes.results import PaneOutput
 from penstock.operators.resources import Resources
-from penstock.plan.cost import Workload
+from penstock.operators.shared_aggregation import AggregationOutput
 from penstock.plan.nodes import AggregateNode
-from penstock.plan.pane_cost import CHANGE, choose, compare
-from penstock.plan.panes import Family, PanedWindow, families, family_of, why_not
+from penstock.plan.pane_cost import compare
+from penstock.plan.panes import PanedWindow, families, family_of, why_not
+from penstock.plan.physical import nodes as physical
+from penstock.plan.physical.nodes import PhysicalPlan, Stage, WindowReader
 from penstock.plan.sharing import shareable, stream_of
 from penstock.rejects import Reject
 from penstock.store.budget import Budget
@@ -53,8 +56,8 @@ _LEAST_ROWS, _ROWS_PER_WINDOW = 1_000, 100
 _AT_ONCE, _NEVER = (-FOREVER, 0), (FOREVER, 0)
 """When to look: the time that the stream has to reach, and the number of its rows."""
 
-MakeForms = Callable[[Sequence[AggregateNode], Family | None], list[Shared]]
-"""Makes what windows are to be, panes of a family or stored rows: one for each node."""
+MakeForms = Callable[[PhysicalPlan], Made]
+"""Makes what windows are to be: a plan of panes or of stored rows."""
 
 
 class _Mute:
@@ -86,7 +89,7 @@ class _Successor:
 
     window: _Window
     shared: Shared
-    operator: Operator
+    output: AggregationOutput | PaneOutput
     resources: Resources
     mute: _Mute
 
@@ -111,7 +114,7 @@ class _Change:
         return {form.name for form in forms} | {f.window.name for f in forms if not isinstance(f, PaneFamily)}
 
 
-class Changing:
+class StrategyChange:
     """`running` are the queries at work, which it changes; `changed` is called when it has. `passed` counts the rows of
     each stream."""
 
@@ -120,21 +123,21 @@ class Changing:
         running: dict[str, Running],
         passed: Mapping[str, int],
         budget: Budget,
+        planner: Planner,
         make_forms: MakeForms,
         resources: Callable[[], Resources],
         strategy_of: Callable[[Running], str],
         is_measured: Callable[[str], bool],
-        workload_of: Callable[[AggregateNode], Workload],
         changed: Callable[[], None],
     ) -> None:
         self._running = running
         self._passed = passed
         self._memory = budget.total
+        self._planner = planner
         self._make_forms = make_forms
         self._resources = resources
         self._strategy_of = strategy_of
         self._is_measured = is_measured
-        self._workload_of = workload_of
         self._changed = changed
         self._changes: list[_Change] = []
         self._looks: dict[str, tuple[int, int]] = {}
@@ -197,15 +200,18 @@ class Changing:
             if times:
                 self._look(stream, max(watermark, times[-1]))
 
+    def is_settled(self, stream: str) -> bool:
+        """Whether rows of the stream change nothing here until queries come or go."""
+        return not self._changes and self._looks.get(stream) == _NEVER
+
     def _of(self, stream: str) -> list[_Change]:
         return [change for change in self._changes if change.stream == stream]
 
     def _feed(self, change: _Change, chunks: list[Chunk], watermark: int) -> None:
         self._at_work = True
         try:
-            for successor in change.successors:
-                for chunk, reached in moves(Progress(chunks, watermark)):
-                    successor.operator.process(chunk, reached)
+            for stage in dict.fromkeys(successor.shared.stage for successor in change.successors):
+                stage.take(chunks, watermark)
         except (BudgetError, StorageError):
             self._give_up(change)
             return
@@ -221,7 +227,9 @@ class Changing:
         for successor in change.successors:
             window = successor.window
             running = self._running[window.query]
-            before = running.pipeline.exchange(window.number, successor.operator, successor.resources)
+            before = running.pipeline.exchange(
+                window.number, successor.output, successor.shared.stage, successor.resources
+            )
             if window.shared not in whole:
                 before.close()
             shared = list(running.shared)
@@ -246,11 +254,12 @@ class Changing:
             return
         busy = {(s.window.query, s.window.number) for change in self._changes for s in change.successors}
         free = [w for w in windows if (w.query, w.number) not in busy and self._may_change(w)]
-        for family, own in self._to_panes([w for w in free if not isinstance(w.shared, PaneFamily)]).items():
-            self._begin(stream, reached, own, family)
+        for stage, own in self._to_panes([w for w in free if not isinstance(w.shared, PaneFamily)]):
+            self._begin(stream, reached, own, PhysicalPlan((stage,), ()), to_panes=True)
         back = self._to_rows([w for w in free if isinstance(w.shared, PaneFamily)])
         if back:
-            self._begin(stream, reached, back, None)
+            stored = self._planner.other_forms(_readers(back), {window.query: "window" for window in back})
+            self._begin(stream, reached, back, stored, to_panes=False)
 
     def _windows(self, stream: str) -> list[_Window]:
         """The windows over a stream that can be had either way."""
@@ -265,14 +274,15 @@ class Changing:
         """Costs decide only by what was measured."""
         return window.strategy != "auto" or self._is_measured(stream_of(window.node))
 
-    def _to_panes(self, windows: Sequence[_Window]) -> dict[Family, list[_Window]]:
-        choice = choose(((w.strategy, w.node) for w in windows), self._workload_of, self._memory, CHANGE)
-        found: dict[Family, list[_Window]] = {}
-        for window in windows:
-            family = choice.get((window.strategy, window.node))
-            if family is not None:
-                found.setdefault(family, []).append(window)
-        return found
+    def _to_panes(self, windows: Sequence[_Window]) -> list[tuple[Stage, list[_Window]]]:
+        """The families that are wanted, each with its windows."""
+        by_reader = {(window.query, window.number): window for window in windows}
+        plan = self._planner.other_forms(_readers(windows), {window.query: window.strategy for window in windows})
+        return [
+            (stage, [by_reader[reader.query, reader.number] for reader in stage.form.readers])
+            for stage in plan.stages
+            if isinstance(stage.form, physical.PaneFamily)
+        ]
 
     def _to_rows(self, windows: Sequence[_Window]) -> list[_Window]:
         by_family: dict[Shared, list[_Window]] = {}
@@ -283,27 +293,30 @@ class Changing:
             assert isinstance(form, PaneFamily)
             found += [window for window in own if window.strategy == "window"]
             if all(window.strategy == "auto" for window in own):
-                workload = self._workload_of(own[0].node)
+                workload = self._planner.workload(own[0].node)
                 if form.groups_in_pane:
                     workload = replace(workload, groups_in_slide=form.groups_in_pane)
                 if compare(family_of([window.node for window in own]), workload).prefers_rows(self._memory):
                     found += own
         return found
 
-    def _begin(self, stream: str, reached: int, windows: Sequence[_Window], family: Family | None) -> None:
+    def _begin(
+        self, stream: str, reached: int, windows: Sequence[_Window], plan: PhysicalPlan, *, to_panes: bool
+    ) -> None:
         extents = [PanedWindow.of(window.node) for window in windows]
         complete = reached + max(w.extent for w in extents) + max(w.slide for w in extents)
         forms: list[Shared] = []
         self._at_work = True
         try:
-            forms = self._make_forms([window.node for window in windows], family)
+            made = self._make_forms(plan)
+            forms = [made.shared[window.query][window.number] for window in windows]
             for form in dict.fromkeys(forms):
                 form.begin_at(reached)
             successors = [self._successor(window, form) for window, form in zip(windows, forms, strict=True)]
         except (BudgetError, StorageError):
             _close(forms)
         else:
-            self._changes.append(_Change(stream, complete, family is not None, successors))
+            self._changes.append(_Change(stream, complete, to_panes, successors))
         finally:
             self._at_work = False
 
@@ -311,9 +324,9 @@ class Changing:
         resources = self._resources()
         mute = _Mute(resources.reject)
         own = resources.apart(mute)
-        operator = make_operator(form.name, window.node, own, form)
-        operator.send_to(lambda chunks: None)
-        return _Successor(window, form, operator, own, mute)
+        output = form.join(window.node, own)
+        output.follows_time = False
+        return _Successor(window, form, output, own, mute)
 
     def _give_up(self, change: _Change) -> None:
         """Closes the new forms as a whole, perhaps in the middle of a call: their queries do not leave one by one."""
@@ -327,6 +340,10 @@ class Changing:
         for change in list(self._changes):
             self._give_up(change)
         return True
+
+
+def _readers(windows: Iterable[_Window]) -> list[WindowReader]:
+    return [WindowReader(window.query, window.number, window.node) for window in windows]
 
 
 def _close(forms: Iterable[Shared]) -> None:

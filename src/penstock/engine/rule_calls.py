@@ -27,7 +27,7 @@ def registered(functions: Mapping[str, Callable[..., object]]) -> dict[str, Func
     return {name: PythonFunction(function) for name, function in functions.items()}
 
 
-class Calling:
+class RuleCalls:
     """`functions` are those that were registered; those of programs are declared."""
 
     def __init__(

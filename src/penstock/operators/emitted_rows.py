@@ -5,12 +5,12 @@ from __future__ import annotations
 from penstock.expressions import tree
 from penstock.expressions.batch import Batch, Data
 from penstock.lang.query import Emit
-from penstock.operators.aggregation import Played
+from penstock.operators.aggregation import EvaluatedGroups
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.types import SqlType
 
 
-class Shown:
+class EmittedRows:
     """Group keys are columns named `#0`, `#1`, ... and aggregates `$0`, `$1`, ...; columns without a reader are left
     out. `answers` says where the aggregates are if not where the node alone would have them."""
 
@@ -29,7 +29,7 @@ class Shown:
         self._keys = [(name, int(name[1:])) for name in self._kinds if name[0] == "#"]
         self._aggregates = [(name, self.answers[int(name[1:])]) for name in self._kinds if name[0] == "$"]
 
-    def rows(self, keys: list[Data], played: Played) -> Batch:
+    def rows(self, keys: list[Data], played: EvaluatedGroups) -> Batch:
         data = {name: keys[i] for name, i in self._keys}
         for name, answer in self._aggregates:
             data[name] = played.column(answer)

@@ -1,0 +1,154 @@
+"""A program for a few rows that come as Python values: they are packed into registers, and the program does the rest.
+
+    registers: times | slots | columns | ... | starts | results | outputs
+
+Register r of a call of n rows begins at `cells + 8 * n * r`: a call of one row is one record. `shape` moves the
+addresses when n changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from penstock.aggregates.state import AggregateState, Emitted
+from penstock.aggregates.sums import SumState
+from penstock.arrays import Int64s
+from penstock.lane import counts, extremes, sums, words
+from penstock.lane.expressions import Instruction, Registers
+from penstock.lane.memory import address_of
+from penstock.lane.program import Program
+from penstock.plan.nodes import StateSpec
+from penstock.windows.spec import Extent
+
+MOST_ROWS = 256
+"""So many rows are packed at once."""
+
+
+class RowProgram(Program):
+    """`values` are the registers of the states' arguments. `answers` has the register of each state's results by
+    function; `tally` that of the groups' row counts, or None. `starts` is the register of windows' beginnings, and
+    `slots` that of slots, None if all rows are of slot 0."""
+
+    def __init__(
+        self,
+        extent: Extent,
+        states: Sequence[AggregateState],
+        specs: Sequence[StateSpec],
+        columns: Sequence[int],
+        registers: Registers,
+        front: Sequence[Instruction],
+        back: Sequence[Instruction],
+        *,
+        values: Sequence[int | None],
+        answers: Sequence[Mapping[str, int]],
+        tally: int | None,
+        times: int,
+        starts: int,
+        slots: int | None,
+    ) -> None:
+        operations = [one.operation for one in front], [one.operation for one in back]
+        super().__init__(
+            extent, states, specs, columns, by_group=slots is not None, front=operations[0], back=operations[1]
+        )
+        self.cells: Int64s = np.zeros(max(1, registers.count) * MOST_ROWS, np.int64)
+        self.registers = registers.count
+        self._rows = 0
+        self._constants = registers.constants
+        self._answers = answers
+        self._counted = tally
+        self._moved: list[tuple[memoryview, int, int]] = []
+        """Words that hold the addresses of registers."""
+        width = words.INSTRUCTION_WORDS
+        places = [*range(len(front)), *range(self._tally_at + 1, len(self._code))]
+        for at, one in zip(places, [*front, *back], strict=True):
+            for word, register in one.registers.items():
+                self._moved.append((self._instructions, at * width + word, register))
+            for word, plain in one.plain.items():
+                self._code[at, word] = plain
+        for member, value, named in zip(self._members, values, answers, strict=True):
+            code, at = self._instructions, member.at * width
+            if isinstance(member.state, SumState):
+                assert value is not None
+                self._moved.append((code, at + sums.VALUES, value))
+                for function, word in (("SUM", sums.SUMS), ("AVG", sums.AVERAGES), ("COUNT", sums.COUNTS)):
+                    if function in named:
+                        self._moved.append((code, at + word, named[function]))
+                if member.check >= 0:
+                    self._moved.append((code, member.check * width + sums.VALUES, value))
+                else:
+                    assert member.type is not None
+                    code[at + sums.WIDTH] = member.type.storage.itemsize
+                    member.failed = np.zeros(MOST_ROWS, np.bool_)
+                    code[at + sums.FAILED] = address_of(member.failed)
+            elif value is not None and member.type is not None and "VALUE" in named:
+                self._moved.append((code, at + extremes.VALUES, value))
+                self._moved.append((code, at + extremes.RESULTS, named["VALUE"]))
+                code[at + extremes.WIDTH] = member.type.storage.itemsize
+                code[at + extremes.FLOATING] = member.type.is_floating
+            else:
+                self._moved.append((code, at + counts.RESULTS, named["COUNT"]))
+        if tally is not None:
+            self._moved.append((self._instructions, self._tally_at * width + counts.RESULTS, tally))
+        self._moved += [(self._words, words.TIMES, times), (self._words, words.STARTS, starts)]
+        if slots is not None:
+            self._moved.append((self._words, words.SLOTS, slots))
+
+    def shape(self, rows: int) -> None:
+        """The next calls have so many rows."""
+        if rows == self._rows:
+            return
+        self._rows = rows
+        cells = address_of(self.cells)
+        for memory, word, register in self._moved:
+            memory[word] = cells + 8 * rows * register
+        for register, value in self._constants.items():
+            self.cells[rows * register : rows * (register + 1)].view(np.float64)[:] = value
+        self._words[words.ROWS] = rows
+
+    def set_word(self, instruction: int, word: int, value: int) -> None:
+        """A word of an instruction of the front."""
+        self._instructions[instruction * words.INSTRUCTION_WORDS + word] = value
+
+    def open(self, address: int) -> None:
+        """Rows go into the open block at this address."""
+        self._words[words.OPEN] = address
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all results are as the instructions have them: none failed, none is rejected."""
+        return self._words[words.MET] == 0
+
+    def register(self, register: int) -> Int64s:
+        """The values of a register, for the results there are."""
+        first = self._rows * register
+        return self.cells[first : first + self.emitted]
+
+    def results(self) -> list[tuple[Emitted, ...]]:
+        """What each state answered; copies, for the registers are used again."""
+        count, found = self.emitted, []
+        for member, named in zip(self._members, self._answers, strict=True):
+            columns = []
+            for want in member.wants:
+                values = self.register(named.get(want.function, named.get("VALUE", -1))).copy()
+                if want.function == "AVG" or (want.function == "SUM" and member.check >= 0):
+                    columns.append(Emitted(values.view(np.float64), None))
+                elif want.function == "SUM":
+                    assert member.failed is not None
+                    columns.append(Emitted(values, None, member.failed[:count].copy()))
+                else:
+                    columns.append(Emitted(self._typed(member, values), None))
+            found.append(tuple(columns))
+        return found
+
+    def tally(self) -> Int64s:
+        """How many rows the groups of results have; empty if that is not wanted."""
+        return self.register(self._counted).copy() if self._counted is not None else self.cells[:0]
+
+
+def packer(formats: Sequence[str], rows: int) -> struct.Struct:
+    """What packs the first registers of a call: columns of values with these format characters."""
+    columns = [f"{rows}{one}{(8 - struct.calcsize(one)) * rows}x" for one in formats]
+    return struct.Struct("<" + "".join(columns))
