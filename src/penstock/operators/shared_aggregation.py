@@ -1,9 +1,9 @@
 """One aggregation over a sliding window, for one query or for all that are the same in it (`plan.aggregations`).
 
-    shared window ─▶ member: policy, tail ─▶ evaluation: the states, played once ─┬▶ show: HAVING, select list ─▶ query 1
-                                                                                ├▶ show ─┬▶ query 2
-                                                                                │        └▶ query 3, which is the same
-                                                                                └▶ ...
+    shared window ─▶ member: policy, tail ─▶ evaluation: states, played once ─┬▶ show: HAVING, select list ─▶ query 1
+                                                                             ├▶ show ─┬▶ query 2
+                                                                             │        └▶ query 3, which is the same
+                                                                             └▶ ...
 
 The window's policy says where evaluations take place and what has left by then; the shared window hands on the rows
 that enter and the aggregation's own tail of it gives those that leave; the evaluation plays both against each other.

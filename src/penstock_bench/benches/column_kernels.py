@@ -28,9 +28,7 @@ BUFFER = 100
 
 
 @kernel
-def average(
-    events: Events, ids: Ints, a1: Doubles, a2: Doubles, ts: Longs, state: Doubles, answers: Doubles
-) -> None:
+def average(events: Events, ids: Ints, a1: Doubles, a2: Doubles, ts: Longs, state: Doubles, answers: Doubles) -> None:
     """Every event is written to the window at once, attribute by attribute."""
     size = len(a1)
     at, total, count = int(state[0]), float(state[1]), float(state[2])
