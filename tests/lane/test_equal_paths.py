@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock import App
 from penstock.engine import push_lane, push_lanes
-from penstock.operators import results, window_lane
+from penstock.operators import column_lane, results, window_lane
 
 STREAM = """
     CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING NOT NULL, g BIGINT NOT NULL, x DOUBLE{null}, y DOUBLE NOT NULL,
@@ -79,6 +79,7 @@ def paths(*, lane: bool) -> Iterator[None]:
     with (
         patch.object(push_lanes, "LEAST_PUSHES", 0),
         patch.object(window_lane, "LEAST_ROWS", 1),
+        patch.object(column_lane, "LEAST_ROWS", 1),
         patch.object(results, "why_not", results.why_not if lane else lambda node: "not here"),
     ):
         yield
@@ -203,10 +204,15 @@ def test_the_lanes_are_used() -> None:
     """What is compared above is played by the lane: nearly all rows of a plain stream are."""
     rows = as_rows([(1, "abc"[i % 3], i % 4, i / 4, 1.0, i % 7 + 1, i, 9) for i in range(400)], nulls=False)
     taken = {"rows": 0, "dicts": 0}
-    enter, push = window_lane.WindowLane.enter, push_lane.PushLane.push
+    enter, push = column_lane.ColumnLane.enter, push_lane.PushLane.push
+    enter_shared = window_lane.WindowLane.enter
 
-    def counted_enter(self: Any, *args: Any, **named: Any) -> Any:
-        found = enter(self, *args, **named)
+    def counted_enter(self: Any, chunk: Any) -> int:
+        taken["rows"] += (found := enter(self, chunk))
+        return found
+
+    def counted_enter_shared(self: Any, *args: Any, **named: Any) -> Any:
+        found = enter_shared(self, *args, **named)
         taken["rows"] += found[0]
         return found
 
@@ -218,7 +224,8 @@ def test_the_lanes_are_used() -> None:
         taken |= {"rows": 0, "dicts": 0}
         how = How(STREAM.format(null=" NOT NULL") + select.format(w="RANGE 60 MICROSECONDS") + ";", "64MB", 65536, None)
         with (
-            patch.object(window_lane.WindowLane, "enter", counted_enter),
+            patch.object(column_lane.ColumnLane, "enter", counted_enter),
+            patch.object(window_lane.WindowLane, "enter", counted_enter_shared),
             patch.object(push_lane.PushLane, "push", counted_push),
         ):
             run(how, rows, [("batch", 40), ("dict", 1), ("list", 10)], (True, True))

@@ -78,6 +78,11 @@ def page(context: BrowserContext) -> Page:
     return context.new_page()
 
 
+def wait_for_keys(page: Page) -> None:
+    """A busy machine shows a page long before it answers to keys."""
+    page.wait_for_function("window.did_handshake")
+
+
 Serve = Callable[..., str]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from web.conftest import Serve
+from web.conftest import Serve, wait_for_keys
 
 SCRIPT = """
 import signal
@@ -101,6 +101,7 @@ def test_keys_and_themes(page: Page, script: str) -> None:
     """Everything is reached with the keyboard, in order and visibly; shortcuts work and can be turned off."""
     page.goto(script)
     expect(page.get_by_role("table", name="Queries")).to_be_visible()
+    wait_for_keys(page)
     reached = []
     for _ in range(9):
         page.keyboard.press("Tab")
@@ -114,6 +115,7 @@ def test_keys_and_themes(page: Page, script: str) -> None:
     expect(page.locator("body.body--dark")).to_be_visible()
     page.reload()
     expect(page.locator("body.body--dark")).to_be_visible()
+    wait_for_keys(page)
     page.keyboard.press("?")
     expect(page.get_by_text("light or dark")).to_be_visible()
     page.get_by_role("button", name="Single keys").click()

@@ -14,7 +14,7 @@ from penstock_bench.measure.setup.generators import Scalar
 from penstock_bench.web.finished_run import Runs
 from penstock_bench.web.limits import Limits
 from penstock_bench.web.setups import SetupFiles, check
-from web.conftest import Serve, base
+from web.conftest import Serve, base, wait_for_keys
 
 UI = ("-m", "penstock", "ui", "setups", "--no-browser", "--port", "0")
 
@@ -104,6 +104,7 @@ def test_a_whole_run(context: BrowserContext, url: str, place: Path) -> None:
     page.reload()
     expect(state).to_contain_text("paused")
     page.evaluate("document.activeElement.blur()")
+    wait_for_keys(page)
     page.keyboard.press("p")
     expect(state).to_contain_text("done")
     assert page.get_by_role("table", name="Drivers").get_by_role("row").nth(1).inner_text().split()[:2] == [

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Int64s
+from penstock.arrays import Int64s, Slots
 from penstock.engine.one_row import LONGEST, OneRow
 from penstock.engine.outlet import Outlet
 from penstock.engine.stream_input import StreamInput
@@ -196,6 +196,7 @@ class PushLane:
             shown.append(Vector(np.array(keys[:done], self._key_type.storage), None))
         starts: Int64s = program.register(self._lane.plan.starts).copy()
         ends: Int64s = program.register(0).copy()
-        self._show.see(shown, self._lane.played(), None, starts, ends)
+        slots: Slots = np.zeros(program.emitted, np.int32)
+        self._show.see(shown, self._lane.played(slots), None, starts, ends)
         for chunk in self._show.outgoing.take():
             self._outlet.put(chunk.arrow)

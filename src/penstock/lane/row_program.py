@@ -30,7 +30,7 @@ MOST_ROWS = 256
 class RowProgram(Program):
     """`values` are the registers of the states' arguments. `answers` has the register of each state's results by
     function; `tally` that of the groups' row counts, or None. `starts` is the register of windows' beginnings, and
-    `slots` that of slots, None if all rows are of slot 0."""
+    `slots` that of slots, None if all rows are of slot 0. A call has at most `most_rows` rows."""
 
     def __init__(
         self,
@@ -48,12 +48,13 @@ class RowProgram(Program):
         times: int,
         starts: int,
         slots: int | None,
+        most_rows: int = MOST_ROWS,
     ) -> None:
         operations = [one.operation for one in front], [one.operation for one in back]
         super().__init__(
             extent, states, specs, columns, by_group=slots is not None, front=operations[0], back=operations[1]
         )
-        self.cells: Int64s = np.zeros(max(1, registers.count) * MOST_ROWS, np.int64)
+        self.cells: Int64s = np.zeros(max(1, registers.count) * most_rows, np.int64)
         self.registers = registers.count
         self._rows = 0
         self._constants = registers.constants
@@ -81,7 +82,7 @@ class RowProgram(Program):
                 else:
                     assert member.type is not None
                     code[at + sums.WIDTH] = member.type.storage.itemsize
-                    member.failed = np.zeros(MOST_ROWS, np.bool_)
+                    member.failed = np.zeros(most_rows, np.bool_)
                     code[at + sums.FAILED] = address_of(member.failed)
             elif value is not None and member.type is not None and "VALUE" in named:
                 self._moved.append((code, at + extremes.VALUES, value))

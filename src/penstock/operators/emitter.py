@@ -102,7 +102,7 @@ class Emitter:
                 columns = [c.filter(pa.array(keep)) for c in columns]
                 starts, ends = starts[keep], ends[keep]
                 sizes = np.diff(np.append(0, np.cumsum(keep))[np.cumsum(sizes)], prepend=0)
-            return self._chunk(columns, starts, ends), sizes
+            return self.chunk(columns, starts, ends), sizes
         pieces: list[Chunk] = []
         begin = 0
         for k, end in enumerate(np.arange(1, len(ends) + 1).tolist() if upto is None else upto.tolist()):
@@ -127,9 +127,9 @@ class Emitter:
                 relation, row_starts = self._difference(relation, partition, int(evaluations.window_start[k]))
             sizes[k] = len(row_starts)
             if len(row_starts):
-                pieces.append(self._chunk(relation, row_starts, np.full(len(row_starts), evaluations.window_end[k])))
+                pieces.append(self.chunk(relation, row_starts, np.full(len(row_starts), evaluations.window_end[k])))
         if not pieces:
-            return self._chunk([c.slice(0, 0) for c in columns], starts[:0], ends[:0]), sizes
+            return self.chunk([c.slice(0, 0) for c in columns], starts[:0], ends[:0]), sizes
         if len(pieces) == 1:
             return pieces[0], sizes
         table = pa.Table.from_batches([p.columns for p in pieces]).combine_chunks()
@@ -242,7 +242,8 @@ class Emitter:
     def _views(self, relation: list[pa.Array]) -> list[Evaluated]:
         return [ColumnView(column, kind) for column, kind in zip(relation, self._types, strict=True)]
 
-    def _chunk(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
+    def chunk(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
+        """Rows of the select list, with their windows."""
         return as_chunk(self._arrow.names, columns, starts, ends)
 
     @property

@@ -41,6 +41,10 @@ class ResultShow:
         failed = played.failed(self._shown.answers)
         self.outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed)))
 
+    def put(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> None:
+        """Rows that a lane has computed, one per evaluation."""
+        self.outgoing.put(self._emitter.chunk(columns, starts, ends))
+
     @property
     def shows_counts(self) -> bool:
         """Whether it shows how many rows groups have."""
@@ -119,7 +123,7 @@ class Results:
         """`first` is the place of the first event among the keys."""
         shown_keys: list[Data]
         if len(played.slots) == len(events):
-            shown_keys = [_slice(key, first, len(events)) for key in keys]
+            shown_keys = [slice_of(key, first, len(events)) for key in keys]
         else:
             shown = np.flatnonzero(events >= 0)
             starts, ends = starts[shown], ends[shown]
@@ -153,7 +157,7 @@ class Results:
         self.aggregation.restore(snapshot["aggregation"])
 
 
-def _slice(column: Evaluated, first: int, count: int) -> Data:
+def slice_of(column: Evaluated, first: int, count: int) -> Data:
     """So many rows of a key column, without a copy."""
     held: Data = column.held
     if isinstance(held, list):

@@ -1,7 +1,7 @@
-"""What a row lane does for one query: its registers, its instructions, what it packs and where its outputs are.
+"""What a lane that stores its rows does for one query: its registers, its instructions and where its outputs are.
 
 Made once from the plan node. A query with an expression, a key or an output that has no instructions has no plan: its
-single events take the ordinary path.
+rows take the ordinary path.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _SHOWN = (SqlType.DOUBLE, SqlType.BIGINT, SqlType.TIMESTAMP)
 
 @dataclass
 class RowPlan:
-    """Registers 0 and 1 are the time and the key, and the next ones the `columns` of the stream; these are packed with
-    `formats`. `outputs` are the registers of the select list, -1 for the key. `find_at` is the place of the instruction
-    that finds slots, -1 if there is none."""
+    """Register 0 is the time. If the lane finds slots itself, register 1 is the `key`. The next ones are the `columns`
+    of the stream. The registers up to here are packed with `formats`. `outputs` are the registers of the select list;
+    -1 is the first key, -2 the second and so on. `find_at` is the place of the instruction that finds slots, -1 if
+    there is none."""
 
     registers: Registers
     key: Column | None
-    columns: tuple[str, ...]
+    columns: dict[str, int]
     formats: list[str]
     slots: int
     starts: int
@@ -53,39 +54,45 @@ class RowPlan:
     outputs: list[tuple[int, SqlType]] = field(default_factory=list)
 
 
-def plan_rows(query: AggregateNode, answers: Sequence[Answer], node: AggregateNode, store: FifoStore) -> RowPlan | None:
-    """The plan of a query; `node` has all states of its aggregation, and `answers` say where those of the query are."""
+def plan_rows(
+    query: AggregateNode, answers: Sequence[Answer], node: AggregateNode, store: FifoStore, *, finds_slots: bool
+) -> RowPlan | None:
+    """The plan of a query; `node` has all states of its aggregation, and `answers` say where those of the query are.
+    With `finds_slots` the lane finds the slot of each row by its key, else it is given the slots."""
     emission = query.emission
     if query.where is not None or emission.having is not None or emission.limit is not None:
         return None
-    if emission.needs_whole_evaluations or len(query.group_by) > 1 or not all(map(_is_key, query.group_by)):
+    if emission.needs_whole_evaluations or not all(isinstance(key, Column) for key in query.group_by):
+        return None
+    if finds_slots and (len(query.group_by) > 1 or not all(map(_is_found, query.group_by))):
         return None
     reads = reads_of(node.states)
     columns = {c.name: c.type for r in reads for c in tree.walk(r.expression) if isinstance(c, Column)}
     if any(kind not in _FORMATS for kind in columns.values()):
         return None
-    plan = _begun(query, columns)
+    plan = _begun(query.group_by[0] if finds_slots and query.group_by else None, columns)
     if not _plan_arguments(plan, node, reads, store) or not _plan_outputs(plan, query, answers, node):
         return None
     return plan
 
 
-def _is_key(key: Expression) -> bool:
-    return isinstance(key, Column) and (key.type is SqlType.STRING or key.type.is_integer)
+def _is_found(key: Expression) -> bool:
+    """Whether the lane can find slots by such a key."""
+    return key.type is SqlType.STRING or key.type.is_integer
 
 
-def _begun(query: AggregateNode, columns: Mapping[str, SqlType]) -> RowPlan:
+def _begun(key: Expression | None, columns: Mapping[str, SqlType]) -> RowPlan:
     registers, formats = Registers(), ["q"]
     registers.of("the time of the event")
-    key = query.group_by[0] if query.group_by else None
     assert key is None or isinstance(key, Column)
     if key is not None:
         registers.of("the key of the event")
         formats.append("q" if key.type is SqlType.STRING else _FORMATS[key.type])
+    places = {}
     for name, kind in columns.items():
-        registers.of(name)
+        places[name] = registers.of(name)
         formats.append(_FORMATS[kind])
-    return RowPlan(registers, key, tuple(columns), formats, registers.new(), registers.new())
+    return RowPlan(registers, key, places, formats, registers.new(), registers.new())
 
 
 def _plan_arguments(plan: RowPlan, node: AggregateNode, reads: Sequence[Read], store: FifoStore) -> bool:
@@ -129,10 +136,11 @@ def _plan_outputs(plan: RowPlan, query: AggregateNode, answers: Sequence[Answer]
             register = named.get(node.states[answer.state].wants[answer.want].function, named.get("VALUE"))
         assert register is not None
         registers.name(f"${number}", register)
+    keys: dict[Expression, int] = {Column(f"#{i}", key.type): -1 - i for i, key in enumerate(query.group_by)}
     for output in query.emission.outputs:
         expression = output.expression
-        if plan.key is not None and expression == Column("#0", plan.key.type):
-            plan.outputs.append((-1, expression.type))
+        if expression in keys:
+            plan.outputs.append((keys[expression], expression.type))
             continue
         shown = compiled(expression, registers, plan.back, of_results=True)
         if shown is None or expression.type not in _SHOWN:

@@ -27,18 +27,19 @@ from typing import Any
 
 import numpy as np
 
-from penstock.operators.aggregation import RowRun
+from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
+from penstock.operators.column_lane import ColumnLane
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.results import Results, ResultShow
 from penstock.operators.row_lane import RowLane
-from penstock.operators.row_plan import plan_rows
+from penstock.operators.row_plan import RowPlan, plan_rows
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.stage import Output
-from penstock.operators.window_member import Entered
+from penstock.operators.window_member import Entered, WindowMember
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
@@ -126,6 +127,9 @@ class SharedAggregation:
         self._evaluation = make_evaluation(name, node, member, resources, one_group=not member.has_slots)
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._lane = self._evaluation.lane(node, member) if isinstance(self._evaluation, Results) else None
+        self._column_lane: ColumnLane | None = None
+        self._knows_columns = False
+        """Whether it is known if there is a column lane: it depends on the queries and on the members of the window."""
         self._drain = node.emission.drain
         self._node = node
         self._compares = any(own.emission.emit.compares for own in nodes)
@@ -152,6 +156,7 @@ class SharedAggregation:
             shown.show.outgoing.share = self.window.share
             self.window.share.change(1)
             self._shown.append(shown)
+            self._knows_columns = False
         output = AggregationOutput(resources.reject, shown)
         shown.outputs.append(output)
         self._member.grouping.rejects.append(resources.reject)
@@ -167,6 +172,7 @@ class SharedAggregation:
             self._shown.remove(shown)
             self._evaluation.drop(shown.show)
             self.window.share.change(-1)
+            self._knows_columns = False
         if not self._shown:
             self.close()
 
@@ -322,20 +328,35 @@ class SharedAggregation:
 
     def row_lane(self) -> tuple[RowLane, ResultShow] | None:
         """A lane for single events, where one query is all that the window is for; and what shows its results."""
+        found = self._sole_show(finds_slots=True)
+        return None if found is None else (RowLane(found[0], *self._laned()), found[1])
+
+    def enter_columns(self, chunk: Chunk) -> int:
+        if self._lane is None or self.window.has_texts or not chunk.rows:
+            return 0
+        if not self._knows_columns:
+            self._knows_columns = True
+            found = None if self._member.grouping.key.fallible else self._sole_show(finds_slots=False)
+            self._column_lane = None if found is None else ColumnLane(found[0], *self._laned(), found[1])
+        return 0 if self._column_lane is None else self._column_lane.enter(chunk)
+
+    def _sole_show(self, *, finds_slots: bool) -> tuple[RowPlan, ResultShow] | None:
+        """What a lane does that stores its rows itself, if one query is all that the window is for."""
         if self._lane is None or self.window.only is not self._member or len(self._shown) != 1:
             return None
         shown = self._shown[0]
-        if len(shown.outputs) != 1:
-            return None
-        assert isinstance(self._evaluation, Results)
         assert isinstance(shown.show, ResultShow)
-        assert isinstance(self._policy, EventPolicy)
-        assert self.window.store is not None
-        plan = plan_rows(shown.node, self._answers[shown.node], self._node, self.window.store)
-        if plan is None:
+        if finds_slots and len(shown.outputs) != 1:
             return None
-        aggregation = self._evaluation.aggregation
-        return RowLane(plan, self._node, self.window, self._member, aggregation, self._policy), shown.show
+        assert self.window.store is not None
+        plan = plan_rows(shown.node, self._answers[shown.node], self._node, self.window.store, finds_slots=finds_slots)
+        return None if plan is None else (plan, shown.show)
+
+    def _laned(self) -> tuple[AggregateNode, SharedWindow, WindowMember, Aggregation, EventPolicy]:
+        """What such a lane works on."""
+        assert isinstance(self._evaluation, Results)
+        assert isinstance(self._policy, EventPolicy)
+        return self._node, self.window, self._member, self._evaluation.aggregation, self._policy
 
     @property
     def _made(self) -> int:

@@ -167,9 +167,11 @@ class SharedWindow(Stage):
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> None:
         if chunk.rows or self.waits_for(port, watermark):
             for part, reached in chunk.parts(watermark, self._count):
-                entered = self._enter(part)
-                for member in self._members:
-                    member.aggregation.enter(entered, reached)
+                done = self._members[0].aggregation.enter_columns(part) if len(self._members) == 1 else 0
+                if done < part.rows or not part.rows:
+                    entered = self._enter(part.slice(done, part.rows) if done else part)
+                    for member in self._members:
+                        member.aggregation.enter(entered, reached)
                 self._collect()
         for member in self._members:
             member.aggregation.send(watermark)
@@ -270,12 +272,16 @@ class SharedWindow(Stage):
         return self._members[0] if len(self._members) == 1 else None
 
     def note_entered(self, rows: int, left: int) -> None:
-        """The only member has stored and played so many rows itself, and so many have left its window."""
+        """The only member has stored and played so many rows itself, and so many have left its window. None is in
+        flight."""
+        self.note_rows(rows, left)
+        if self._left[self._members[0].grouping.key.name] >= _COLLECTED:
+            self._collect()
+
+    def note_rows(self, rows: int, left: int) -> None:
+        """The same where others of the call are still to come."""
         self._rows += rows
-        if left:
-            self.note_left(self._members[0], left)
-            if self._left[self._members[0].grouping.key.name] >= _COLLECTED:
-                self._collect()
+        self.note_left(self._members[0], left)
 
     # Rows go
 

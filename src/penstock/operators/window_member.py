@@ -8,6 +8,7 @@ from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import OwnColumns
+from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import Cuts
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import WindowTail
@@ -28,6 +29,9 @@ class Entered(NamedTuple):
 
 class Aggregating(Protocol):
     """What reads a shared window; it has a window and states of its own."""
+
+    def enter_columns(self, chunk: Chunk) -> int:
+        """Stores and plays rows of a chunk itself, as far as it can; returns how many. For the only member."""
 
     def enter(self, entered: Entered, watermark: int) -> None:
         """Takes rows that entered, and the time that the stream has reached."""

@@ -135,6 +135,11 @@ class FifoStore:
         count from `grow` on."""
         return self._open
 
+    def block_with_room(self) -> Frame:
+        """The open block if it has room for a row, else a new one."""
+        frame = self._open
+        return self._begin_block(self.head) if frame is None or frame.count == self._layout.rows else frame
+
     def offset_of(self, column: int) -> int:
         """Where the values of a column begin in a new block."""
         return self._layout.value_offsets[column]

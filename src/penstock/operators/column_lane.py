@@ -1,0 +1,157 @@
+"""The lane of columns: the rows of a chunk are stored, played and shown by compiled calls, one for each block.
+
+The slots of the rows are found first. A `ColumnProgram` reads the columns of the chunk where they are. It computes the
+arguments, writes the rows into the open block, plays the states and writes the select list into the columns of the
+results.
+
+Invariant, besides those of `storing_lane`: it takes rows up to the first one with a value that needs the ordinary path.
+
+Why: docs/decisions/lane-on-the-states.md
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.arrays import Int64s, Slots
+from penstock.expressions.vector import Evaluated
+from penstock.lane.column_program import ColumnProgram
+from penstock.operators.aggregation import Aggregation
+from penstock.operators.arguments import Computed
+from penstock.operators.chunk import Chunk
+from penstock.operators.results import ResultShow, slice_of
+from penstock.operators.row_plan import RowPlan
+from penstock.operators.shared_window import SharedWindow
+from penstock.operators.storing_lane import StoringLane
+from penstock.operators.window_member import WindowMember
+from penstock.plan.nodes import AggregateNode
+from penstock.types import SqlType
+from penstock.windows.steps import EventPolicy
+
+LEAST_ROWS = 64
+"""Fewer rows take another path: this one costs a little for each chunk."""
+
+_MOST_ROWS = 4096
+"""So many rows are in scratch registers at once, at most."""
+
+_NOTHING_COMPUTED = Computed({}, {})
+
+
+class ColumnLane(StoringLane[ColumnProgram]):
+    """`node` has all states of the aggregation of the window's only member, and `show` shows its results."""
+
+    def __init__(
+        self,
+        plan: RowPlan,
+        node: AggregateNode,
+        window: SharedWindow,
+        member: WindowMember,
+        aggregation: Aggregation,
+        policy: EventPolicy,
+        show: ResultShow,
+    ) -> None:
+        assert window.store is not None
+        program = ColumnProgram(
+            node.window.extent,
+            aggregation.states,
+            node.states,
+            [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
+            plan.registers,
+            plan.front,
+            plan.back,
+            values=plan.values,
+            answers=plan.answers,
+            tally=plan.tally,
+            times=0,
+            starts=plan.starts,
+            slots=plan.slots if member.has_slots else None,
+            most_rows=min(window.store.block_rows, _MOST_ROWS),
+        )
+        super().__init__(program, window, member, aggregation, policy)
+        self._plan = plan
+        self._show = show
+        kinds = {field.name: field.type for field in node.input.schema.fields}
+        self._columns = [(register, name, kinds[name].arrow) for name, register in plan.columns.items()]
+        self._outputs = sorted({register for register, _ in plan.outputs if register >= 0})
+
+    def enter(self, chunk: Chunk) -> int:
+        """Takes rows of a chunk, in order; returns how many."""
+        rows = chunk.rows
+        if rows < LEAST_ROWS or not isinstance(chunk.columns, pa.RecordBatch):
+            return 0
+        inputs = self._inputs(chunk.columns)
+        if inputs is None:
+            return 0
+        slots, keys = self._member.grouping.assign(chunk, None, _NOTHING_COMPUTED)
+        if not self._link():
+            return 0
+        outputs: dict[int, NDArray[Any]] = {register: np.empty(rows, np.int64) for register in self._outputs}
+        outputs[self._plan.starts] = np.empty(rows, np.int64)
+        times: Int64s = np.ascontiguousarray(chunk.times)
+        self.program.take(inputs | outputs | {0: times, self._plan.slots: slots})
+        done = shown = left = 0
+        try:
+            while done < rows:
+                first, (count, gone) = done, self._enter_block(done, rows)
+                done, left = done + count, left + gone
+                if count and not self.program.is_plain:
+                    self._show_plain(shown, first, keys, times, outputs)
+                    self._show_ordinarily(first, done, keys, times, slots, outputs[self._plan.starts])
+                    shown = done
+                if count == 0:
+                    break
+        finally:
+            self._show_plain(shown, done, keys, times, outputs)
+            self._window.note_rows(done, left)
+        return done
+
+    def _inputs(self, batch: pa.RecordBatch) -> dict[int, NDArray[Any]] | None:
+        """The columns that arguments read, by register; None if one has a NULL."""
+        found: dict[int, NDArray[Any]] = {}
+        for register, name, kind in self._columns:
+            column = batch.column(name)
+            if column.null_count or column.type != kind:
+                return None
+            found[register] = column.to_numpy() if kind != _TIMESTAMP else column.view(pa.int64()).to_numpy()
+        return found
+
+    def _enter_block(self, row: int, rows: int) -> tuple[int, int]:
+        """Takes rows from one on, up to the end of the open block; returns how many, and how many have left."""
+        opened = self._store.block_with_room()
+        count = min(rows - row, self._store.block_rows - opened.count, self.program.most_rows)
+        if not self._stand(opened):
+            return 0, 0
+        self.program.at(row, count)
+        return self._play(opened)
+
+    def _show_plain(
+        self, first: int, stop: int, keys: list[Evaluated], times: Int64s, outputs: dict[int, NDArray[Any]]
+    ) -> None:
+        """Results that are in the outputs."""
+        if first == stop:
+            return
+        columns = [
+            _typed(kind, outputs[register][first:stop])
+            if register >= 0
+            else keys[-1 - register].values.slice(first, stop - first)
+            for register, kind in self._plan.outputs
+        ]
+        self._show.put(columns, outputs[self._plan.starts][first:stop], times[first:stop])
+
+    def _show_ordinarily(
+        self, first: int, stop: int, keys: list[Evaluated], times: Int64s, slots: Slots, starts: Int64s
+    ) -> None:
+        """The select list is computed by the evaluator, which knows what is rejected and why."""
+        shown = [slice_of(key, first, stop - first) for key in keys]
+        self._show.see(shown, self.played(slots[first:stop]), None, starts[first:stop], times[first:stop])
+
+
+_TIMESTAMP = SqlType.TIMESTAMP.arrow
+
+
+def _typed(kind: SqlType, values: NDArray[Any]) -> pa.Array:
+    return pa.Array.from_buffers(kind.arrow, len(values), [None, pa.py_buffer(values)])
