@@ -41,7 +41,7 @@ def test_the_command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     counted, made = count_plans(monkeypatch), count_make_plan(monkeypatch)
     options = command.SparkOptions(
-        "64MB", None, str(tmp_path / "rejects"), command.Way.TO_THE_END, None, "local[2]", {}, 1, quiet=True
+        "64MB", None, str(tmp_path / "rejects"), command.RunLength.TO_THE_END, None, "local[2]", {}, 1, quiet=True
     )
     assert command.run_on_spark(f"{source}; {QUERIES}", options)
     assert (counted.parsed, counted.planned, len(made)) == (1, 2, 1)

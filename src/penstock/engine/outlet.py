@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expressions.batch import Rows, arrow_of
+from penstock.store.decoding import plain_strings
 from penstock.store.waiting_rows import WaitingRows
 
 Callback = Callable[[pa.RecordBatch], None]
@@ -108,7 +109,7 @@ class Outlet:
             names = batch.schema.names
             own = [batch.column(f.name) if f.name in names else pa.nulls(len(batch), f.type) for f in schema]
             return pa.RecordBatch.from_arrays(own, schema=schema)
-        columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)]
+        columns = [c if c.type == f.type else _conformed(c, f.type) for c, f in zip(batch.columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def snapshot(self) -> dict[str, Any]:
@@ -117,6 +118,10 @@ class Outlet:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.count = snapshot["count"]
         self._waiting.restore(snapshot["waiting"])
+
+
+def _conformed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return plain_strings(column) if isinstance(column, pa.DictionaryArray) else column.cast(kind)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

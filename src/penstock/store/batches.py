@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from penstock.store.decoding import plain_strings
+
 _SMALL_BYTES = 4096
 
 _BATCH_BYTES, _COLUMN_BYTES = 512, 256
@@ -14,7 +16,7 @@ _BATCH_BYTES, _COLUMN_BYTES = 512, 256
 
 def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with plain strings: a part of it does not carry the texts of all."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    columns = [plain_strings(c) if isinstance(c, pa.DictionaryArray) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
