@@ -60,6 +60,9 @@ from penstock.store.scratch import Scratch
 
 REJECTS_SEEN = 20
 
+_ALL_TAKEN: Any = object()
+"""What is left of a push that a lane has taken."""
+
 
 class App:
     """Continuous queries over pushed events.
@@ -135,7 +138,7 @@ class App:
             )
             ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
             self._inputs = Inputs(self._stores, self._rejects.add, self._clock, self._flow.dispatch, ahead)
-            self._lanes = PushLanes(self._flow, self._inputs)
+            self._lanes = PushLanes(self._flow, self._inputs, self._may_use_lanes)
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -194,6 +197,7 @@ class App:
                 self._calls.attach(query.rule, self._flow.running[query.name].outlet)
 
     def _begin_dispatch(self, policy: str) -> Dispatcher:
+        self._lanes.close()
         return self._inputs.begin_dispatch(policy, self._serve, self.tick, self._guard.own)
 
     def _watch_matches(self, query: str, node: Node) -> None:
@@ -298,6 +302,10 @@ class App:
 
         Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
         """
+        if not self._waiting.is_used:
+            data = self._without_lane(stream, data)
+            if data is _ALL_TAKEN:
+                return
         source = self._inputs.named(stream)
         self._guard.check()
         if self._finished:
@@ -370,19 +378,32 @@ class App:
                 self._rejects.add(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
+        if self._waiting.is_used:
+            data = self._without_lane(source.definition.name, data)
+            if data is _ALL_TAKEN:
+                return
         if data.__class__ is dict or data.__class__ is list:
-            self._calls.begin()
-            with self._guard:
-                taken = self._lanes.take(source, data)
-            if taken:
-                if data.__class__ is dict or taken == len(data):
-                    return
-                data = data[taken:]
+            self._lanes.note_push(source)
         batches = source.ingest.batches(data)
         self._calls.begin()
         with self._guard:
             self._do_what_is_due()
             self._inputs.take(source, batches)
+
+    def _without_lane(self, stream: str, data: Any) -> Any:
+        """What a push lane leaves of pushed events."""
+        lane = self._lanes.open(stream)
+        if lane is None or not (data.__class__ is dict or data.__class__ is list):
+            return data
+        with self._guard:
+            taken = lane.push(data)
+        if not taken:
+            return data
+        return _ALL_TAKEN if data.__class__ is dict or taken == len(data) else data[taken:]
+
+    def _may_use_lanes(self) -> bool:
+        """Whether a push does nothing but take its events in."""
+        return not (self._finished or self._calls.names or self._inputs.dispatcher)
 
     def _serve(self, taken: Round) -> dict[str, int]:
         """Events that were taken from input buffers."""
@@ -446,6 +467,7 @@ class App:
             self._inputs.finish()
             self._flow.finish()
             self._finished = True
+            self._lanes.close()
         if self._directory is None:
             self._flow.tables.committed(0)
         self.wait_for_calls()

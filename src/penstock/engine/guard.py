@@ -20,12 +20,14 @@ from penstock.errors import PenstockError
 class Guard:
     """`with guard:` around everything that moves events."""
 
-    __slots__ = ("_closed", "_entering", "_failure", "_inside", "_owner", "_thread")
+    __slots__ = ("_at_work", "_closed", "_failure", "_is_barred", "_owner", "_thread")
 
     def __init__(self) -> None:
-        self._inside = False
+        self._at_work = threading.Lock()
+        """Held while a call is at work."""
         self._thread = 0
-        self._entering = threading.Lock()
+        self._is_barred = False
+        """Whether `check` may refuse a call although none is at work."""
         self._closed = False
         self._failure: BaseException | None = None
         self._owner: int | None = None
@@ -33,7 +35,7 @@ class Guard:
     @property
     def inside(self) -> bool:
         """Whether a call is at work: a subscriber that looks in now must not start another."""
-        return self._inside
+        return self._at_work.locked()
 
     @property
     def state(self) -> str:
@@ -43,13 +45,17 @@ class Guard:
     def own(self, thread: int | None) -> None:
         """From now on only this thread gets in; None is for any, one at a time."""
         self._owner = thread
+        self._note_barred()
+
+    def _note_barred(self) -> None:
+        self._is_barred = self._owner is not None or self._closed or self._failure is not None
 
     def check(self) -> None:
         if self._owner is not None and self._owner != threading.get_ident():
             raise PenstockError(
                 "a dispatcher is at work in a thread of its own; offer events, or do this within its paused()"
             )
-        if self._inside:
+        if self._at_work.locked():
             if self._thread != threading.get_ident():
                 raise PenstockError(
                     "another thread is inside this app, and one call gets in at a time\n"
@@ -67,6 +73,7 @@ class Guard:
 
     def close(self) -> None:
         self._closed = True
+        self._note_barred()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -76,21 +83,22 @@ class Guard:
         try:
             yield
         finally:
-            self._inside = False
+            self._at_work.release()
 
     def __enter__(self) -> None:
-        self.check()
-        with self._entering:
-            if self._inside:
-                self.check()  # another thread has come first
-            self._inside, self._thread = True, threading.get_ident()
+        if self._is_barred:
+            self.check()
+        while not self._at_work.acquire(False):
+            self.check()
+        self._thread = threading.get_ident()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._inside = False
         if error is not None:
             self._failure = error
+            self._note_barred()
+        self._at_work.release()
 
 
 def _reason(failure: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ class OneRow:
     """`schema` has columns of 8 bytes, and strings.
 
     >>> one = OneRow(pa.schema([("k", pa.string()), ("n", pa.int64())]))
-    >>> one.read([7], [b"abc"], one.schema).to_pylist()
+    >>> one.read([3, b"abc", 7], one.schema).to_pylist()
     [{'k': 'abc', 'n': 7}]
     """
 
@@ -35,32 +36,30 @@ class OneRow:
         message = pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
         self._message = message.to_pybytes()
         read = pa.ipc.read_record_batch(message, schema)
-        numbers = "<"
-        self._texts: list[tuple[struct.Struct, int]] = []
         self._first = at = -1
+        layout = "<"
         for column in read.columns:
-            places = [int(buffer.address) - int(message.address) for buffer in column.buffers()[1:]]
-            if len(places) > 1:
-                self._texts.append((struct.Struct(f"<ii{places[1] - places[0] - 8}x{LONGEST}s"), places[0]))
-                continue
-            if at < 0:
-                self._first = at = places[0]
-            numbers += f"{places[0] - at}xq"
-            at = places[0] + 8
-        self._numbers = struct.Struct(numbers)
+            for buffer in column.buffers()[1:]:
+                place = int(buffer.address) - int(message.address)
+                if at < 0:
+                    self._first = at = place
+                is_text = pa.types.is_string(column.type)
+                if is_text and buffer.size < LONGEST:  # where the text begins, which is always 0, and where it ends
+                    layout, at = f"{layout}{place + 4 - at}xi", place + 8
+                else:
+                    layout, at = f"{layout}{place - at}x{f'{LONGEST}s' if is_text else 'q'}", place + buffer.size
+        self._row = struct.Struct(layout)
 
     @staticmethod
     def fits(schema: pa.Schema) -> bool:
         """Whether rows with such columns can be made."""
         return all(pa.types.is_string(kind) or _is_word(kind) for kind in schema.types)
 
-    def read(self, numbers: Sequence[int], texts: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
-        """The row with these 8-byte values, given as integers, and these texts, each in the order of the columns. The
-        schema may have other metadata."""
+    def read(self, values: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+        """The row with these values, in the order of the columns: of a column of 8 bytes the integer with these bytes,
+        of a string its length in bytes and its bytes. The schema may have other metadata."""
         message = bytearray(self._message)
-        self._numbers.pack_into(message, self._first, *numbers)
-        for (text, place), value in zip(self._texts, texts, strict=True):
-            text.pack_into(message, place, 0, len(value), value)
+        self._row.pack_into(message, self._first, *values)
         return pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
 

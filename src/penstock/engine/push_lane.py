@@ -44,6 +44,9 @@ _DICT = {dict}
 _SHORT = LONGEST // 4
 """Texts of so many characters have at most `LONGEST` bytes."""
 
+_MOST_KNOWN = 4096
+"""So many keys of lists are remembered."""
+
 NoteRows = Callable[[str, int, int], None]
 """Told of a stream, how many of its rows have passed, and the time of the last."""
 
@@ -72,14 +75,17 @@ class PushLane:
         """The values of an event, the time once more at the end: of one name alone there would be no tuple."""
         self._types += (int,)
         self._first, self._last = source.ingest.bounds
+        self._known: dict[str, int] = {}
+        self._forgotten = -1
         self._cells = lane.program.cells.data.cast("B")
         self._packers: dict[int, struct.Struct] = {}
         self._key_type = SqlType.NULL if plan.key is None else plan.key.type
         self._outputs = [(register, kind.arrow) for register, kind in plan.outputs]
-        self._texts = sum(register < 0 and self._codes is not None for register, _ in plan.outputs)
         self._words = struct.Struct(f"<{lane.program.registers}q")
-        numbers = [plan.starts, 0, *[r if r >= 0 else 1 for r, kind in plan.outputs if r >= 0 or self._codes is None]]
-        self._numbers: Callable[[tuple[int, ...]], tuple[int, ...]] = itemgetter(*numbers)
+        texts = [] if self._codes is None else [lane.program.registers, lane.program.registers + 1]
+        shown = [[r] if r >= 0 else texts or [1] for r, _ in plan.outputs]
+        self._row: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(plan.starts, 0, *chain(*shown))
+        """What `OneRow` takes, of the registers of one row and, behind them, the length of the key and its bytes."""
         self._one = OneRow(outlet.made_schema) if OneRow.fits(outlet.made_schema) else None
 
     def push(self, data: dict[Any, Any] | list[Any]) -> int:
@@ -116,28 +122,42 @@ class PushLane:
         if set(map(type, events)) != _DICT:
             return 0
         try:
-            columns = [[event[name] for event in events] for name in self._names]
+            columns = list(zip(*map(self._get, events), strict=True))
         except KeyError:
             return 0
-        for column, kind in zip(columns, self._types, strict=False):
+        for column, kind in zip(columns, self._types, strict=True):
             if set(map(type, column)) != {kind}:
                 return 0
-        times, *values = columns
-        if not (self._first <= min(times) and max(times) <= self._last):
+        times, values = columns[0], list[Sequence[Any]](columns[1:-1])
+        ordered = sorted(times)
+        if not (self._first <= ordered[0] and ordered[-1] <= self._last):
             return 0
         if self._unit != 1:
-            times = [time * self._unit for time in times]
-        if times[0] < self._source.reorder.watermark or times != sorted(times):
+            times, ordered = tuple([time * self._unit for time in times]), [time * self._unit for time in ordered]
+        if ordered[0] < self._source.reorder.watermark or times != tuple(ordered):
             return 0
-        keys = values[0] if self._has_key else []
+        keys = values[0] if self._has_key else ()
         try:
             if self._codes is not None:
-                known = self._codes.get
-                values[0] = [known(key.encode(), -1) for key in keys]
+                values[0] = self._codes_of(keys)
             self._packer(rows).pack_into(self._cells, 0, *chain(times, *values))
         except (struct.error, UnicodeEncodeError):
             return 0
         return self._enter(rows, keys, times)
+
+    def _codes_of(self, keys: Sequence[str]) -> list[int]:
+        """The codes of keys, -1 where there is none. Those of a list are remembered while no code is given up."""
+        forgotten = self._lane.forgotten
+        if forgotten != self._forgotten or len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+            self._forgotten = forgotten
+        codes = list(map(self._known.get, keys))
+        if None not in codes:
+            return codes  # type: ignore[return-value]
+        assert self._codes is not None
+        found = [self._codes.get(key.encode(), -1) for key in keys]
+        self._known.update((key, code) for key, code in zip(keys, found, strict=True) if code >= 0)
+        return found
 
     def _packer(self, rows: int) -> struct.Struct:
         self._lane.program.shape(rows)
@@ -146,7 +166,7 @@ class PushLane:
             packer = self._packers[rows] = self._lane.packer(rows)
         return packer
 
-    def _enter(self, rows: int, keys: Sequence[Any], times: int | list[int]) -> int:
+    def _enter(self, rows: int, keys: Sequence[Any], times: int | Sequence[int]) -> int:
         """Rows that are packed enter, as far as the row lane takes them, and their results go out."""
         done = self._lane.enter(rows)
         if done == 0:
@@ -166,8 +186,11 @@ class PushLane:
 
     def _read_one(self, one: OneRow, keys: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
         """The result of one row."""
-        texts = [keys[0].encode()] * self._texts if self._texts else ()
-        return one.read(self._numbers(self._words.unpack_from(self._cells)), texts, schema)
+        registers = self._words.unpack_from(self._cells)
+        if self._codes is None:
+            return one.read(self._row(registers), schema)
+        key = keys[0].encode()
+        return one.read(self._row((*registers, len(key), key)), schema)
 
     def _plain(self, rows: int, done: int, keys: Sequence[Any]) -> list[pa.Array]:
         """The columns of the results: parts of one copy of the registers."""

@@ -1,8 +1,12 @@
-"""The push lanes of an app: made when a stream has had some pushes of dicts, made anew when queries come or go."""
+"""The push lanes of an app: made when a stream has had some pushes of dicts, made anew when queries come or go.
+
+A lane is *open* while a push of dicts needs nothing but the lane. What may end that changes the version of the flow,
+or calls `close`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from penstock.engine.flow import Flow
 from penstock.engine.inputs import Inputs
@@ -14,33 +18,44 @@ LEAST_PUSHES = 16
 
 
 class PushLanes:
-    def __init__(self, flow: Flow, inputs: Inputs) -> None:
+    """`may_open` says whether a push does nothing but take its events in, as far as the app knows."""
+
+    def __init__(self, flow: Flow, inputs: Inputs, may_open: Callable[[], bool]) -> None:
         self._flow = flow
         self._inputs = inputs
+        self._may_open = may_open
         self._version = -1
-        self._lanes: dict[str, PushLane | None] = {}
+        self._open: dict[str, PushLane] = {}
+        self._tried: set[str] = set()
         self._pushes: dict[str, int] = {}
 
-    def take(self, source: StreamInput, data: Any) -> int:
-        """How many events from the front of a push have been taken by a lane."""
+    def open(self, stream: str) -> PushLane | None:
+        """The lane of a stream by the name that it is declared with; None if none is open."""
+        return self._open.get(stream) if self._version == self._flow.version else None
+
+    def close(self) -> None:
+        """From now on a push may need more than the lanes."""
+        self._open.clear()
+        self._tried.clear()
+
+    def note_push(self, source: StreamInput) -> None:
+        """Dicts were pushed that no lane has taken."""
         name = source.definition.name
         if self._version != self._flow.version:
             self._version = self._flow.version
-            self._lanes.clear()
-        if name not in self._lanes:
-            self._pushes[name] = self._pushes.get(name, 0) + 1
-            if self._pushes[name] <= LEAST_PUSHES or not self._flow.is_settled(name):
-                return 0
-            self._lanes[name] = self._made(source)
-        lane = self._lanes[name]
-        if lane is None:
-            return 0
-        if lane.ingest is not source.ingest:
-            self._lanes[name] = lane = self._made(source)
-        return 0 if lane is None else lane.push(data)
+            self.close()
+        if name in self._tried:
+            return
+        self._pushes[name] = self._pushes.get(name, 0) + 1
+        if self._pushes[name] <= LEAST_PUSHES or not self._flow.is_settled(name):
+            return
+        self._tried.add(name)
+        lane = self._made(source)
+        if lane is not None:
+            self._open[name] = lane
 
     def _made(self, source: StreamInput) -> PushLane | None:
-        if self._inputs.heeds_the_clock or not source.takes_rows_as_they_are:
+        if not self._may_open() or self._inputs.heeds_the_clock or not source.takes_rows_as_they_are:
             return None
         running = self._flow.sole_reader(source.definition.name)
         if running is None:

@@ -26,12 +26,14 @@ class Waiting:
 
     def __init__(self, linger: float) -> None:
         self._linger = int(linger * 1_000_000_000)
+        self.is_used = self._linger > 0
+        """Whether events may wait at all."""
         self._events: list[tuple[str, list[dict[str, Any]]]] = []
         self._count = 0
         self._since = 0
 
     def takes(self, data: Any) -> bool:
-        return self._linger > 0 and isinstance(data, dict) and not holds_columns(data)
+        return self.is_used and isinstance(data, dict) and not holds_columns(data)
 
     def add(self, stream: str, event: dict[str, Any]) -> bool:
         """Keeps an event; returns whether the oldest has waited long enough."""

@@ -108,6 +108,12 @@ class Interner:
         """The code of each string that is known, by its UTF-8 bytes."""
         return self._codes
 
+    @property
+    def forgotten(self) -> int:
+        """How many strings have lost their code since the beginning. While it stays the same, codes are what they
+        were."""
+        return self._forgotten
+
     def encode(self, values: pa.Array | list[str | None]) -> Slots:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""
         if isinstance(values, list):

@@ -71,6 +71,12 @@ class RowLane(StoringLane[RowProgram]):
         interner = self._member.groups.interners[0] if self.plan.key is not None else None
         return None if interner is None else interner.codes
 
+    @property
+    def forgotten(self) -> int:
+        """While it stays the same, codes are what they were."""
+        interner = self._member.groups.interners[0]
+        return 0 if interner is None else interner.forgotten
+
     def enter(self, rows: int) -> int:
         """Takes rows that are packed, in order; returns how many."""
         store = self._store

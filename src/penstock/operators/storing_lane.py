@@ -69,7 +69,7 @@ class StoringLane(Generic[Made]):
 
     def _stand(self, opened: Frame) -> bool:
         """Gives the program the open block, and the block in which the tail is; False if one of them holds a NULL."""
-        if self._holds_null(opened):
+        if self._nullable and self._holds_null(opened):
             return False
         if opened is not self._open:
             self._open = opened
@@ -79,14 +79,14 @@ class StoringLane(Generic[Made]):
         if block is not None and is_there and tail.is_in(block):
             return True
         frame, first, at, _ = tail.block()
-        if self._holds_null(frame):
+        if self._nullable and self._holds_null(frame):
             self._block = None
             return False
         address, offsets = frame.address, frame.offsets
         columns = [address + offsets[place] for place in self._places]
         slots = 0 if self._slots_place is None else address + offsets[self._slots_place]
         is_last = frame is opened
-        rows = len(frame.values[0]) if is_last else frame.count
+        rows = self._store.block_rows if is_last else frame.count
         self.program.stand(address + offsets[self._time_place], slots, columns, first, at, rows)
         self.program.stand_last(is_last)
         self._block, self._position, self._is_last = frame, tail.position, is_last

@@ -37,30 +37,34 @@ class ColumnSpec:
 
 class Frame:
     """A block in memory. Rows `[0, count)` never change; rows behind them are not yet written. `offsets` says where the
-    values of each column begin in the block."""
+    values of each column begin in the block. The arrays of the columns are made when they are first asked for: the lane
+    needs addresses alone."""
 
-    __slots__ = ("count", "nbytes", "offsets", "payload", "valid", "values")
+    __slots__ = ("_address", "_layout", "_values", "count", "nbytes", "offsets", "payload", "valid")
 
-    def __init__(
-        self,
-        payload: Values,
-        values: tuple[Values, ...],
-        valid: list[Bools | None],
-        nbytes: int,
-        offsets: Sequence[int],
-    ) -> None:
+    def __init__(self, payload: Values, layout: BlockLayout) -> None:
         self.payload = payload
-        self.values = values
-        self.valid = valid
-        self.nbytes = nbytes
-        self.offsets = offsets
+        self.valid: list[Bools | None] = [None] * len(layout.columns)
+        self.nbytes = layout.frame_bytes
+        self.offsets: Sequence[int] = layout.value_offsets
         self.count = 0
+        self._layout = layout
+        self._values: tuple[Values, ...] | None = None
+        self._address = 0
+
+    @property
+    def values(self) -> tuple[Values, ...]:
+        """A column each, with room for all rows of the block."""
+        if self._values is None:
+            self._values = self._layout.columns_in(self.payload)
+        return self._values
 
     @property
     def address(self) -> int:
         """Where the block is in memory."""
-        address: int = self.payload.__array_interface__["data"][0]
-        return address
+        if self._address == 0:
+            self._address = self.payload.__array_interface__["data"][0]
+        return self._address
 
     def slice(self, start: int, stop: int, wanted: Sequence[int] | None = None) -> tuple[Argument, ...]:
         """Some rows of the columns `wanted`, by their places; of all columns if none are named."""
@@ -114,13 +118,14 @@ class BlockLayout:
         if rows == 0:
             raise StorageError(f"a row of {row_bits // 8} bytes does not fit a block of {size}; use larger blocks")
         self.rows = rows
-        self.value_offsets, self.valid_offsets, self.nbytes = self._place(rows)
+        self.value_offsets, self.nullable, self.nbytes = self._place(rows)
 
-    def _place(self, rows: int) -> tuple[list[int], list[int | None], int]:
-        """Offsets of the values and of the validity bits of each column, and the end of the last."""
+    def _place(self, rows: int) -> tuple[list[int], list[tuple[int, int]], int]:
+        """Offsets of the values of each column, columns that may be NULL with the offsets of their validity bits, and
+        the end of the last."""
         end = 0
         value_offsets: list[int] = []
-        valid_offsets: list[int | None] = []
+        nullable: list[tuple[int, int]] = []
         if self._by_row:
             value_offsets = self._in_row()
             end = (rows * self.steps[0] + 7) & ~7
@@ -128,10 +133,11 @@ class BlockLayout:
             for column in self.columns:
                 value_offsets.append(end)
                 end += (rows * column.dtype.itemsize + 7) & ~7
-        for column in self.columns:
-            valid_offsets.append(end if column.nullable else None)
-            end += ((rows + 63) // 64) * 8 if column.nullable else 0
-        return value_offsets, valid_offsets, end
+        for place, column in enumerate(self.columns):
+            if column.nullable:
+                nullable.append((place, end))
+                end += ((rows + 63) // 64) * 8
+        return value_offsets, nullable, end
 
     def _in_row(self) -> list[int]:
         """Where the values of the columns are in a row."""
@@ -150,19 +156,18 @@ class BlockLayout:
 
     def new_frame(self) -> Frame:
         if not self._by_row:
-            return self._frame(np.empty(self.nbytes, np.uint8))
+            return Frame(np.empty(self.nbytes, np.uint8), self)
         room = np.empty(self.nbytes + _LINE, np.uint8)
         start = -room.__array_interface__["data"][0] % _LINE  # rows of half a line do not lie across two
-        return self._frame(room[start : start + self.nbytes])
+        return Frame(room[start : start + self.nbytes], self)
 
     def seal(self, frame: Frame) -> memoryview:
         """The bytes of a full frame."""
         assert frame.count == self.rows
-        for offset, valid in zip(self.valid_offsets, frame.valid, strict=True):
-            if offset is not None:
-                packed = (self.rows + 7) // 8
-                bits = frame.payload[offset : offset + packed]
-                bits[:] = 255 if valid is None else np.packbits(valid, bitorder="little")
+        for index, offset in self.nullable:
+            valid, packed = frame.valid[index], (self.rows + 7) // 8
+            bits = frame.payload[offset : offset + packed]
+            bits[:] = 255 if valid is None else np.packbits(valid, bitorder="little")
         return frame.payload.data
 
     def open(self, payload: memoryview) -> Frame:
@@ -170,20 +175,19 @@ class BlockLayout:
         if len(payload) != self.nbytes:
             raise StorageError(f"a block of {len(payload):,} bytes is there where {self.nbytes:,} were expected")
         block = np.frombuffer(payload, np.uint8)
-        frame = self._frame(block.copy() if payload.readonly else block)  # kernels are compiled for writable arrays
+        frame = Frame(block.copy() if payload.readonly else block, self)  # kernels are compiled for writable arrays
         frame.count = self.rows
-        for index, offset in enumerate(self.valid_offsets):
-            if offset is not None:
-                bits = frame.payload[offset : offset + (self.rows + 7) // 8]
-                valid = np.unpackbits(bits, count=self.rows, bitorder="little").view(np.bool_)
-                frame.valid[index] = None if valid.all() else valid
+        for index, offset in self.nullable:
+            bits = frame.payload[offset : offset + (self.rows + 7) // 8]
+            valid = np.unpackbits(bits, count=self.rows, bitorder="little").view(np.bool_)
+            frame.valid[index] = None if valid.all() else valid
         return frame
 
-    def _frame(self, payload: Values) -> Frame:
-        values = tuple(
+    def columns_in(self, payload: Values) -> tuple[Values, ...]:
+        """The columns of a block with these bytes."""
+        return tuple(
             [
                 np.ndarray((self.rows,), column.dtype, payload, offset, (step,))
                 for column, offset, step in zip(self.columns, self.value_offsets, self.steps, strict=True)
             ]
         )
-        return Frame(payload, values, [None] * len(values), self.frame_bytes, self.value_offsets)

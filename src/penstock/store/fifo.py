@@ -302,8 +302,7 @@ class FifoStore:
             self.metrics.pool_hits += 1
             return frame
         self.metrics.pool_misses += 1
-        layout = self._directory.era(block).layout
-        self.pool.make_room(layout.frame_bytes)
+        self.pool.make_room(self._directory.era(block).layout.frame_bytes)
         frame = self._read(block)
         stays = not self._has_snapshot and self.pool.stays(block)
         if stays:

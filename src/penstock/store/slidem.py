@@ -64,8 +64,10 @@ def farthest(resident: Sequence[int], readers: Sequence[int]) -> Candidate:
         return NOTHING
     if resident[0] < readers[0]:
         return Candidate(0, NEVER)
-    victim, distance = -1, -1
     last = len(readers) - 1
+    if last == 0:
+        return Candidate(len(resident) - 1, resident[-1] - readers[0])
+    victim, distance = -1, -1
     for index, reader in enumerate(readers):
         upto = bisect_left(resident, readers[index + 1]) if index < last else len(resident)
         if upto > 0 and resident[upto - 1] - reader > distance:
@@ -99,6 +101,8 @@ class BufferPool:
         assert capacity >= 2
         self.frames: dict[int, Frame] = {}
         self.frame_bytes = frame_bytes
+        self.floor = 2 * frame_bytes
+        """Bytes that the pool never gives back."""
         self.capacity = capacity
         self.readers = readers
         self.began: Callable[[], None] | None = None
@@ -114,11 +118,6 @@ class BufferPool:
         account.resize(self.floor)
 
     @property
-    def floor(self) -> int:
-        """Bytes that the pool never gives back."""
-        return 2 * self.frame_bytes
-
-    @property
     def nbytes(self) -> int:
         return self._held
 
@@ -129,10 +128,14 @@ class BufferPool:
 
     def make_room(self, nbytes: int) -> None:
         """Gives up frames until one of this size can be added."""
-        while len(self.frames) >= self.capacity or not self._account.try_resize(max(self.floor, self._held + nbytes)):
+        while len(self.frames) >= self.capacity or not self._has_room(self._held + nbytes):
             if not self.give_up_one():
                 self._account.resize(max(self.floor, self._held + nbytes))
                 return
+
+    def _has_room(self, nbytes: int) -> bool:
+        """Whether so many bytes are granted."""
+        return nbytes <= self._account.nbytes == self.floor or self._account.try_resize(max(self.floor, nbytes))
 
     def make_room_for_new(self, nbytes: int) -> None:
         """Room for a block that begins."""
@@ -153,7 +156,7 @@ class BufferPool:
         self._victims += 1
         if self._victims % _OUTLOOK_LASTS == 0:
             self._outlook = outlook(gaps(readers, self.newest), len(self.frames))
-        place, distance = farthest(self._dirty, readers)
+        place, distance = farthest(self._dirty, readers) if self._dirty else NOTHING
         clean = farthest(self._clean, readers) if self._clean else NOTHING
         goes_anyway = clean.distance > self._outlook.worth_it and not self._outlook.is_scarce
         if clean.place >= 0 and (goes_anyway or clean.distance >= distance):
