@@ -2,7 +2,7 @@
 
 The load is open: event i is due at i/rate whatever happened before, and its latency counts from then, so that a pause
 of the engine is charged to every event that it kept waiting, until its result is delivered. The loop spins until the
-next event is due. Events are pushed one by one, with a `linger` well below the millisecond asked for. The window
+next event is due. Events are pushed one by one, and each is processed at once, without a `linger`. The window
 is one hour of Query 3, on disk through two blocks, filled before, so that rows leave as fast as they come. In the
 quick run only the stretch that leaves while the clock runs is as dense as the load, and the rest of the hour thinner.
 """
@@ -26,7 +26,7 @@ from penstock_bench.benches.sizes import Size
 from penstock_bench.benches.vwap import TWO_BLOCKS
 from penstock_bench.measure.results.statistics import percentiles
 
-_LINGER = 0.000_1
+_LINGER = 0.0
 
 
 @dataclass(frozen=True)
