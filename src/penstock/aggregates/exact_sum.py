@@ -41,25 +41,22 @@ _U2 = np.uint64(2)
 _U3 = np.uint64(3)
 
 
-@kernel
 def choose_base(slots: Slots, values: Floats, valid: Bools, masked: bool) -> int:
-    """A base whose span covers the exponents of these values; 0 if there is no finite value but zero.
+    """A base whose span covers the exponents of these values; 0 if there is no finite value but zero. A state asks once,
+    so this is no kernel: it would be one more to compile.
 
     Of the span that is left over, three fifths lie below the least value, so that what cancellation leaves of a first
     value, down to 2**-53 of it, is narrow too.
     """
-    bits = values.view(np.uint64)
-    least, greatest = 2047, 0
-    for row in range(len(slots)):
-        if slots[row] < 0 or (masked and not valid[row]) or values[row] == 0.0:
-            continue
-        biased = int(np.int64((bits[row] >> _U52) & _EXPONENT_MASK))
-        if biased < 2047:
-            least = min(least, biased)
-            greatest = max(greatest, biased)
-    if least > greatest:
+    counted = (slots >= 0) & (values != 0.0)
+    if masked:
+        counted &= valid
+    biased = (values[counted].view(np.uint64) >> _U52) & _EXPONENT_MASK
+    finite = biased[biased < _EXPONENT_MASK]
+    if not len(finite):
         return 0
-    spare = int(np.int64(_SPAN)) - (greatest - least)
+    least, greatest = int(finite.min()), int(finite.max())
+    spare = int(_SPAN) - (greatest - least)
     return min(max(least - spare * 3 // 5, LEAST_BASE), GREATEST_BASE)
 
 

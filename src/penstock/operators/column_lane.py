@@ -33,7 +33,7 @@ from penstock.types import SqlType
 from penstock.windows.steps import EventPolicy
 
 LEAST_ROWS = 64
-"""Fewer rows take another path: this one costs a little for each chunk."""
+"""Fewer rows take another path: the lane is loaded only by apps that have a use for it."""
 
 _MOST_ROWS = 4096
 """So many rows are in scratch registers at once, at most."""
@@ -81,7 +81,7 @@ class ColumnLane(StoringLane[ColumnProgram]):
     def enter(self, chunk: Chunk) -> int:
         """Takes rows of a chunk, in order; returns how many."""
         rows = chunk.rows
-        if rows < LEAST_ROWS or not isinstance(chunk.columns, pa.RecordBatch):
+        if not isinstance(chunk.columns, pa.RecordBatch):
             return 0
         inputs = self._inputs(chunk.columns)
         if inputs is None:

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.operators import column_lane
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.column_lane import ColumnLane
@@ -332,7 +333,7 @@ class SharedAggregation:
         return None if found is None else (RowLane(found[0], *self._laned()), found[1])
 
     def enter_columns(self, chunk: Chunk) -> int:
-        if self._lane is None or self.window.has_texts or not chunk.rows:
+        if self._lane is None or self.window.has_texts or chunk.rows < column_lane.LEAST_ROWS:
             return 0
         if not self._knows_columns:
             self._knows_columns = True
