@@ -42,8 +42,8 @@ _U3 = np.uint64(3)
 
 
 def choose_base(slots: Slots, values: Floats, valid: Bools, masked: bool) -> int:
-    """A base whose span covers the exponents of these values; 0 if there is no finite value but zero. A state asks once,
-    so this is no kernel: it would be one more to compile.
+    """A base whose span covers the exponents of these values; 0 if there is no finite value but zero. A state asks
+    once, so this is no kernel: it would be one more to compile.
 
     Of the span that is left over, three fifths lie below the least value, so that what cancellation leaves of a first
     value, down to 2**-53 of it, is narrow too.
