@@ -49,7 +49,7 @@ floats = st.one_of(
 )
 events = st.lists(
     st.tuples(
-        st.integers(0, 9).map(lambda step: max(0, step - 6)),
+        st.sampled_from((0, 0, 0, 0, 0, 0, 1, 2, 3, 25, 70)),
         st.sampled_from("abcdefgh"),
         st.integers(-3, 12),
         floats,
@@ -231,3 +231,19 @@ def test_the_lanes_are_used() -> None:
             run(how, rows, [("batch", 40), ("dict", 1), ("list", 10)], (True, True))
         assert taken["rows"] >= 250, select
         assert taken["dicts"] >= (50 if select not in (SELECTS[2], SELECTS[3]) else 0), select
+
+
+def test_a_block_that_was_closed_on_the_ordinary_path() -> None:
+    """The tail stays in a block while that becomes full, and then rows of several blocks leave with one event."""
+    program = STREAM.format(null=" NOT NULL") + "SELECT SUM(y) AS a, COUNT(*) AS c FROM s [RANGE 60 MICROSECONDS];"
+    steps = [(0, "a", 1, 1.0, 2.0, 1, 1, 9)] * 40 + [(100, "a", 1, 1.0, 3.0, 1, 1, 9)] * 3
+    how, rows = How(program, "64MB", 256, None), as_rows(steps, nulls=False)
+    assert run(how, rows, [("dict", 1)], (True, True)) == run(how, rows, [("dict", 1)], (False, False))
+
+
+def test_a_null_behind_the_tail_in_the_open_block() -> None:
+    """Rows enter by the lane before and after a row with a NULL, and that row leaves by the lane's tail."""
+    program = STREAM.format(null="") + "SELECT SUM(x) AS a, COUNT(x) AS c FROM s [RANGE 60 MICROSECONDS];"
+    steps = [(1, "a", 1, float(i), 2.0, 1, 1, 0 if i == 20 else 9) for i in range(200)]
+    how, rows = How(program, "64MB", 65536, None), as_rows(steps, nulls=True)
+    assert run(how, rows, [("dict", 1)], (True, True)) == run(how, rows, [("dict", 1)], (False, False))
