@@ -21,7 +21,7 @@ INDICATOR: Final = "indicator"
 ORDERS: Final = ("sell_order", "buy_order", "final_order")
 """The queries that give the stream MarketOrder. Of one move the sale comes before the purchase."""
 Receive = Callable[[pa.RecordBatch], None]
-MEMORY: Final = "256MB"
+MEMORY: Final = "1GB"
 
 
 class PairsApp:
