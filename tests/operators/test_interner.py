@@ -65,23 +65,38 @@ def test_strings_keep_their_codes_as_long_as_they_are_used(seed: int, memory: in
     assert again.find(pa.array(list(known), pa.string())).tolist() == list(known.values())
 
 
-def test_an_index_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    make = TextIndex.__init__
-
-    def counted(self: TextIndex, strings: list[bytes | None]) -> None:
-        made.append(len(strings))
-        make(self, strings)
-
-    monkeypatch.setattr(TextIndex, "__init__", counted)
-    interner = Interner(Budget(10_000_000).account("strings"))
+def test_an_index_that_is_too_large_is_not_made() -> None:
+    budget = Budget(10_000_000)
+    interner = Interner(budget.account("strings"))
     names = [f"name {number}" for number in range(20_000)]
     codes = np.concatenate([interner.encode(pa.array(names[at : at + 500])) for at in range(0, len(names), 500)])
-    assert made == [0]
     assert codes.tolist() == list(range(len(names)))
+    taken = budget.used
     assert interner.find(pa.array([*names, "other"])).tolist() == [*range(len(names)), -1]
     assert interner.decode(codes).to_pylist() == names
-    assert made == [0]
+    assert budget.used == taken == interner.nbytes
+
+
+def test_an_index_is_given_up_before_memory_is_refused() -> None:
+    budget = Budget(1_000_000)
+    account = budget.account("strings")
+    interners = Interner(account), Interner(account)
+    names = pa.array([f"name {number}" for number in range(150)])
+    for interner in interners:
+        interner.use(interner.encode(names))
+    taken = budget.used
+    for interner in interners:
+        assert interner.find(names).tolist() == list(range(150))
+    assert taken < budget.used == sum(interner.nbytes for interner in interners)
+    other = budget.account("something else")
+    other.resize(budget.total - taken)
+    assert budget.used == budget.total
+    for interner in interners:
+        assert interner.find(names).tolist() == list(range(150))
+    other.resize(0)
+    for interner in interners:
+        interner.close()
+    assert budget.used == 0
 
 
 def test_what_an_index_takes_is_known_before() -> None:

@@ -7,6 +7,8 @@ Invariants:
 2. `ranks()` orders the codes in use as their strings are ordered by UTF-8 bytes. A new string changes no other's rank,
    except when there is no number left between its neighbours'.
 3. A string is on the account before it is kept. Strings are kept as UTF-8 bytes, so its bytes are what it takes.
+4. The index (`text_index`) is on the account, too, and is given up where memory is short: the dictionary has all that
+   it has.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ _WORTH_KEEPING = 16
 _WORTH_INDEXING = 64
 """Columns of so many rows are worth an index of the strings for compiled loops."""
 
-_INDEX_SHARE = 32
-"""The index is kept as long as it takes no more than this part of the memory. It is made if it takes half of that."""
+_INDEX_SHARE, _INDEX_FREE = 64, 4
+"""The index takes no more than these parts of the memory, and of what is free of it."""
 
 _SINGLY = 64
 """Up to so many strings find their places in the order one by one."""
@@ -80,7 +82,8 @@ class Interner:
         self._account = account
         self._uses = ChargedArray(account, np.int64)
         self._ranks = ChargedArray(account, np.int64)
-        self._bytes = 0
+        self._bytes = self._index_bytes = 0
+        self._heeds_need = account is UNLIMITED
         self._begin()
 
     def _begin(self) -> None:
@@ -99,6 +102,7 @@ class Interner:
 
     def close(self) -> None:
         """Forgets everything and gives its memory back."""
+        self._drop_index()
         self._account.release(self._bytes)
         self._bytes = 0
         self._uses.clear()
@@ -132,11 +136,27 @@ class Interner:
 
     def _indexed(self, rows: int) -> TextIndex | None:
         """The index; it is made when it is worth it for so many rows, and small enough."""
-        if self._index is None and rows >= _WORTH_INDEXING:
+        if self._index is None and rows >= _WORTH_INDEXING and self._strings:
             nbytes = TextIndex.bytes_for(len(self._strings), self._bytes - _OVERHEAD * len(self._codes))
-            if 2 * nbytes * _INDEX_SHARE <= self._account.total:
+            if nbytes * _INDEX_SHARE <= self._account.total and nbytes * _INDEX_FREE <= self._account.free:
+                self._heed_need()
+                self._account.charge(nbytes)
+                self._index_bytes = nbytes
                 self._index = TextIndex(self._strings)
         return self._index
+
+    def _heed_need(self) -> None:
+        """From now on the index is given up before a request for memory is refused."""
+        if not self._heeds_need:
+            self._heeds_need = True
+            others = self._account.give_up
+            self._account.give_up = lambda: self._drop_index() or (others is not None and others())
+
+    def _drop_index(self) -> bool:
+        """Whether there was one."""
+        self._account.release(self._index_bytes)
+        self._index, self._index_bytes, had = None, 0, self._index is not None
+        return had
 
     def _by_dictionary(self, values: pa.Array) -> Slots:
         if not pa.types.is_dictionary(values.type):
@@ -231,10 +251,8 @@ class Interner:
             self._codes[string] = code
             codes.append(code)
         self._unused += codes
-        if self._index is not None:
-            self._index.add(codes, fresh, self._strings)
-            if self._index.nbytes * _INDEX_SHARE > self._account.total:
-                self._index = None
+        if self._index is not None and not self._index.add(codes, fresh):
+            self._drop_index()
         if self._order:
             self._unranked.update(dict.fromkeys(fresh))
 
@@ -337,7 +355,7 @@ class Interner:
 
     @property
     def nbytes(self) -> int:
-        return self._bytes + self._uses.nbytes + self._ranks.nbytes
+        return self._bytes + self._index_bytes + self._uses.nbytes + self._ranks.nbytes
 
     def snapshot(self) -> dict[str, Any]:
         ends = np.cumsum([len(s or b"") for s in self._strings], dtype=np.int64)

@@ -6,8 +6,8 @@ string and where it stands. An open hash table has the code of each string, with
 Invariants:
 1. A code that stands for no string has the length of none. What a table entry leads to is compared byte by byte, so an
    entry of a string that was forgotten finds nothing, also when its code stands for another string.
-2. At most three quarters of the table are entries; one that is out of date counts as one. The index is made anew when
-   there is no room.
+2. At most three quarters of the table are entries; one that is out of date counts as one. An index does not grow:
+   where there is no room for a string, another index is to be made. It has room for about as much as there is.
 """
 
 from __future__ import annotations
@@ -172,9 +172,6 @@ class TextIndex:
     """`strings` are those of the codes from 0 on, None where a code stands for none."""
 
     def __init__(self, strings: Sequence[bytes | None]) -> None:
-        self._make(strings)
-
-    def _make(self, strings: Sequence[bytes | None]) -> None:
         count = len(strings)
         joined = b"".join([string for string in strings if string is not None])
         self._used = len(joined)
@@ -196,7 +193,7 @@ class TextIndex:
 
     @staticmethod
     def bytes_for(strings: int, text: int) -> int:
-        """What an index of so many strings with so many bytes takes."""
+        """What an index of so many codes takes, whose strings have so many bytes."""
         return 2 * (text + 16 * strings) + 8 * power_of_two(2 * strings + 2)
 
     @property
@@ -214,16 +211,17 @@ class TextIndex:
             _find(bounds, held, valid, self._entries, self._text, self._records, codes)
         return codes
 
-    def add(self, codes: Sequence[int], strings: Sequence[bytes], all_strings: Sequence[bytes | None]) -> None:
-        """New strings; `all_strings` has them at their codes already."""
+    def add(self, codes: Sequence[int], strings: Sequence[bytes]) -> bool:
+        """New strings, if there is room for them."""
         new = sum(map(len, strings))
-        room = self._used + new <= len(self._text) and len(all_strings) <= len(self._records)
-        if not room or 4 * (self._entered + len(codes)) > 3 * len(self._entries):
-            self._make(all_strings)
-            return
+        if self._used + new > len(self._text) or max(codes) >= len(self._records):
+            return False
+        if 4 * (self._entered + len(codes)) > 3 * len(self._entries):
+            return False
         self._text[self._used : self._used + new] = np.frombuffer(b"".join(strings), np.uint8)
         self._place(np.array(codes, np.int32), np.array([len(string) for string in strings], np.int64), self._used)
         self._used += new
+        return True
 
     def forget(self, codes: Sequence[int]) -> None:
         self._records[codes, _PLACE] = _NO_STRING
