@@ -217,11 +217,11 @@ def _moments(ratios: Doubles, size: int) -> tuple[Doubles, Doubles]:
     totals = [behind - before for before, behind in zip(sums, sums[size:], strict=False)]
     # The quotient of two whole numbers is rounded once.
     averages = [total / one / size for total in totals]
-    deviations = [
-        math.sqrt((size * (behind - before) - total * total) / divisor)
+    variances = [
+        (size * (behind - before) - total * total) / divisor
         for total, before, behind in zip(totals, squares, squares[size:], strict=False)
     ]
-    return np.array(averages), np.array(deviations)
+    return np.array(averages), np.sqrt(np.array(variances))
 
 
 def _shift(ratios: NDArray[np.float64]) -> int:
