@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,7 +133,7 @@ def _enter(codes: Slots, entries: UInt64s, text: Bytes, records: UInt64s) -> Non
     mask = np.uint64(len(entries) - 1)
     for code in codes:
         place = np.int64(records[code, _PLACE])
-        begin, length = place >> _LENGTH_BITS, place & _LENGTH
+        begin, length = int(place >> _LENGTH_BITS), int(place & _LENGTH)
         first = _word(text, begin, begin + min(8, length))
         records[code, _FIRST] = first
         h = _hash(text, begin, begin + length, first)
@@ -236,7 +237,7 @@ class TextIndex:
         return pa.Array.from_buffers(pa.string(), len(codes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _shown(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _shown(array: NDArray[Any]) -> NDArray[Any]:
     """Arrow's memory, which may be writable or not, as one kind of array."""
     array.flags.writeable = False
     return array

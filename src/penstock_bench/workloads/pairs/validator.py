@@ -237,7 +237,9 @@ def _as_whole(ratios: NDArray[np.float64]) -> list[int]:
     return [mantissa << (exponent - least) for mantissa, exponent in zip(mantissas, exponents.tolist(), strict=True)]
 
 
-def _table(columns: Sequence[Sequence[object] | NDArray[np.generic]], schema: pa.Schema, aliases: Sequence[str]) -> pa.Table:
+def _table(
+    columns: Sequence[Sequence[object] | NDArray[np.generic]], schema: pa.Schema, aliases: Sequence[str]
+) -> pa.Table:
     """In the order of inputTickTS, the last column, then as they were found. The first column has numbers of strategies."""
     order = np.argsort(np.array(columns[-1], np.int64), kind="stable")
     names = pa.array(aliases, pa.string()).take(pa.array(columns[0], pa.int64()))
