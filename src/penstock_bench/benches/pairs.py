@@ -3,7 +3,8 @@
 A run is sustained if the last tick is worked off at most 1 % of the stretch after it was due, and the 99th percentile
 of the latency of MarketOrders is below a second. The scale factors of a ladder are tried upwards until one is not
 sustained; if the first one is not, lower ones are. Esper climbs the same ladder until it fails or its score drops.
-A system is not tried where it would take longer than there is time, judged by its run before. All answers of the run with the highest scale factor, history included, are compared with the validator's.
+A system is not tried where it would take longer than there is time, judged by its run before. All answers of the run
+with the highest scale factor, history included, are compared with the validator's.
 
 The quick run shortens the phases as `pairs_load` says. The full one searches with stretches of two minutes, and then
 makes the thesis' run of two hours at the scale factor that was found, and Esper's at its best one.

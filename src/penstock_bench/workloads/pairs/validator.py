@@ -200,7 +200,7 @@ class _Run:
 
 
 def _crosses(ratios: Doubles, upper: Doubles, lower: Doubles) -> Integers:
-    """What each indicator wants to own, compared with the one before: 2 above the upper band, 1 below the lower, or 0."""
+    """What each indicator wants to own, by the one before: 2 above the upper band, 1 below the lower one, or 0."""
     high, low = np.zeros(len(ratios), np.bool_), np.zeros(len(ratios), np.bool_)
     high[1:] = (ratios[:-1] < upper[:-1]) & (ratios[1:] >= upper[1:])
     low[1:] = (ratios[:-1] > lower[:-1]) & (ratios[1:] <= lower[1:])
@@ -240,7 +240,7 @@ def _as_whole(ratios: NDArray[np.float64]) -> list[int]:
 def _table(
     columns: Sequence[Sequence[object] | NDArray[np.generic]], schema: pa.Schema, aliases: Sequence[str]
 ) -> pa.Table:
-    """In the order of inputTickTS, the last column, then as they were found. The first column has numbers of strategies."""
+    """In the order of inputTickTS, the last column, then as they were found. The first one has numbers of strategies."""
     order = np.argsort(np.array(columns[-1], np.int64), kind="stable")
     names = pa.array(aliases, pa.string()).take(pa.array(columns[0], pa.int64()))
     arrays = [names, *(pa.array(values, f.type) for values, f in zip(columns[1:], list(schema)[1:], strict=True))]
