@@ -240,7 +240,7 @@ def _as_whole(ratios: NDArray[np.float64]) -> list[int]:
 def _table(
     columns: Sequence[Sequence[object] | NDArray[np.generic]], schema: pa.Schema, aliases: Sequence[str]
 ) -> pa.Table:
-    """In the order of inputTickTS, the last column, then as they were found. The first one has numbers of strategies."""
+    """In the order of inputTickTS, the last column, then as they were found. The first one numbers strategies."""
     order = np.argsort(np.array(columns[-1], np.int64), kind="stable")
     names = pa.array(aliases, pa.string()).take(pa.array(columns[0], pa.int64()))
     arrays = [names, *(pa.array(values, f.type) for values, f in zip(columns[1:], list(schema)[1:], strict=True))]
