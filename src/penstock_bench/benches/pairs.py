@@ -55,7 +55,7 @@ PLANS = {
     Size.TINY: Plan(Phases(299, 0.5, 1, 0.1), (2,), (), (OURS,), 60),
     # At a boundary of 60 seconds periods of every length end. After 900 seconds the windows of 94 % of the strategies
     # are full, after 1,800 those of all.
-    Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (2000, 4000), (500, 100, 20), (OURS, ESPER), 100),
+    Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (2000, 4000), (1000, 500, 100, 20), (OURS, ESPER), 100),
     Size.FULL: Plan(
         Phases(1770, 15, 120, 5),
         (100, 500, 1000, 1500, 2000, 2500, 3000, 4000, 5000, 6000),
