@@ -7,6 +7,8 @@ Invariants:
 2. `ranks()` orders the codes in use as their strings are ordered by UTF-8 bytes. A new string changes no other's rank,
    except when there is no number left between its neighbours'.
 3. A string is on the account before it is kept. Strings are kept as UTF-8 bytes, so its bytes are what it takes.
+4. The index (`text_index`) is on the account, too, and is given up where memory is short: the dictionary has all that
+   it has.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import pyarrow as pa
 from penstock.aggregates.columns import INT32, plain
 from penstock.arrays import Int64s, Slots
 from penstock.jit import kernel
+from penstock.operators.text_index import TextIndex
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray
 
@@ -39,8 +42,11 @@ _TABLE_SHARE = 64
 _WORTH_KEEPING = 16
 """Dictionaries of fewer strings are not remembered: they would take the place of a larger one."""
 
-_TEXTS_SHARE = 2
-"""All strings are made Arrow's, and remembered so, when as many codes as this part of them are asked for at once."""
+_WORTH_INDEXING = 64
+"""Columns of so many rows are worth an index of the strings for compiled loops."""
+
+_INDEX_SHARE, _INDEX_FREE = 64, 4
+"""The index takes no more than these parts of the memory, and of what is free of it."""
 
 _SINGLY = 64
 """Up to so many strings find their places in the order one by one."""
@@ -76,7 +82,8 @@ class Interner:
         self._account = account
         self._uses = ChargedArray(account, np.int64)
         self._ranks = ChargedArray(account, np.int64)
-        self._bytes = 0
+        self._bytes = self._index_bytes = 0
+        self._heeds_need = account is UNLIMITED
         self._begin()
 
     def _begin(self) -> None:
@@ -90,11 +97,12 @@ class Interner:
         """Strings that came since the others got one."""
         self._last_table: tuple[pa.Array, Slots, int] | None = None
         self._last_found: tuple[pa.Array, Slots, tuple[int, int]] | None = None
-        self._last_texts: tuple[pa.Array, tuple[int, int]] | None = None
+        self._index: TextIndex | None = None
         self._forgotten = self._added = 0
 
     def close(self) -> None:
         """Forgets everything and gives its memory back."""
+        self._drop_index()
         self._account.release(self._bytes)
         self._bytes = 0
         self._uses.clear()
@@ -118,10 +126,50 @@ class Interner:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""
         if isinstance(values, list):
             return np.array(self._of_texts(values), np.int32)
+        if (index := self._index_for(values)) is None:
+            return self._by_dictionary(values)
+        codes = index.find(values)
+        if values.null_count:
+            codes[values.is_null().to_numpy(zero_copy_only=False)] = 0
+        new = np.flatnonzero(codes < 0)
+        if len(new):
+            codes[new] = self._by_dictionary(values if len(new) == len(values) else values.take(pa.array(new)))
+        return codes
+
+    def _index_for(self, values: pa.Array) -> TextIndex | None:
+        """The index, where it can find the values."""
+        return self._indexed(len(values)) if pa.types.is_string(values.type) else None
+
+    def _indexed(self, rows: int) -> TextIndex | None:
+        """The index; it is made when it is worth it for so many rows, and small enough."""
+        if self._index is None and rows >= _WORTH_INDEXING and self._strings:
+            nbytes = TextIndex.bytes_for(len(self._strings), self._bytes - _OVERHEAD * len(self._codes))
+            if nbytes * _INDEX_SHARE <= self._account.total and nbytes * _INDEX_FREE <= self._account.free:
+                self._heed_need()
+                self._account.charge(nbytes)
+                self._index_bytes = nbytes
+                self._index = TextIndex(self._strings)
+        return self._index
+
+    def _heed_need(self) -> None:
+        """From now on the index is given up before a request for memory is refused."""
+        if not self._heeds_need:
+            self._heeds_need = True
+            others = self._account.give_up
+            self._account.give_up = lambda: self._drop_index() or (others is not None and others())
+
+    def _drop_index(self) -> bool:
+        """Whether there was one."""
+        self._account.release(self._index_bytes)
+        self._index, self._index_bytes, had = None, 0, self._index is not None
+        return had
+
+    def _by_dictionary(self, values: pa.Array) -> Slots:
         if not pa.types.is_dictionary(values.type):
             if values.nbytes > _ENCODED_AT_ONCE and len(values) > 1:
                 half = len(values) // 2
-                return np.concatenate([self.encode(values.slice(0, half)), self.encode(values.slice(half))])
+                halves = values.slice(0, half), values.slice(half)
+                return np.concatenate([self._by_dictionary(part) for part in halves])
             values = values.dictionary_encode()
         table = self._table(values.dictionary)
         indices = values.indices
@@ -152,6 +200,8 @@ class Interner:
         """The code of each value, -1 for one that is not known; nothing is added."""
         if isinstance(values, list):
             return np.array([-1 if s is None else self._codes.get(s.encode(), -1) for s in values], np.int32)
+        if (index := self._index_for(values)) is not None:
+            return index.find(values)
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
         found = self._found(values.dictionary)
@@ -196,6 +246,7 @@ class Interner:
         self._uses.fit(len(self._strings) + max(0, len(fresh) - len(self._free)))
         self._account.charge(nbytes)
         self._bytes += nbytes
+        codes = []
         for string in fresh:
             if self._free:
                 code = self._free.pop()
@@ -204,7 +255,10 @@ class Interner:
                 code = len(self._strings)
                 self._strings.append(string)
             self._codes[string] = code
-            self._unused.append(code)
+            codes.append(code)
+        self._unused += codes
+        if self._index is not None and not self._index.add(codes, fresh):
+            self._drop_index()
         if self._order:
             self._unranked.update(dict.fromkeys(fresh))
 
@@ -226,15 +280,19 @@ class Interner:
 
     def _forget(self, codes: list[int]) -> None:
         gone: list[bytes] = []
+        free: list[int] = []
         for code in codes:
             string = self._strings[code]
             if string is not None:
                 del self._codes[string]
                 self._strings[code] = None
-                self._free.append(code)
+                free.append(code)
                 gone.append(string)
         if not gone:
             return
+        self._free += free
+        if self._index is not None:
+            self._index.forget(free)
         self._forgotten += len(gone)
         self._leave_order(gone)
         nbytes = _bytes_of(gone)
@@ -243,27 +301,12 @@ class Interner:
 
     def decode(self, codes: Slots) -> pa.Array:
         """The strings of codes, as an Arrow array without NULLs."""
-        texts = self._texts(len(codes))
-        if texts is not None:
-            return texts.take(pa.array(codes))
+        index = self._indexed(len(codes))
+        if index is not None and (strings := index.strings(plain(codes, INT32))) is not None:
+            return strings
         distinct, where = np.unique(codes, return_inverse=True)
         strings = pa.array([self._strings[code] for code in distinct], pa.string())
         return strings.take(pa.array(where))
-
-    def _texts(self, codes: int) -> pa.Array | None:
-        """All strings by their codes, remembered as long as no code gets another string. None where so many codes are
-        not worth it."""
-        version = (self._added, self._forgotten)
-        known = self._last_texts
-        if known is not None and known[1] == version:
-            return known[0]
-        if codes * _TEXTS_SHARE < len(self._strings) or len(self._strings) < _WORTH_KEEPING:
-            return None
-        if self._bytes * _TABLE_SHARE > self._account.total:
-            return None
-        texts = pa.array(self._strings, pa.string())
-        self._last_texts = texts, version
-        return texts
 
     # Order
 
@@ -318,7 +361,7 @@ class Interner:
 
     @property
     def nbytes(self) -> int:
-        return self._bytes + self._uses.nbytes + self._ranks.nbytes
+        return self._bytes + self._index_bytes + self._uses.nbytes + self._ranks.nbytes
 
     def snapshot(self) -> dict[str, Any]:
         ends = np.cumsum([len(s or b"") for s in self._strings], dtype=np.int64)

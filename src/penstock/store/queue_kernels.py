@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Int64s
-from penstock.jit import tight
+from penstock.jit import prefetch, tight
 from penstock.store.records import Words
 
 Ids = NDArray[np.int32]
@@ -43,6 +43,9 @@ USED: places from here on were never used."""
 ENTERS, LEAVES, LOOKS = 0, 1, 2
 """The phases: the row is not in its queue yet; the queue's oldest, on the device, must leave; the oldest is to be
 looked at."""
+
+_AHEAD = 12
+"""So many rows before its turn a queue is fetched; its rows are fetched in two steps on the way to it."""
 
 
 @tight
@@ -68,7 +71,23 @@ def enter(
     oldest row leaves. Stops at a row for which the buffer has no room (its phase is ENTERS), or whose queue needs its
     front filled, to be called again."""
     phase = control[PHASE]
+    lines, places, links, width = table.ctypes.data, buffer.ctypes.data, nexts.ctypes.data, 8 * buffer.shape[1]
     for row in range(start, len(ids)):
+        # Each queue is elsewhere in memory: its line first, then its oldest row, then the one behind that.
+        if row + 3 * _AHEAD < len(ids):
+            line = lines + 8 * TABLE_WORDS * ids[row + 3 * _AHEAD]
+            prefetch(line)
+            prefetch(line + 64)
+        if row + 2 * _AHEAD < len(ids):
+            near = ids[row + 2 * _AHEAD]
+            if table[near, LENGTH] > table[near, DEVICE]:
+                prefetch(places + width * table[near, HEAD])
+                prefetch(links + 8 * table[near, HEAD])
+                prefetch(links + 8 * table[near, TAIL])
+        if row + _AHEAD < len(ids):
+            near = ids[row + _AHEAD]
+            if table[near, LENGTH] > table[near, DEVICE] + 1:
+                prefetch(places + width * nexts[table[near, HEAD]])
         queue = ids[row]
         if phase == ENTERS:
             if table[queue, DEVICE] == 0 and table[queue, LENGTH] >= limits[row]:

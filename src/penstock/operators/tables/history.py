@@ -8,7 +8,7 @@ Invariants:
 1. Entries are in the order of their numbers, which have no gaps: entry i is change `first + i`.
 2. Stamps never fall.
 3. Entries, and their order by key once it is needed, are on the account before they are kept.
-4. Where `_differ` holds, no two entries concern the same key.
+4. No two entries from number `_differ_from` on concern the same key.
 
 Why: docs/decisions/table-history.md
 """
@@ -37,6 +37,9 @@ _KEPT_ROOM = 4096
 _KEPT_TIMES, _KEPT_SHARE = 4, 64
 """There is also room for so many times the entries there were, if that is no more than this part of the memory: what
 changes comes in bursts."""
+
+_BURSTS = 64
+"""How many there were is forgotten by this part with each burst: small ones may come between large ones."""
 
 AFTER_ALL = 1 << 62
 """A stream position after all others: of rows that come from no stream, which see all changes of their time."""
@@ -73,16 +76,16 @@ _UNKNOWN = -2
 
 
 @kernel
-def _near(keys: Int64s, differ: bool, asked: Int64s, numbers: Int64s, found: Int64s) -> bool:
-    """The entries that `History.as_of` finds without a search: events mostly ask for what they change themselves.
-    Returns whether others remain."""
+def _near(keys: Int64s, differ_from: int, asked: Int64s, numbers: Int64s, found: Int64s) -> bool:
+    """The entries that `History.as_of` finds without a search: events mostly ask for what they change themselves. The
+    keys differ from one place on. Returns whether others remain."""
     remain = False
     for i in range(len(numbers)):
         n = numbers[i]
         if n >= len(keys):
             found[i] = -1
             continue
-        same_next, same_last = True, n > 0 and differ
+        same_next, same_last = True, n > differ_from
         for w in range(keys.shape[1]):
             same_next = same_next and keys[n, w] == asked[i, w]
             same_last = same_last and keys[n - 1, w] == asked[i, w]
@@ -137,7 +140,9 @@ class History:
         """Which values are there; without any where all are."""
         self._order: tuple[KeyedStore, Int64s, Int64s] | None = None
         self._order_bytes = 0
-        self._differ = False
+        self._differ_from = 0
+        self._most = 0
+        """About the most entries there were of late."""
 
     def __len__(self) -> int:
         return self._stop - self._start
@@ -183,7 +188,7 @@ class History:
             values.array[own] = column.values
             if len(mask):
                 mask.array[own] = True if column.valid is None else column.valid
-        self._differ = entries.differ and not len(self)
+        self._differ_from = self.first + len(self) + (0 if entries.differ else count)
         self._stop += count
         self._forget_order()
 
@@ -214,7 +219,7 @@ class History:
     def as_of(self, keys: Int64s, numbers: Int64s) -> Int64s:
         """For each key, the entry that has its row as of so many entries; -1 where that is the row of now."""
         found = np.empty(len(numbers), np.int64)
-        if _near(self._keys, self._differ, keys, numbers, found):
+        if _near(self._keys, max(0, self._differ_from - self.first), keys, numbers, found):
             rest = np.flatnonzero(found == _UNKNOWN)
             found[rest] = self._searched(keys[rest], numbers[rest])
         return found
@@ -284,7 +289,8 @@ class History:
         self._forget_order()
         if not len(self):
             is_small = self._account.nbytes * _KEPT_SHARE <= self._account.total
-            room = max(_KEPT_ROOM, power_of_two(_KEPT_TIMES * self._stop) if is_small else 0)
+            self._most = max(self._stop, self._most - self._most // _BURSTS)
+            room = max(_KEPT_ROOM, power_of_two(_KEPT_TIMES * self._most) if is_small else 0)
             self._start = self._stop = 0
             for array in (*self._arrays, *self._masks):
                 array.resize(min(len(array), room))
@@ -326,8 +332,8 @@ class History:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._forget_order()
         self.first = snapshot["first"]
-        self._differ = False
         self._start, self._stop = 0, len(snapshot["existed"])
+        self._differ_from = self.first + self._stop
         for array, stamps in zip(self._in_order, snapshot["stamps"], strict=True):
             array.set(stamps)
         self._key_words.set(snapshot["keys"])

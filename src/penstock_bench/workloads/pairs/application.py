@@ -17,9 +17,11 @@ from penstock import App
 from penstock_bench.workloads.pairs.strategies import Strategy
 from penstock_bench.workloads.pairs.translator import bar_length, translate
 
-INDICATOR, MARKET_ORDER, FINAL_ORDER = "indicator", "market_order", "final_order"
+INDICATOR: Final = "indicator"
+ORDERS: Final = ("sell_order", "buy_order", "final_order")
+"""The queries that give the stream MarketOrder. Of one move the sale comes before the purchase."""
 Receive = Callable[[pa.RecordBatch], None]
-MEMORY: Final = "256MB"
+MEMORY: Final = "1GB"
 
 
 class PairsApp:
@@ -37,8 +39,8 @@ class PairsApp:
         if indicator is not None:
             self.app.subscribe(INDICATOR, indicator)
         if market_order is not None:
-            self.app.subscribe(MARKET_ORDER, market_order)
-            self.app.subscribe(FINAL_ORDER, market_order)
+            for query in ORDERS:
+                self.app.subscribe(query, market_order)
 
     def push(self, ticks: pa.RecordBatch) -> None:
         if ticks.num_rows:
@@ -68,8 +70,8 @@ class PairsApp:
 
     def orders(self) -> pa.Table:
         """Those since the last call, where nothing has subscribed."""
-        orders = self.app.results(MARKET_ORDER)
-        return pa.concat_tables([orders, self.app.results(FINAL_ORDER).cast(orders.schema)])
+        first, *others = [self.app.results(query) for query in ORDERS]
+        return pa.concat_tables([first, *(table.cast(first.schema) for table in others)]).sort_by("inputTickTS")
 
     def close(self) -> None:
         self.app.close()

@@ -104,11 +104,12 @@ FROM averages AS a
 JOIN positions AS p ON p.id = a.id AND p.owns <> PREV(p.owns)
 JOIN strategies AS s ON s.id = a.id;
 
-CREATE QUERY market_order AS
+-- Two queries, not a UNION ALL: a union has an order, so its second half would wait for the next tick.
+CREATE QUERY sell_order AS
 SELECT strategy, 'SELL' AS type, IF(sold = 1, symbol1, symbol2) AS symbol, IF(sold = 1, price1, price2) AS price,
        CAST(sold_shares AS INT) AS size, tickTS AS inputTickTS, TS AS inputTS
-FROM moves WHERE sold <> 0
-UNION ALL
+FROM moves WHERE sold <> 0;
+CREATE QUERY buy_order AS
 SELECT strategy, 'BUY' AS type, IF(bought = 1, symbol1, symbol2) AS symbol, IF(bought = 1, price1, price2) AS price,
        CAST(bought_shares AS INT) AS size, tickTS AS inputTickTS, TS AS inputTS
 FROM moves WHERE bought <> 0;
