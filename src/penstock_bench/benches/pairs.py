@@ -3,8 +3,7 @@
 A run is sustained if the last tick is worked off at most 1 % of the stretch after it was due, and the 99th percentile
 of the latency of MarketOrders is below a second. The scale factors of a ladder are tried upwards until one is not
 sustained; if the first one is not, lower ones are. Esper climbs the same ladder until it fails or its score drops.
-A system is not tried where it would take longer than there is time, judged by its run before. All answers of the run
-with the highest scale factor, history included, are compared with the validator's.
+All answers of the run with the highest scale factor, history included, are compared with the validator's.
 
 The quick run shortens the phases as `pairs_load` says. The full one searches with stretches of two minutes, and then
 makes the thesis' run of two hours at the scale factor that was found, and Esper's at its best one.
@@ -34,14 +33,15 @@ from penstock_bench.workloads.pairs.validator import Answers, expected_answers
 
 OURS, ESPER = "penstock", "esper"
 _WHOLE_RUN = Phases(0, RAMP_UP + BEFORE, 2 * HALF_OF_MEASUREMENT, AFTER)
-_LOAD = "load"
 _BINS = 40
+_NEXT_RUNG = 1.9
+"""How much longer the next rung may take than the one before, its validation included."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`ladder` are scale factors upwards, `below` those that are tried if the first one is too much. A system is tried
-    at a further one if its run would end before `seconds`; validation comes behind that."""
+    """`ladder` are scale factors upwards, `below` those that are tried if the first one is too much. A further one is
+    begun if there is time for it until `seconds`."""
 
     phases: Phases
     ladder: tuple[int, ...]
@@ -55,7 +55,7 @@ PLANS = {
     Size.TINY: Plan(Phases(299, 0.5, 1, 0.1), (2,), (), (OURS,), 60),
     # At a boundary of 60 seconds periods of every length end. After 900 seconds the windows of 94 % of the strategies
     # are full, after 1,800 those of all.
-    Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (2000, 4000), (1000, 500, 100, 20), (OURS, ESPER), 100),
+    Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (500, 1500), (100, 20), (OURS, ESPER), 110),
     Size.FULL: Plan(
         Phases(1770, 15, 120, 5),
         (100, 500, 1000, 1500, 2000, 2500, 3000, 4000, 5000, 6000),
@@ -117,40 +117,25 @@ class _Bench:
         self._directory = directory
         self._began = time.monotonic()
         self._loads: dict[tuple[int, Phases], Load] = {}
-        self._took: dict[str, float] = {}
-        """The seconds of each system's last run, and those that its load took to be made."""
         self._expected: dict[Path, Answers] = {}
 
     def climbed(self) -> dict[str, list[Trial]]:
         """The trials of each system. At each rung of the ladder the systems take turns; one that fails, or another one
         than ours whose score drops, goes no further. One that sustained nothing goes down instead."""
         trials: dict[str, list[Trial]] = {system: [] for system in self._plan.systems}
-        climbing, before = list(self._plan.systems), 0
+        climbing = list(self._plan.systems)
+        lasted = 0.0
         for scale_factor in self._plan.ladder:
-            if before:
-                climbing = self._with_time(climbing, scale_factor, scale_factor / before)
+            begun = time.monotonic()
+            if not climbing or begun - self._began + _NEXT_RUNG * lasted > self._plan.seconds:
+                break
             self._try_all(climbing, scale_factor, trials)
             climbing = [system for system in climbing if _goes_on(system, trials[system], scale_factor)]
-            before = scale_factor
+            lasted = time.monotonic() - begun
         for scale_factor in self._plan.below:
             fallen = [system for system, made in trials.items() if not any(trial.sustained for trial in made)]
             self._try_all(fallen, scale_factor, trials)
         return trials
-
-    def _with_time(self, systems: list[str], scale_factor: int, factor: float) -> list[str]:
-        """Those systems, one after the other, for which there is time. All but the stretch itself takes as many times
-        longer as the scale factor is greater."""
-        stretch = self._plan.phases.stretch
-        end = time.monotonic() - self._began + (factor * self._took[_LOAD] if systems else 0)
-        chosen = []
-        for system in systems:
-            takes = stretch + factor * (self._took[system] - stretch)
-            if end + takes <= self._plan.seconds:
-                chosen.append(system)
-                end += takes
-            else:
-                self._report.step(f"{system}: SF {scale_factor} is not tried, since there is no time for it")
-        return chosen
 
     def _try_all(self, systems: list[str], scale_factor: int, trials: dict[str, list[Trial]]) -> None:
         load = self._load(scale_factor, self._plan.phases) if systems else None
@@ -184,9 +169,7 @@ class _Bench:
 
     def _tried(self, system: str, load: Load) -> Trial:
         self._report.step(f"{system}: SF {load.scale_factor}, {len(load.strategies):,} strategies")
-        begun = time.monotonic()
         trial = self._stage.run(system, load)
-        self._took[system] = time.monotonic() - begun
         self._report.step(
             f"{system}: SF {load.scale_factor}: p99 {trial.p99 * 1e3:.1f} ms, p_score {trial.score:,.0f}"
             + ("" if trial.sustained else ", not sustained")
@@ -197,13 +180,11 @@ class _Bench:
         key = (scale_factor, phases)
         if key not in self._loads:
             self._report.step(f"making the ticks of SF {scale_factor}")
-            begun = time.monotonic()
             if phases is _WHOLE_RUN:
                 market = Market(MarketSettings(scale_factor=scale_factor))
             else:
                 market = Market(ShortMarket(scale_factor=scale_factor, phases=phases))
             self._loads[key] = prepared(market, phases, self._directory / str(len(self._loads)))
-            self._took[_LOAD] = time.monotonic() - begun
         return self._loads[key]
 
 
