@@ -72,6 +72,8 @@ def _grows(node: AggregateNode | RelationNode) -> bool:
             return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
         case AggregateNode():
             texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
-            return bool(node.group_by) or texts or any(state.traits.grows for state in node.states)
+            # A state that is paged takes rows one after the other: what leaves in between makes room.
+            grown = any(state.traits.grows and not state.traits.is_paged for state in node.states)
+            return bool(node.group_by) or texts or grown
         case other:
             assert_never(other)
