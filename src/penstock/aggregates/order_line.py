@@ -68,7 +68,7 @@ def sort_rows(
     count = np.int64(0)
     greatest = 0
     differing = np.int64(0)
-    first = np.int64(0)
+    first: Word = np.int64(0)
     for row in range(len(slots)):
         if slots[row] >= 0 and (len(valid) == 0 or valid[row]):
             key = total_key(images[row], floating)
@@ -143,9 +143,7 @@ def _sort_bits(
 
 
 @tight
-def _scatter(
-    keys: Int64s, rows: Slots, to_keys: Int64s, to_rows: Slots, starts: Int64s, count: Word, bit: int
-) -> None:
+def _scatter(keys: Int64s, rows: Slots, to_keys: Int64s, to_rows: Slots, starts: Int64s, count: Word, bit: int) -> None:
     shift, mask = np.uint64(bit), np.uint64(_MASK)
     for digit in range(DIGITS):
         starts[digit] = 0
@@ -153,11 +151,11 @@ def _scatter(
         starts[(np.uint64(keys[index] ^ _SIGN) >> shift) & mask] += 1
     _sum_up(starts)
     for index in range(count):
-        digit = (np.uint64(keys[index] ^ _SIGN) >> shift) & mask
-        to = np.uint64(starts[digit])
+        found = (np.uint64(keys[index] ^ _SIGN) >> shift) & mask
+        to = np.uint64(starts[found])
         to_keys[to] = keys[index]
         to_rows[to] = rows[index]
-        starts[digit] += 1
+        starts[found] += 1
 
 
 @tight
@@ -207,7 +205,9 @@ def line_up(
 
     The rows are followed by one more, so that the loop need not branch: a place is written until it is right.
     """
-    at = rank = entered = left = leaf = place = size = np.int64(0)
+    leaf: Word = 0
+    place: Word = 0
+    at = rank = entered = left = size = np.int64(0)
     for slot in range(len(counts)):
         in_end, out_end, held = entered, left, rank + counts[slot]
         while in_end < entering and add_slots[in_rows[in_end]] == slot:
@@ -244,8 +244,9 @@ def line_up(
             entered += 1
             left += np.int64(left < out_end) & np.int64(out_keys[left] == key)
             at += 1
-    for word in range(len(live)):
+    for word in range(at >> 6):
         live[word] = _ALL
+    live[at >> 6] = (_U1 << np.uint64(at & 63)) - _U1
     for index in range(entering):
         _flip(live, in_places[in_rows[index]])
 
@@ -266,7 +267,8 @@ def _change(live: UInt64s, cursors: Int64s, slot: Word, place: Word, by: int) ->
 @inline
 def _bits_from(live: UInt64s, place: Word) -> np.uint64:
     """The live values from a place on, up to the end of its word."""
-    return (live[place >> 6] >> np.uint64(place & 63)) << np.uint64(place & 63)
+    word: np.uint64 = live[place >> 6]
+    return (word >> np.uint64(place & 63)) << np.uint64(place & 63)
 
 
 @tight
@@ -284,7 +286,8 @@ def _find(live: UInt64s, cursors: Int64s, slot: Word, want: Word, rank: Word) ->
             place = (place | 63) + 1
             bits = live[place >> 6]
         cursors[slot, want, PLACE], cursors[slot, want, BEFORE] = place, rank - ahead
-    return (place & -64) + _select(bits, ahead)
+    found: Word = (place & -64) + _select(bits, ahead)
+    return found
 
 
 @inline

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,8 @@ class OrderState(AggregateState):
             self._account.resize(self.nbytes)
         else:
             self._reserve(added.size)
-            _play(*self._tree, self._counts, self._floating, *enters, *leaves, *schedule, *answers)
+            taken: list[Any] = [*self._tree, self._counts, self._floating, *enters, *leaves, *schedule, *answers]
+            _play(*taken)
         return tuple(
             Emitted(from_images(column.view(np.int64), self._storage) if discrete else column, valid)
             for column, discrete in zip(results, self._discrete.tolist(), strict=True)
@@ -141,9 +142,11 @@ class OrderState(AggregateState):
         cursors = np.empty((len(self._counts), len(self._wants), line.CURSOR_WORDS), np.int64)
         places = (values, live, in_places, out_places, cursors)
         rows = (enters[0], in_keys, in_rows, entering, leaves[0], out_keys, out_rows, leaving)
-        line.line_up(self._keys, self._sizes, self._nodes, self._control, self._counts, *rows, *places)
+        lined: list[Any] = [self._keys, self._sizes, self._nodes, self._control, self._counts, *rows, *places]
+        line.line_up(*lined)
         valid = (enters[0], enters[2], leaves[0], leaves[2])
-        line.play_line(*places, self._counts, self._floating, *valid, *schedule, *answers)
+        taken: list[Any] = [*places, self._counts, self._floating, *valid, *schedule, *answers]
+        line.play_line(*taken)
         left = held + entering - leaving
         line.keep_live(values, live, left)
         self._grow(*tree.built(left))

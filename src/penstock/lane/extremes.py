@@ -102,7 +102,9 @@ def extreme_of_all(context: int, instruction: int) -> int:
     words, own = int64s(context), int64s(instruction)
     pool, directory, control = int64s(own[POOL]), pairs(own[DIRECTORY]), int64s(own[CONTROL])
     done, upto, last = words[DONE], words[UPTO], words[TAIL_FIRST] + words[TAIL_UPTO]
-    begin, row, entered, phase = done, done, np.int64(0), np.int64(_LOOKS)
+    row: Word = done
+    entered: Word = np.int64(0)
+    begin, phase = row, np.int64(_LOOKS)
     if words[AT_PHASE] != 0:
         begin, row, entered, phase = words[AT_ROW], words[AT_RESULT], words[AT_TAIL], words[AT_PHASE]
     need = deques.DONE

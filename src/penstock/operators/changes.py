@@ -292,14 +292,10 @@ def _compare(values: Values, valid: Bools, some: Int64s, others: Int64s, marks: 
 
 
 def _comparable(column: Evaluated, kind: SqlType) -> tuple[Values, Bools]:
-    """A column as `_compare` takes it: doubles, or images of other values."""
-    values, valid = column.columns if kind.is_floating else image(column, kind, _interner_for(kind))
+    """A column as `_compare` takes it: doubles, or integers that are equal where values are."""
+    values, valid = image(column, kind, Interner()) if kind is SqlType.STRING else column.columns
     values = plain(values, FLOAT64 if kind.is_floating else INT64)
     return values, _NO_MASK if valid is None else plain(valid, BOOL)
-
-
-def _interner_for(kind: SqlType) -> Interner | None:
-    return Interner() if kind is SqlType.STRING else None
 
 
 def _taken(column: Evaluated, kind: SqlType, rows: Int64s) -> pa.Array:

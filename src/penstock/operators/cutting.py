@@ -36,7 +36,11 @@ class Cuts:
     last."""
 
     def __init__(
-        self, account: Account, row_bytes: int, until: Callable[[int], int], rows: int = CHUNK_ROWS
+        self,
+        account: Account,
+        until: Callable[[int], int],
+        rows: int = CHUNK_ROWS,
+        row_bytes: int = _BYTES_FOR_A_ROW,
     ) -> None:
         self._account = account
         self._row_bytes = row_bytes
@@ -60,11 +64,11 @@ def cuts_of(node: AggregateNode | RelationNode, account: Account) -> Cuts | None
         return None
     match extent:
         case Range(micros=lasting) | Session(gap=lasting):
-            return Cuts(account, row_bytes, lambda time: time + max(1, lasting // _SHARE))
+            return Cuts(account, lambda time: time + max(1, lasting // _SHARE), row_bytes=row_bytes)
         case Rows(count):
-            return Cuts(account, row_bytes, lambda time: _FOREVER, count // _SHARE)
+            return Cuts(account, lambda time: _FOREVER, count // _SHARE, row_bytes)
         case RowsOf() | Since() | RateSized():
-            return Cuts(account, row_bytes, lambda time: _FOREVER)
+            return Cuts(account, lambda time: _FOREVER, row_bytes=row_bytes)
         case other:
             assert_never(other)
 

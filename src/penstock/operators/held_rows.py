@@ -205,19 +205,16 @@ def _some(answer: Emitted, rows: Int64s) -> Emitted:
 
 
 def _joined(one: Emitted, other: Emitted) -> Emitted:
+    counts = len(one.values), len(other.values)
     return Emitted(
         np.concatenate([one.values, other.values]),
-        _joined_marks((one, other), (one.valid, other.valid), True),
-        _joined_marks((one, other), (one.failed, other.failed), False),
+        _joined_marks(counts, one.valid, other.valid, True),
+        _joined_marks(counts, one.failed, other.failed, False),
     )
 
 
-def _joined_marks(parts: Sequence[Emitted], marks: Sequence[Bools | None], otherwise: bool) -> Bools | None:
-    if all(mark is None for mark in marks):
+def _joined_marks(counts: tuple[int, int], one: Bools | None, other: Bools | None, otherwise: bool) -> Bools | None:
+    if one is None and other is None:
         return None
-    return np.concatenate(
-        [
-            np.full(len(part.values), otherwise) if mark is None else mark
-            for part, mark in zip(parts, marks, strict=True)
-        ]
-    )
+    marks = [np.full(n, otherwise) if mark is None else mark for n, mark in zip(counts, (one, other), strict=True)]
+    return np.concatenate(marks)

@@ -61,7 +61,7 @@ class Leaving(NamedTuple):
 
 
 class ReadRows(NamedTuple):
-    """Rows that leave: from a position on, all of `before` (a time or a position) or, if there are `more`, some of them.
+    """Rows that leave: from a position on, all of `before` (a time or a position) or, if there are `more`, a part.
     `columns` are by their places. `leaves_at` is when the next one may leave."""
 
     first: int
