@@ -16,7 +16,7 @@ Why: docs/decisions/rows-leave-together.md
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -73,19 +73,16 @@ class ReadRows(NamedTuple):
 
 
 class CommonRows:
-    """What the tails over one store have read together, until the rows that entered have been played."""
+    """What the tails of windows that are alike have read together, until the rows that entered have been played."""
 
     def __init__(self) -> None:
         self.tails: list[WindowTail] = []
         self.read: ReadRows | None = None
 
-    def clear(self) -> None:
-        self.read = None
-
 
 class WindowTail:
     """`columns` are the places of those columns in the store that are shown, the time first. `passed` is called with
-    the position when the cursor has left a block behind. `common` is that of all tails over the store."""
+    the position when the cursor has left a block behind. `common` is that of all tails of the same window."""
 
     def __init__(
         self,
@@ -169,8 +166,8 @@ class WindowTail:
             return first, (), False
         read = common.read
         if read is None or read.first != first or read.before != before:
-            alike = [tail for tail in common.tails if tail.position == first and tail._by_position == self._by_position]
-            if len(alike) == 1:
+            alike = [tail for tail in common.tails if tail.position == first] if len(common.tails) > 1 else ()
+            if len(alike) <= 1:
                 views, more = self._read(before)
                 columns = views[0].columns if len(views) == 1 else _joined(views) if views else ()
                 return first, columns, more
@@ -181,7 +178,7 @@ class WindowTail:
             self._passed(read.end)
         return first, tuple([read.columns[place] for place in self._columns]) if read.columns else (), read.more
 
-    def _read_for(self, tails: list[WindowTail], before: int) -> ReadRows:
+    def _read_for(self, tails: Sequence[WindowTail], before: int) -> ReadRows:
         """Reads for all of these tails, of which this is one."""
         first, own = self._cursor.position, self._cursor
         places = list(dict.fromkeys([*self._columns, *(place for tail in tails for place in tail.columns)]))
