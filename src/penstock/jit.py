@@ -189,6 +189,26 @@ def leading_zeros(typing: Any, word: Any) -> Any:
 
 
 @intrinsic
+def trailing_zeros(typing: Any, word: Any) -> Any:
+    """How many bits of a word come behind its last set bit. For kernels only."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], context.get_constant(numba_types().boolean, False))
+
+    return word(word), generate
+
+
+@intrinsic
+def bit_count(typing: Any, word: Any) -> Any:
+    """How many bits of a word are set. For kernels only."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), generate
+
+
+@intrinsic
 def prefetch(typing: Any, address: Any) -> Any:
     """Has the processor fetch what lies at an address, for a loop that comes to it a few turns later. For kernels only.
 
@@ -206,6 +226,27 @@ def prefetch(typing: Any, address: Any) -> Any:
 
     types = numba_types()
     return types.void(types.int64), generate
+
+
+@intrinsic
+def move_bytes(typing: Any, to: Any, source: Any, count: Any) -> Any:
+    """Copies bytes from one address to another; the two stretches may overlap. For kernels only.
+
+    A loop that shifts entries by one place moves one word at a time.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        from llvmlite import ir
+
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [byte, byte, word, ir.IntType(1)])
+        move = builder.module.declare_intrinsic("llvm.memmove.p0.p0.i64", (), function)
+        places = [builder.inttoptr(one, byte) for one in arguments[:2]]
+        builder.call(move, [*places, arguments[2], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    types = numba_types()
+    return types.void(types.int64, types.int64, types.int64), generate
 
 
 def numba_types() -> Any:

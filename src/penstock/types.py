@@ -36,6 +36,9 @@ class SqlType(Enum):
     def __str__(self) -> str:
         return self.value
 
+    __hash__ = object.__hash__
+    """There is one object per type. The hash of an Enum is a function in Python, and tables of types call it often."""
+
     @property
     def is_integer(self) -> bool:
         return self in _INTEGERS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from checks import Draw, History, Oracle, Player, Step, Window, canonical, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.aggregates import order_statistics
 from penstock.aggregates import order_tree as tree
 from penstock.aggregates.order_statistics import OrderState
-from penstock.aggregates.state import Argument, Schedule, Want
+from penstock.aggregates.state import Argument, Rows, Schedule, Want
 from penstock.errors import BudgetError
 from penstock.store.budget import Budget
 from penstock.types import SqlType
@@ -258,3 +260,80 @@ def test_a_full_budget_is_an_error_that_changes_nothing() -> None:
     assert player.answers[-1] == player.answers[-2] == (np.float64((player.entered - 1) / 2).tobytes(),)
     player.play([Step(0, player.entered, (0,))])
     assert player.answers[-1] == (None,)
+
+
+@pytest.mark.parametrize("type_", [SqlType.DOUBLE, SqlType.FLOAT, SqlType.INT, SqlType.BIGINT])
+def test_on_a_line(type_: SqlType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call that may makes a line."""
+    monkeypatch.setattr(order_statistics, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(order_statistics, "_VALUES_PER_ROW", 1 << 30)
+    check_state(lambda: state(type_), draw(type_), oracle(), rounds=8)
+
+
+def shaped(shape: str, rng: np.random.Generator, count: int) -> Any:
+    match shape:
+        case "uniform":
+            return rng.random(count) * 1000 - 300
+        case "few":
+            return rng.integers(0, 5, count) * 1.0
+        case "constant":
+            return np.full(count, -2.5)
+        case "rising":
+            return np.arange(count) + rng.random(count)
+        case "falling":
+            return -np.arange(count) * 1.0
+        case _:  # from the least to the greatest magnitudes, and what is no number
+            values = np.ldexp(rng.random(count) - 0.5, rng.integers(-1070, 1020, count))
+            values[rng.random(count) < 0.05] = np.nan
+            return values
+
+
+@pytest.mark.parametrize("shape", ["uniform", "few", "constant", "rising", "falling", "wide"])
+@pytest.mark.parametrize("slots", [1, 3, 3000])
+def test_lines_of_many_rows_against_sorting(shape: str, slots: int) -> None:
+    """Parts of many and of few rows in turns, so that lines and the tree take over from each other."""
+    rng = np.random.default_rng(len(shape) + slots)
+    count, window = 6000, 1500
+    values, of = shaped(shape, rng, count), rng.integers(0, slots, count).astype(np.int32)
+    wants = (Want("MEDIAN"), Want("PERCENTILE_DISC", 0.9))
+    made = state(SqlType.DOUBLE, wants)
+    made.ensure(slots)
+    at, turn = 0, 0
+    while at < count:
+        end = min(count, at + (900, 40, 300, 2500)[turn % 4])
+        turn += 1
+        rows, left = np.arange(at, end), np.arange(max(0, at - window), max(0, end - window))
+        steps = np.arange(1, end - at + 1)
+        gone = np.maximum(0, rows + 1 - window) - max(0, at - window)
+        median, high = made.advance(
+            Rows(rows, of[rows], (Argument(values[rows], None),)),
+            Rows(left, of[left], (Argument(values[left], None),)),
+            Schedule(steps, gone, steps, of[rows]),
+        )
+        for row in [*rows[:: max(1, len(rows) // 30)], rows[-1]]:
+            inside = np.arange(max(0, row + 1 - window), row + 1)
+            own = sorted(values[inside[of[inside] == of[row]]].tolist(), key=in_order)
+            found = [column.values[row - at].item() for column in (median, high)]
+            assert [canonical(one) for one in found] == [canonical(percentile(want, own)) for want in wants]
+        at = end
+
+
+def test_a_line_is_on_the_account_and_gone_after_the_call() -> None:
+    budget = Budget(1 << 26)
+    made = OrderState(WANTS, SqlType.BIGINT, budget.account("test"))
+    made.ensure(1)
+    seen: list[int] = []
+    play = order_statistics.line.play_line
+    values = Argument(np.arange(5000), None)
+    rows = Rows(np.arange(5000), np.zeros(5000, np.int32), (values,))
+    none = Rows(np.arange(0), np.zeros(0, np.int32), (Argument(np.arange(0), None),))
+    one = np.ones(1, np.int64)
+    with patch.object(order_statistics.line, "play_line", lambda *a: (seen.append(budget.used), play(*a))):
+        made.advance(rows, none, Schedule(5000 * one, 0 * one, one, np.zeros(1, np.int32)))
+    assert seen[0] >= made.nbytes + 8 * 5000
+    assert budget.used == made.nbytes
+    tight = OrderState(WANTS, SqlType.BIGINT, Budget(300_000).account("test"))
+    tight.ensure(1)
+    with patch.object(order_statistics.line, "play_line", None):  # no room for a line: on the tree
+        tight.advance(rows, none, Schedule(5000 * one, 0 * one, one, np.zeros(1, np.int32)))
+    assert tight.snapshot()["keys"].tolist() == made.snapshot()["keys"].tolist()

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,9 @@ from penstock.lane.expressions import Instruction, Registers, compiled
 from penstock.lane.program import Program
 from penstock.lane.row_program import RowProgram, packer
 from penstock.plan.nodes import StateSpec
+from penstock.store.budget import Budget
 from penstock.store.charged import UNLIMITED
+from penstock.store.memory_device import MemoryDevice
 from penstock.types import SqlType
 from penstock.windows.spec import Range, Rows
 
@@ -137,6 +140,46 @@ def check(drawn: list[tuple[int, int, float]], extent: Any, *, integer: bool, by
     assert emitted == program.emitted
     inside_last = [slot for at, slot in enumerate(slots) if at in inside]
     assert tally.tolist() == [inside_last.count(slot) for slot in range(8)]
+
+
+@pytest.mark.parametrize("shape", ["random", "rising", "falling", "equal", "steps", "nan"])
+@pytest.mark.parametrize("extent", [Rows(1), Rows(5), Rows(700), Rows(1024), Rows(2500), Range(1), Range(900)])
+def test_extremes_of_all_rows(shape: str, extent: Any) -> None:
+    """Windows shorter and longer than a strip, in a pool that spills."""
+    count, rng = 4000, np.random.default_rng(3)
+    made = {
+        "random": rng.random(count),
+        "rising": np.arange(count) * 1.0,
+        "falling": np.arange(count) * -1.0,
+        "equal": np.zeros(count),
+        "steps": np.arange(count) // 300 % 3 * 1.0,
+        "nan": np.where(rng.random(count) < 0.1, np.nan, rng.choice([0.0, -0.0, 1.5], count)),
+    }
+    column = made[shape]
+    argument = (Column("x", SqlType.DOUBLE),)
+    specs = [StateSpec(kind, argument, None, (Want(kind),)) for kind in ("MIN", "MAX")]
+    devices = [MemoryDevice(4096), MemoryDevice(4096)]
+    account = Budget(200_000).account
+    made_states = [
+        create_state(spec.kind, (SqlType.DOUBLE,), spec.wants, account=account(spec.kind), device=device)
+        for spec, device in zip(specs, devices, strict=True)
+    ]
+    for state in made_states:
+        state.ensure(1)
+    times = np.cumsum(rng.integers(0, 3, count)).tolist()
+    program = Program(extent, made_states, specs, [0, 0], by_group=False)
+    tally = np.zeros(1, np.int64)
+    Window(times, [0] * count).run(program, [column], tally, np.zeros(0, np.int64))
+    ((least,),), ((greatest,),) = ([found] for found in program.results())
+    for row in range(0, count, 7):
+        if isinstance(extent, Range):
+            begin = int(np.searchsorted(times, times[row] - extent.micros, "right"))
+        else:
+            begin = max(0, row + 1 - extent.count)
+        inside = column[begin : row + 1].tolist()
+        order = sorted(inside, key=lambda x: (math.isnan(x), 0.0 if math.isnan(x) else x, math.copysign(1.0, x)))
+        for found, expected in ((least, order[0]), (greatest, order[-1])):
+            assert float(found.values[row]).hex() == expected.hex()
 
 
 def test_arithmetic_of_few_rows() -> None:

@@ -59,6 +59,8 @@ class Kind:
     """Right after a row has entered, the answer is the first argument of that row."""
     can_fail: Callable[[tuple[SqlType, ...]], bool] = _never
     """Whether an answer over arguments of these types may be an error instead of a value."""
+    row_bytes: int | None = None
+    """More bytes than a row ever takes in a state that grows; None where that is not known."""
 
     @property
     def is_mergeable(self) -> bool:
@@ -84,7 +86,7 @@ FIRST = Kind("FIRST", None, 24, is_paged=True, needs_positions=True)
 LAST = Kind("LAST", None, 24, is_paged=True, needs_positions=True, answers_newest=True)
 ARG_MIN = Kind("ARG_MIN", None, 24, is_paged=True, needs_positions=True)
 ARG_MAX = Kind("ARG_MAX", None, 24, is_paged=True, needs_positions=True)
-ORDER = Kind("ORDER", is_order_free=True)
+ORDER = Kind("ORDER", is_order_free=True, row_bytes=1792)
 DISTINCT = Kind("DISTINCT", needs_positions=True, is_order_free=True)
 USER = Kind("USER", needs_positions=True, can_fail=_always)
 

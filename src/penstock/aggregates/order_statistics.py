@@ -1,6 +1,7 @@
 """MEDIAN, PERCENTILE_CONT and PERCENTILE_DISC of one argument, exactly, at any moment of the window.
 
-All values of the window are kept in order in one counted tree (`order_tree`); any number of percentiles read it.
+All values of the window are kept in order in one counted tree (`order_tree`); any number of percentiles read it. Calls
+with many rows play them on a line that is made of the tree, and make a new tree of it (`order_line`).
 NULLs are ignored and NaN is the greatest value. With n values in order, counted from zero:
 
     PERCENTILE_CONT(f)  the value at p = f * (n - 1); between the values a at i and b at i + 1 it is
@@ -13,6 +14,7 @@ Invariants:
 1. `_counts[s]` is the number of values of slot s in the tree.
 2. The pools are large enough for the rows of a call before its first row enters: a `BudgetError` from `advance`
    changes nothing.
+3. What a line takes is on the account while it is there. It takes a small part of the free memory, or there is none.
 
 Created by the factory; driven by the operator through `AggregateState`.
 """
@@ -21,11 +23,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.aggregates import order_line as line
 from penstock.aggregates import order_tree as tree
 from penstock.aggregates.columns import ALL_VALID, BOOL, plain
 from penstock.aggregates.images import from_images, image_of_key, images, total_key
@@ -38,6 +41,18 @@ from penstock.store.charged import SHARE_OF_FREE
 from penstock.types import SqlType
 
 Doubles = NDArray[np.float64]
+_Tree = tuple[Int64s, Slots, Slots, Int64s, Int64s]
+_Column = tuple[Slots, Int64s, Bools]
+"""Slots, images of values and validity of rows."""
+_Answers = tuple[Bools, Doubles, Doubles, Int64s, Bools]
+
+_LEAST_ROWS = 256
+_VALUES_PER_ROW = 16
+"""A line is for calls with so many rows at least, and with so many values in the line for each row at most."""
+
+_LINE_ROW_BYTES = 32
+"""Keys and places of a row, twice, and its place in the line."""
+
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -70,7 +85,7 @@ class OrderState(AggregateState):
         self._slots: Slots = np.zeros((0, tree.LEAF), dtype=np.int32)
         self._sizes: Slots = np.zeros(0, dtype=np.int32)
         self._nodes: Int64s = np.zeros((0, tree.NODE_WORDS), dtype=np.int64)
-        self._control = tree.empty_control()
+        self._control = tree.empty_control(len(self._wants))
 
     def ensure(self, slots: int) -> None:
         if slots > len(self._counts):
@@ -81,36 +96,61 @@ class OrderState(AggregateState):
             self._counts = grown
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
-        self._reserve(added.size)
         entering, entering_valid = _column(added.arguments[0])
         leaving, leaving_valid = _column(removed.arguments[0])
         results = np.empty((len(self._wants), len(schedule.emit_slots)), dtype=np.float64)
         valid = np.empty(len(schedule.emit_slots), dtype=np.bool_)
-        _play(
-            self._keys,
-            self._slots,
-            self._sizes,
-            self._nodes,
-            self._control,
-            self._counts,
-            self._floating,
-            added.slots,
-            entering,
-            entering_valid,
-            removed.slots,
-            leaving,
-            leaving_valid,
-            *schedule,
-            self._discrete,
-            self._fractions,
-            results,
-            results.view(np.int64),
-            valid,
-        )
+        answers = (self._discrete, self._fractions, results, results.view(np.int64), valid)
+        enters, leaves = (added.slots, entering, entering_valid), (removed.slots, leaving, leaving_valid)
+        if (spare := self._room_for_line(added.size, removed.size)) > 0:
+            self._charge(self.nbytes + spare)
+            self._play_line(enters, leaves, schedule, answers)
+            self._account.resize(self.nbytes)
+        else:
+            self._reserve(added.size)
+            taken: list[Any] = [*self._tree, self._counts, self._floating, *enters, *leaves, *schedule, *answers]
+            _play(*taken)
         return tuple(
             Emitted(from_images(column.view(np.int64), self._storage) if discrete else column, valid)
             for column, discrete in zip(results, self._discrete.tolist(), strict=True)
         )
+
+    @property
+    def _tree(self) -> _Tree:
+        return self._keys, self._slots, self._sizes, self._nodes, self._control
+
+    def _room_for_line(self, inserts: int, deletes: int) -> int:
+        """The bytes that a line takes for so many rows, besides the tree; 0 if they are better played on the tree."""
+        if inserts + deletes < _LEAST_ROWS:
+            return 0
+        most = int(tree.entries(self._sizes, self._nodes, self._control)) + inserts
+        cursors = line.CURSOR_WORDS * len(self._counts) * len(self._wants)
+        if most + cursors > _VALUES_PER_ROW * (inserts + deletes):
+            return 0
+        leaves, nodes = tree.built(most)
+        grown = self._bytes_with(max(leaves, len(self._sizes)), max(nodes, len(self._nodes))) - self.nbytes
+        spare = grown + 8 * (most + most // 64 + cursors) + _LINE_ROW_BYTES * (inserts + deletes) + 8 * line.DIGITS
+        return spare if spare <= self._account.free // SHARE_OF_FREE else 0
+
+    def _play_line(self, enters: _Column, leaves: _Column, schedule: Schedule, answers: _Answers) -> None:
+        """Plays rows that are many beside the values of the tree; what that takes is on the account."""
+        held = int(tree.entries(self._sizes, self._nodes, self._control))
+        in_keys, in_rows, entering = _sorted_rows(self._floating, enters)
+        out_keys, out_rows, leaving = _sorted_rows(self._floating, leaves)
+        in_places, out_places = np.empty(len(in_rows), np.int64), np.empty(len(out_rows), np.int64)
+        values, live = np.empty(held + entering, np.int64), np.empty((held + entering) // 64 + 1, np.uint64)
+        cursors = np.empty((len(self._counts), len(self._wants), line.CURSOR_WORDS), np.int64)
+        places = (values, live, in_places, out_places, cursors)
+        rows = (enters[0], in_keys, in_rows, entering, leaves[0], out_keys, out_rows, leaving)
+        lined: list[Any] = [self._keys, self._sizes, self._nodes, self._control, self._counts, *rows, *places]
+        line.line_up(*lined)
+        valid = (enters[0], enters[2], leaves[0], leaves[2])
+        taken: list[Any] = [*places, self._counts, self._floating, *valid, *schedule, *answers]
+        line.play_line(*taken)
+        left = held + entering - leaving
+        line.keep_live(values, live, left)
+        self._grow(*tree.built(left))
+        tree.build(*self._tree, self._counts, values)
 
     def _reserve(self, inserts: int) -> None:
         """Room for so many values, wherever they belong."""
@@ -126,12 +166,17 @@ class OrderState(AggregateState):
         if self._bytes_with(more_leaves, more_nodes) - self.nbytes > self._account.free // SHARE_OF_FREE:
             more_leaves, more_nodes = max(leaves, len(self._sizes)), max(nodes, len(self._nodes))
         self._charge(self._bytes_with(more_leaves, more_nodes))
-        self._keys = _grown(self._keys, more_leaves)
-        self._slots = _grown(self._slots, more_leaves)
-        self._sizes = _grown(self._sizes, more_leaves)
-        self._nodes = _grown(self._nodes, more_nodes)
+        self._grow(more_leaves, more_nodes)
         if self._control[tree.LEAVES_USED] == 0:
             tree.plant(self._sizes, self._control)
+
+    def _grow(self, leaves: int, nodes: int) -> None:
+        """Pools of at least so many leaves and nodes."""
+        if leaves > len(self._sizes):
+            self._keys, self._slots = _grown(self._keys, leaves), _grown(self._slots, leaves)
+            self._sizes = _grown(self._sizes, leaves)
+        if nodes > len(self._nodes):
+            self._nodes = _grown(self._nodes, nodes)
 
     def _has(self, leaves: int, nodes: int) -> bool:
         return leaves <= len(self._sizes) and nodes <= len(self._nodes)
@@ -147,7 +192,7 @@ class OrderState(AggregateState):
             raise BudgetError(f"{names} must keep every value of the window in memory: {refusal}") from refusal
 
     def reset(self, slots: Slots) -> None:
-        _forget(self._keys, self._slots, self._sizes, self._nodes, self._control, self._counts, slots)
+        _forget(*self._tree, self._counts, slots)
 
     @property
     def nbytes(self) -> int:
@@ -163,11 +208,19 @@ class OrderState(AggregateState):
         counts: Int64s = np.array(snapshot["counts"], dtype=np.int64)
         keys: Int64s = np.array(snapshot["keys"], dtype=np.int64)
         self._clear()
-        self._charge(counts.nbytes)
         self._counts = counts
-        self._reserve(len(keys))
-        of_slots = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        _load(self._keys, self._slots, self._sizes, self._nodes, self._control, of_slots, keys)
+        self._charge(self._bytes_with(*tree.built(len(keys))))
+        self._grow(*tree.built(len(keys)))
+        tree.build(*self._tree, counts, keys)
+
+
+def _sorted_rows(floating: bool, column: _Column) -> tuple[Int64s, Slots, int]:
+    """Keys and numbers of the rows that have a value, in order, and how many there are; one more follows."""
+    rows = len(column[0])
+    keys, places = np.empty((2, rows + 1), np.int64), np.empty((2, rows + 1), np.int32)
+    starts = np.empty(line.DIGITS, np.int64)
+    count = line.sort_rows(floating, *column, keys[0], places[0], keys[1], places[1], starts)
+    return keys[0], places[0], count
 
 
 def _column(argument: Argument) -> tuple[Int64s, Bools]:
@@ -228,36 +281,21 @@ def _play(
                 continue
             start = tree.rank_of_slot(keys, slots, sizes, nodes, control, slot)
             for want in range(len(fractions)):
+                rank, position = line.rank_of(discrete[want], fractions[want], count)
+                leaf, place = tree.find_near(sizes, nodes, control, want, start + rank)
+                key = keys[leaf, place]
                 if discrete[want]:
-                    number = np.int64(math.ceil(count * fractions[want]))
-                    leaf, place = tree.find_rank(nodes, control, start + (number - 1 if number > 0 else 0))
-                    results_bits[want, index] = image_of_key(keys[leaf, place], floating)
+                    results_bits[want, index] = image_of_key(key, floating)
                 else:
-                    position = (count - 1) * fractions[want]
-                    lower = np.int64(math.floor(position))
-                    leaf, place = tree.find_rank(nodes, control, start + lower)
-                    key = keys[leaf, place]
-                    value = _as_double(key, floating, results, results_bits, want, index)
-                    if lower < position:
+                    above = key
+                    if rank < position:
                         if place + 1 < sizes[leaf]:
                             place += 1
                         else:
-                            leaf, place = tree.find_rank(nodes, control, start + lower + 1)
-                        upper = _as_double(keys[leaf, place], floating, results, results_bits, want, index)
-                        if upper != value if floating else keys[leaf, place] != key:
-                            value = value + (upper - value) * (position - lower)
-                    results[want, index] = value
+                            leaf, place = tree.find_rank(nodes, control, start + rank + 1)
+                        above = keys[leaf, place]
+                    line.put_between(key, above, position - rank, floating, results, results_bits, want, index)
         emitted = emit_upto[step]
-
-
-@tight
-def _as_double(key: np.int64, floating: bool, results: Doubles, results_bits: Int64s, want: int, index: int) -> float:
-    """The value of a key; the cell that the result will take serves to read bits as a double."""
-    if not floating:
-        return np.float64(key)
-    results_bits[want, index] = image_of_key(key, floating)
-    value: np.float64 = results[want, index]
-    return value
 
 
 @tight
@@ -279,11 +317,3 @@ def _export(keys: Int64s, sizes: Slots, nodes: Int64s, control: Int64s, out: Int
         for place in range(sizes[leaf]):
             out[rank] = keys[leaf, place]
             rank += 1
-
-
-@tight
-def _load(
-    keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int64s, of_slots: Slots, values: Int64s
-) -> None:
-    for index in range(len(values)):
-        tree.insert(keys, slots, sizes, nodes, control, of_slots[index], values[index])

@@ -9,6 +9,8 @@ Invariants:
 2. `least` of a child is exactly its first entry; `weight` is the number of entries below it.
 3. No leaf and no node is empty, except a root leaf. A child under a quarter full is merged where its neighbour allows.
 4. `insert` finds as many free leaves and nodes as `needed` says: the caller grows the pools beforehand.
+5. A *finger* is a leaf that was read and the number of entries before it, or NONE. It is right whatever was inserted
+   and deleted since: a rank that is near the last one is found without a way down.
 
 Called by `order_statistics.OrderState` alone.
 
@@ -21,26 +23,30 @@ import numpy as np
 
 from penstock.aggregates.images import Word
 from penstock.arrays import Int64s, Slots
-from penstock.jit import inline, kernel, tight
+from penstock.jit import inline, kernel, move_bytes, tight
 
 LEAF = 128
 FAN = 64
+BUILT_LEAF, BUILT_FAN = 96, 48
+"""So full are the leaves and inner nodes of a tree that is built at once: there is room for some more."""
 SIZE, KEYS, SLOTS, CHILDREN, WEIGHTS = 0, 1, 1 + FAN, 1 + 2 * FAN, 1 + 3 * FAN
 NODE_WORDS = 1 + 4 * FAN
 """The words of an inner node: its size, then keys and slots of the least entries, children and weights."""
 
 ROOT, HEIGHT, FREE_LEAF, UNTOUCHED_LEAF, LEAVES_USED, FREE_NODE, UNTOUCHED_NODE, NODES_USED, PATH = range(9)
 MOST_LEVELS = 12
-CONTROL_WORDS = PATH + 2 * MOST_LEVELS
-"""HEIGHT 0: the root is a leaf. Free leaves and nodes are chained through their size. PATH: (node, child) per level."""
+FINGERS = PATH + 2 * MOST_LEVELS
+"""HEIGHT 0: the root is a leaf. Free leaves and nodes are chained through their size. PATH: (node, child) per level.
+From FINGERS to the end of the control words: (leaf, entries before it) per finger."""
 
 NONE = -1
 
 
-def empty_control() -> Int64s:
-    """Control words of a tree without leaves; `plant` makes the first."""
-    control = np.zeros(CONTROL_WORDS, dtype=np.int64)
+def empty_control(fingers: int) -> Int64s:
+    """Control words of a tree without leaves, with so many fingers; `plant` makes the first leaf."""
+    control = np.zeros(FINGERS + 2 * fingers, dtype=np.int64)
     control[[FREE_LEAF, FREE_NODE]] = NONE
+    control[FINGERS::2] = NONE
     return control
 
 
@@ -99,7 +105,25 @@ def _take_leaf(sizes: Slots, control: Int64s) -> Word:
 
 
 @tight
+def _lift_fingers(control: Int64s, leaf: Word) -> None:
+    """Entries of this leaf go elsewhere."""
+    for finger in range(FINGERS, len(control), 2):
+        if control[finger] == leaf:
+            control[finger] = NONE
+
+
+@inline
+def _move_fingers(keys: Int64s, slots: Slots, control: Int64s, leaf: Word, slot: Word, key: Word, by: int) -> None:
+    """An entry has come to a leaf, or has gone: there are more or fewer before the leaves of fingers behind it."""
+    for finger in range(FINGERS, len(control), 2):
+        touched = control[finger]
+        if touched != NONE and touched != leaf and _before(slot, key, slots[touched, 0], keys[touched, 0]):
+            control[finger + 1] += by
+
+
+@tight
 def _free_leaf(sizes: Slots, control: Int64s, leaf: Word) -> None:
+    _lift_fingers(control, leaf)
     sizes[leaf] = control[FREE_LEAF]
     control[FREE_LEAF] = leaf
     control[LEAVES_USED] -= 1
@@ -136,6 +160,11 @@ def plant(sizes: Slots, control: Int64s) -> None:
 def _child_for(nodes: Int64s, node: Word, slot: Word, key: Word) -> Word:
     """The last child whose least entry is not greater than (slot, key), or the first."""
     low, high = np.int64(1), nodes[node, SIZE]
+    if nodes[node, SLOTS] == slot and nodes[node, SLOTS + high - 1] == slot:
+        before = np.int64(0)  # a sum without a branch: the processor cannot guess the steps of a search
+        for index in range(1, high):
+            before += np.int64(nodes[node, KEYS + index] <= key)
+        return before
     while low < high:
         middle = (low + high) >> 1
         if _before(slot, key, nodes[node, SLOTS + middle], nodes[node, KEYS + middle]):
@@ -149,6 +178,10 @@ def _child_for(nodes: Int64s, node: Word, slot: Word, key: Word) -> Word:
 def _place_in_leaf(keys: Int64s, slots: Slots, leaf: Word, size: Word, slot: Word, key: Word) -> Word:
     """The first entry of a leaf that is not less than (slot, key)."""
     low, high = np.int64(0), np.int64(size)
+    if size > 0 and slots[leaf, 0] == slot and slots[leaf, size - 1] == slot:
+        for index in range(size):
+            low += np.int64(keys[leaf, index] < key)
+        return low
     while low < high:
         middle = (low + high) >> 1
         if _before(slots[leaf, middle], keys[leaf, middle], slot, key):
@@ -191,6 +224,7 @@ def _split_leaf(
 ) -> None:
     """Splits the full leaf that is child `place`; it keeps the first `kept` entries."""
     leaf = nodes[node, CHILDREN + place]
+    _lift_fingers(control, leaf)
     right = _take_leaf(sizes, control)
     for index in range(kept, LEAF):
         keys[right, index - kept] = keys[leaf, index]
@@ -225,23 +259,89 @@ def _split_node(nodes: Int64s, control: Int64s, node: Word, place: Word) -> None
     nodes[node, SLOTS + place + 1] = nodes[right, SLOTS]
 
 
+def built(count: int) -> tuple[int, int]:
+    """The leaves and inner nodes that `build` takes for so many entries."""
+    leaves = level = max(1, -(-count // BUILT_LEAF))
+    nodes = 0
+    while level > 1:
+        level = -(-level // BUILT_FAN)
+        nodes += level
+    return leaves, nodes
+
+
+@tight
+def build(
+    keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int64s, counts: Int64s, entries: Int64s
+) -> None:
+    """A new tree of keys in order, with `counts` of them for each slot. It takes the place of what was there."""
+    total = np.int64(0)
+    for count in counts:
+        total += count
+    leaves = max(np.int64(1), (total + BUILT_LEAF - 1) // BUILT_LEAF)
+    done, slot, of_slot = np.int64(0), np.int64(0), np.int64(0)
+    for leaf in range(leaves):
+        sizes[leaf] = total * (leaf + 1) // leaves - done
+        for place in range(sizes[leaf]):
+            while of_slot == counts[slot]:
+                slot += 1
+                of_slot = np.int64(0)
+            slots[leaf, place] = slot
+            of_slot += 1
+            keys[leaf, place] = entries[done + place]
+        done += sizes[leaf]
+    below, level, height, used = np.int64(0), np.int64(leaves), np.int64(0), np.int64(0)
+    while level > 1:
+        made = (level + BUILT_FAN - 1) // BUILT_FAN
+        for index in range(made):
+            node = used + index
+            begin, end = level * index // made, level * (index + 1) // made
+            nodes[node, SIZE] = end - begin
+            for place in range(end - begin):
+                child = below + begin + place
+                nodes[node, CHILDREN + place] = child
+                _set_least(keys, slots, nodes, node, place, child, height == 0)
+                nodes[node, WEIGHTS + place] = _weight(sizes, nodes, child, height == 0)
+        below, level = used, made
+        used += made
+        height += 1
+    control[ROOT], control[HEIGHT] = below, height
+    control[FREE_LEAF] = control[FREE_NODE] = NONE
+    control[UNTOUCHED_LEAF] = control[LEAVES_USED] = leaves
+    control[UNTOUCHED_NODE] = control[NODES_USED] = used
+    for finger in range(FINGERS, len(control), 2):
+        control[finger] = NONE
+
+
+@tight
+def _weight(sizes: Slots, nodes: Int64s, child: Word, is_leaf: bool) -> Word:
+    """How many entries are below a leaf or node."""
+    if is_leaf:
+        return np.int64(sizes[child])
+    weight = np.int64(0)
+    for index in range(nodes[child, SIZE]):
+        weight += nodes[child, WEIGHTS + index]
+    return weight
+
+
 @tight
 def _raise_root(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int64s) -> None:
     """A new root above a full one, so that it can be split like any child."""
     old = control[ROOT]
     root = _take_node(nodes, control)
-    weight = np.int64(0)
-    if control[HEIGHT] == 0:
-        weight = np.int64(sizes[old])
-    else:
-        for index in range(nodes[old, SIZE]):
-            weight += nodes[old, WEIGHTS + index]
     nodes[root, SIZE] = 1
     nodes[root, CHILDREN] = old
-    nodes[root, WEIGHTS] = weight
+    nodes[root, WEIGHTS] = _weight(sizes, nodes, old, control[HEIGHT] == 0)
     _set_least(keys, slots, nodes, root, 0, old, control[HEIGHT] == 0)
     control[ROOT] = root
     control[HEIGHT] += 1
+
+
+@inline
+def _shift(keys: Int64s, slots: Slots, leaf: Word, place: Word, to: Word, count: Word) -> None:
+    """Moves entries of a leaf to another place of it."""
+    at = leaf * LEAF
+    move_bytes(keys.ctypes.data + 8 * (at + to), keys.ctypes.data + 8 * (at + place), 8 * count)
+    move_bytes(slots.ctypes.data + 4 * (at + to), slots.ctypes.data + 4 * (at + place), 4 * count)
 
 
 @tight
@@ -276,12 +376,11 @@ def insert(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int
         node = child
     size = np.int64(sizes[node])
     place = _place_in_leaf(keys, slots, node, size, slot, key)
-    for index in range(size, place, -1):
-        keys[node, index] = keys[node, index - 1]
-        slots[node, index] = slots[node, index - 1]
+    _shift(keys, slots, node, place, place + 1, size - place)
     keys[node, place] = key
     slots[node, place] = slot
     sizes[node] = size + 1
+    _move_fingers(keys, slots, control, node, slot, key, 1)
 
 
 @tight
@@ -297,10 +396,9 @@ def delete(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int
         node = nodes[node, CHILDREN + place]
     size = np.int64(sizes[node]) - 1
     place = _place_in_leaf(keys, slots, node, size + 1, slot, key)
-    for index in range(place, size):
-        keys[node, index] = keys[node, index + 1]
-        slots[node, index] = slots[node, index + 1]
+    _shift(keys, slots, node, place + 1, place, size - place)
     sizes[node] = size
+    _move_fingers(keys, slots, control, node, slot, key, -1)
     if place == 0 or size < LEAF // 4:
         _repair(keys, slots, sizes, nodes, control, node)
 
@@ -372,11 +470,21 @@ def _merge(
 
 
 @tight
+def entries(sizes: Slots, nodes: Int64s, control: Int64s) -> Word:
+    """How many entries there are."""
+    if control[LEAVES_USED] == 0:
+        return np.int64(0)
+    return _weight(sizes, nodes, control[ROOT], control[HEIGHT] == 0)
+
+
+@tight
 def rank_of_slot(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int64s, slot: Word) -> Word:
     """How many entries belong to smaller slots."""
     least = np.int64(-0x8000_0000_0000_0000)
     rank = np.int64(0)
     node = control[ROOT]
+    if (slots[node, 0] if control[HEIGHT] == 0 else nodes[node, SLOTS]) >= slot:
+        return rank
     for _ in range(control[HEIGHT]):
         low, high = np.int64(1), nodes[node, SIZE]
         while low < high:
@@ -403,3 +511,14 @@ def find_rank(nodes: Int64s, control: Int64s, rank: Word) -> tuple[Word, Word]:
             place += 1
         node = nodes[node, CHILDREN + place]
     return node, left
+
+
+@tight
+def find_near(sizes: Slots, nodes: Int64s, control: Int64s, finger: Word, rank: Word) -> tuple[Word, Word]:
+    """The same, with a finger: its number counts from 0."""
+    at = FINGERS + 2 * finger
+    leaf, place = control[at], rank - control[at + 1]
+    if leaf == NONE or place < 0 or place >= sizes[leaf]:
+        leaf, place = find_rank(nodes, control, rank)
+        control[at], control[at + 1] = leaf, rank - place
+    return leaf, place

@@ -244,17 +244,16 @@ def to_arrow(vector: Vector, type_: SqlType, length: int) -> pa.Array:
         return pa.nulls(length)
     if type_ is SqlType.STRING:
         return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
+    values = _spread(values, length)
+    if type_ is SqlType.BOOLEAN:
+        data = _bits(values)
+    else:
+        dtype = _DTYPES[type_]
+        is_plain = values.dtype is dtype and values.flags.c_contiguous
+        data = pa.py_buffer(values if is_plain else np.ascontiguousarray(values, dtype))
     # `pa.array` of a numpy array imports pandas where there is one, which takes longer than all else at the start.
-    return pa.Array.from_buffers(
-        type_.arrow,
-        length,
-        [
-            None if valid is None else _bits(_spread(valid, length)),
-            _bits(_spread(values, length))
-            if type_ is SqlType.BOOLEAN
-            else pa.py_buffer(np.ascontiguousarray(_spread(values, length), _DTYPES[type_])),
-        ],
-    )
+    mask = None if valid is None else _bits(_spread(valid, length))
+    return pa.Array.from_buffers(type_.arrow, length, [mask, data])
 
 
 def _bits(mask: Mask) -> pa.Buffer:

@@ -58,7 +58,7 @@ pairs: Callable[[int], Int64s] = intrinsic(_array_at("int64", 2))
 
 
 @inline
-def whole_at(address: int, index: int, width: int) -> Word:
+def whole_at(address: int, index: Word, width: int) -> Word:
     """The integer of so many bytes at a place of a column."""
     if width == 8:
         value = np.int64(int64s(address)[index])

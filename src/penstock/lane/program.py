@@ -63,6 +63,7 @@ class Program:
         self.context: Int64s = np.zeros(words.CONTEXT_WORDS, np.int64)
         self._by_group = by_group
         self._left = np.zeros(words.STRIP_ROWS, np.int64)
+        self._kept = np.zeros(words.STRIP_ROWS, np.int64)
         self._members = [_Member(*each) for each in zip(states, specs, columns, strict=True)]
         self._held: list[Any] = []
         self._tally: Int64s | None = None
@@ -166,7 +167,7 @@ class Program:
                 own[counts.RESULTS] = address_of(member.results[0])
             else:
                 own[extremes.RESULTS], own[extremes.VALUES] = address_of(member.results[0]), address_of(values)
-                own[extremes.WIDTH] = values.itemsize
+                own[extremes.WIDTH], own[extremes.KEPT] = values.itemsize, address_of(self._kept)
                 own[extremes.FLOATING] = member.type is not None and member.type.is_floating
 
     def stand(self, times: int, slots: int, columns: Sequence[int], first: int, at: int, rows: int) -> None:
@@ -235,7 +236,7 @@ def _operation(member: _Member, *, by_group: bool) -> Operation:
     if isinstance(member.state, CountState):
         return _counting(by_group=by_group)
     if isinstance(member.state, ExtremeState):
-        return extremes.extreme
+        return extremes.extreme if by_group else extremes.extreme_of_all
     if member.check < 0:
         return sums.sum_integers
     return sums.sum_doubles if by_group else sums.sum_all_doubles

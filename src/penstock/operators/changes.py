@@ -22,12 +22,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from penstock.aggregates.columns import BOOL, FLOAT64, INT64, plain
+from penstock.aggregates.state import Values
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
 from penstock.expressions.vector import Evaluated, Vector, to_arrow
+from penstock.jit import kernel
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
@@ -46,7 +50,10 @@ from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.rejects import Reject
 from penstock.types import SqlType
 
-_NO_SLOTS, _NO_NUMBERS = np.empty(0, np.int32), np.empty(0, np.int64)
+_NO_SLOTS, _NO_NUMBERS, _NO_MASK = np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_)
+
+_NOT_SHOWN, _EQUAL, _DIFFERS = 0, 1, 2
+"""What is known of a row that may be shown: it is not there; so far it equals the other one; it is shown."""
 
 
 class Owners(NamedTuple):
@@ -94,11 +101,12 @@ class ChangeShow:
         values = [compiled(rows) for compiled, _ in self._outputs]
         was, now = touched.before, touched.after
         chosen, other = (now, was) if self._inserts else (was, now)
-        same = _there(other, keep)
+        marks = np.empty(len(chosen), np.int8)
+        _mark(chosen, other, _NO_MASK if keep is None else keep, marks)
         for value, (_, kind), is_key in zip(values, self._outputs, self._is_key, strict=True):
             if not is_key and not self._by_group:
-                same &= _equal(value, kind, chosen, other)
-        remain = np.flatnonzero(_there(chosen, keep) & ~same)
+                _compare(*_comparable(value, kind), chosen, other, marks)
+        remain = np.flatnonzero(marks == _DIFFERS)
         if len(remain):
             evaluation, places = touched.segments[remain], chosen[remain]
             columns = [_taken(value, kind, places) for value, (_, kind) in zip(values, self._outputs, strict=True)]
@@ -254,23 +262,40 @@ def _answer_names(state: StateSpec) -> list[str]:
     return [f"{own} {want.function} {want.parameter}" for want in state.wants]
 
 
-def _there(rows: Int64s, keep: Bools | None) -> Bools:
-    """Which of these rows are in their relation; the places of those that are not are `NO_ROW`."""
-    there: Bools = rows != NO_ROW
-    if keep is not None and len(keep):
-        there &= keep[rows]
-    return there
+@kernel
+def _mark(chosen: Int64s, other: Int64s, keep: Bools, marks: NDArray[np.int8]) -> None:
+    """Which of the rows `chosen` are in their relation, and whether `other` are in theirs. The places of rows that are
+    not there are `NO_ROW`; those that `keep` does not have are not there either."""
+    masked = len(keep) > 0
+    for i in range(len(chosen)):
+        if chosen[i] == NO_ROW or (masked and not keep[chosen[i]]):
+            marks[i] = _NOT_SHOWN
+        elif other[i] == NO_ROW or (masked and not keep[other[i]]):
+            marks[i] = _DIFFERS
+        else:
+            marks[i] = _EQUAL
 
 
-def _equal(column: Evaluated, kind: SqlType, some: Int64s, others: Int64s) -> Bools:
-    """Whether the values of rows are equal one by one; a NULL is equal to a NULL."""
-    values, valid = image(column, kind, Interner() if kind is SqlType.STRING else None)
-    if len(values) == 0:
-        return np.ones(len(some), np.bool_)
-    equal: Bools = values[some] == values[others]
-    if valid is not None:
-        equal = np.where(valid[some] & valid[others], equal, valid[some] == valid[others])
-    return equal
+@kernel
+def _compare(values: Values, valid: Bools, some: Int64s, others: Int64s, marks: NDArray[np.int8]) -> None:
+    """Marks the pairs of rows whose values differ. A NULL is equal to a NULL, and NaN to NaN."""
+    masked = len(valid) > 0
+    for i in range(len(marks)):
+        if marks[i] == _EQUAL:
+            one, other = values[some[i]], values[others[i]]
+            differs = one != other and (one == one or other == other)
+            if masked:
+                known = valid[some[i]]
+                differs = known != valid[others[i]] or (known and differs)
+            if differs:
+                marks[i] = _DIFFERS
+
+
+def _comparable(column: Evaluated, kind: SqlType) -> tuple[Values, Bools]:
+    """A column as `_compare` takes it: doubles, or integers that are equal where values are."""
+    values, valid = image(column, kind, Interner()) if kind is SqlType.STRING else column.columns
+    values = plain(values, FLOAT64 if kind.is_floating else INT64)
+    return values, _NO_MASK if valid is None else plain(valid, BOOL)
 
 
 def _taken(column: Evaluated, kind: SqlType, rows: Int64s) -> pa.Array:

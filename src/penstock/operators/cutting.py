@@ -3,7 +3,8 @@
 Rows that are taken together enter before any of them leaves. If a part of a chunk spans more time than a window, groups
 and strings are in memory together that otherwise never would be. So a part that spans that much time has few rows:
 they take a small share of the free memory, and if memory is nearly full the part is one row. A part that spans a small
-fraction of a window, or lies within one tumbling window, may have all rows of a chunk.
+fraction of a window, or lies within one tumbling window, may have all rows of a chunk. Where no groups and no strings
+grow, it is known how much a row takes at most, and parts have more rows.
 
 Why: docs/decisions/pushes-in-pieces.md
 """
@@ -31,16 +32,24 @@ _SHARE = 8
 
 class Cuts:
     """`until` says up to which time rows may be taken together with a row of the time given; at most `rows` of them.
-    What they take is on the `account`."""
+    What they take is on the `account`: where so many bytes are free for each row, it does not matter how long they
+    last."""
 
-    def __init__(self, account: Account, until: Callable[[int], int], rows: int = CHUNK_ROWS) -> None:
+    def __init__(
+        self,
+        account: Account,
+        until: Callable[[int], int],
+        rows: int = CHUNK_ROWS,
+        row_bytes: int = _BYTES_FOR_A_ROW,
+    ) -> None:
         self._account = account
+        self._row_bytes = row_bytes
         self._until = until
         self._rows = max(1, min(rows, CHUNK_ROWS))
 
     def count(self, times: Int64s, start: int) -> int:
         """How many rows from `start` on are taken at once."""
-        few = min(CHUNK_ROWS, max(1, self._account.free // _BYTES_FOR_A_ROW))
+        few = min(CHUNK_ROWS, max(1, self._account.free // self._row_bytes))
         if few >= min(CHUNK_ROWS, len(times) - start):
             return few
         near = times[start : start + self._rows]
@@ -50,15 +59,16 @@ class Cuts:
 def cuts_of(node: AggregateNode | RelationNode, account: Account) -> Cuts | None:
     """Those of a window whose rows leave one by one; None where nothing grows."""
     extent = node.window.extent
-    if not _grows(node):
+    row_bytes = _row_bytes(node)
+    if row_bytes == 0:
         return None
     match extent:
         case Range(micros=lasting) | Session(gap=lasting):
-            return Cuts(account, lambda time: time + max(1, lasting // _SHARE))
+            return Cuts(account, lambda time: time + max(1, lasting // _SHARE), row_bytes=row_bytes)
         case Rows(count):
-            return Cuts(account, lambda time: _FOREVER, count // _SHARE)
+            return Cuts(account, lambda time: _FOREVER, count // _SHARE, row_bytes)
         case RowsOf() | Since() | RateSized():
-            return Cuts(account, lambda time: _FOREVER)
+            return Cuts(account, lambda time: _FOREVER, row_bytes=row_bytes)
         case other:
             assert_never(other)
 
@@ -66,12 +76,18 @@ def cuts_of(node: AggregateNode | RelationNode, account: Account) -> Cuts | None
 _FOREVER = 1 << 62
 
 
-def _grows(node: AggregateNode | RelationNode) -> bool:
+def _row_bytes(node: AggregateNode | RelationNode) -> int:
+    """What must be free for each row of a part that lasts long; 0 where nothing grows."""
     match node:
         case RelationNode():
-            return any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
+            texts = any(output.expression.type is SqlType.STRING for output in node.emission.outputs)
+            return _BYTES_FOR_A_ROW if texts else 0
         case AggregateNode():
             texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
-            return bool(node.group_by) or texts or any(state.traits.grows for state in node.states)
+            if node.group_by or texts:
+                return _BYTES_FOR_A_ROW
+            # A state that is paged takes rows one after the other: what leaves in between makes room.
+            grown = [state.traits for state in node.states if state.traits.grows and not state.traits.is_paged]
+            return sum(_BYTES_FOR_A_ROW if kind.row_bytes is None else kind.row_bytes for kind in grown)
         case other:
             assert_never(other)

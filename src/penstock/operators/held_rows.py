@@ -77,24 +77,39 @@ def _link(slots: Slots, domains: Slots, heads: Slots, nexts: Slots) -> None:
 
 
 class _AnswerColumn:
-    """One answer of each group that is held."""
+    """One answer of each group that is held. Marks of NULLs and failures are there from the first one on."""
 
     def __init__(self, account: Account, like: Emitted) -> None:
         self._values = ChargedArray(account, like.values.dtype)
-        self._valid, self._failed = ChargedArray(account, np.bool_), ChargedArray(account, np.bool_)
+        self._null, self._failed = ChargedArray(account, np.bool_), ChargedArray(account, np.bool_)
 
     def put(self, slots: Slots, answer: Emitted, capacity: int) -> None:
-        for array in (self._values, self._valid, self._failed):
-            if capacity > len(array):
-                array.resize(capacity)
+        if capacity > len(self._values):
+            self._values.resize(capacity)
         assert answer.values.dtype == self._values.array.dtype
         self._values.array[slots] = answer.values
-        self._valid.array[slots] = True if answer.valid is None else answer.valid
-        self._failed.array[slots] = False if answer.failed is None else answer.failed
+        _put_marks(self._null, slots, None if answer.valid is None else ~answer.valid, capacity)
+        _put_marks(self._failed, slots, answer.failed, capacity)
 
     def of(self, slots: Slots) -> Emitted:
-        valid, failed = self._valid.array[slots], self._failed.array[slots]
-        return Emitted(self._values.array[slots], None if valid.all() else valid, failed if failed.any() else None)
+        null, failed = _marks_of(self._null, slots), _marks_of(self._failed, slots)
+        return Emitted(self._values.array[slots], None if null is None else ~null, failed)
+
+
+def _put_marks(marks: ChargedArray, slots: Slots, new: Bools | None, capacity: int) -> None:
+    if new is None and len(marks) == 0:
+        return
+    if capacity > len(marks):
+        marks.resize(capacity)
+    marks.array[slots] = False if new is None else new
+
+
+def _marks_of(marks: ChargedArray, slots: Slots) -> Bools | None:
+    """None if none of these slots is marked."""
+    if len(marks) == 0:
+        return None
+    found: Bools = marks.array[slots]
+    return found if found.any() else None
 
 
 class HeldRows:
@@ -190,19 +205,16 @@ def _some(answer: Emitted, rows: Int64s) -> Emitted:
 
 
 def _joined(one: Emitted, other: Emitted) -> Emitted:
+    counts = len(one.values), len(other.values)
     return Emitted(
         np.concatenate([one.values, other.values]),
-        _joined_marks((one, other), (one.valid, other.valid), True),
-        _joined_marks((one, other), (one.failed, other.failed), False),
+        _joined_marks(counts, one.valid, other.valid, True),
+        _joined_marks(counts, one.failed, other.failed, False),
     )
 
 
-def _joined_marks(parts: Sequence[Emitted], marks: Sequence[Bools | None], otherwise: bool) -> Bools | None:
-    if all(mark is None for mark in marks):
+def _joined_marks(counts: tuple[int, int], one: Bools | None, other: Bools | None, otherwise: bool) -> Bools | None:
+    if one is None and other is None:
         return None
-    return np.concatenate(
-        [
-            np.full(len(part.values), otherwise) if mark is None else mark
-            for part, mark in zip(parts, marks, strict=True)
-        ]
-    )
+    marks = [np.full(n, otherwise) if mark is None else mark for n, mark in zip(counts, (one, other), strict=True)]
+    return np.concatenate(marks)

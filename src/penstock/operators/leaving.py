@@ -3,16 +3,20 @@
     store    |--- released ---|------ in the window ------|
              0                cursor                      head
 
+Windows over one store that are alike stand at the same row and lose the same rows. The first of them reads these rows
+with the columns of all, and the others take them over (`CommonRows`).
+
 Invariants:
 1. Between calls the cursor stands at the oldest row of the window; everything before it has left.
 2. Nothing leaves before `_oldest_leaves_at`, a time or a position like the steps' `leave_before`: most calls end there.
+3. Common rows are copies: the blocks that they come from may be gone before the last window takes them.
 
 Why: docs/decisions/rows-leave-together.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -56,18 +60,49 @@ class Leaving(NamedTuple):
     more: bool
 
 
+class ReadRows(NamedTuple):
+    """Rows that leave: from a position on, all of `before` (a time or a position) or, if there are `more`, a part.
+    `columns` are by their places. `leaves_at` is when the next one may leave."""
+
+    first: int
+    before: int
+    columns: dict[int, Argument]
+    more: bool
+    leaves_at: int
+    end: int
+
+
+class CommonRows:
+    """What the tails of windows that are alike have read together, until the rows that entered have been played."""
+
+    def __init__(self) -> None:
+        self.tails: list[WindowTail] = []
+        self.read: ReadRows | None = None
+
+
 class WindowTail:
     """`columns` are the places of those columns in the store that are shown, the time first. `passed` is called with
-    the position when the cursor has left a block behind."""
+    the position when the cursor has left a block behind. `common` is that of all tails of the same window."""
 
     def __init__(
-        self, store: FifoStore, columns: tuple[int, ...], passed: Callable[[int], None], *, by_position: bool
+        self,
+        store: FifoStore,
+        columns: tuple[int, ...],
+        passed: Callable[[int], None],
+        common: CommonRows,
+        *,
+        by_position: bool,
     ) -> None:
         self._store = store
         self._columns = columns
         self._passed = passed
+        self._common = common
         self._by_position = by_position
         self.seek(store.head)
+        common.tails.append(self)
+
+    def close(self) -> None:
+        self._common.tails.remove(self)
 
     def seek(self, position: int) -> None:
         self._cursor = self._store.cursor(position, self._columns)
@@ -107,14 +142,12 @@ class WindowTail:
     def leaving(self, steps: Steps, at: int) -> Leaving:
         """The rows that leave during the steps from `at` on; the cursor moves past them."""
         before = steps.leave_before[at:]
-        views, more = self._read(int(before[-1]))
-        if not views:
+        first, columns, more = self._gone(int(before[-1]))
+        if not columns:
             starts = steps.window_start[at:]
             if self._by_position and self._cursor.position < self._store.head:
                 starts = np.full(len(before), self._oldest_time(), np.int64)
-            return Leaving(self._cursor.position, (), np.zeros(len(before), np.int64), starts, False)
-        first = views[0].first
-        columns = views[0].columns if len(views) == 1 else _joined(views)
+            return Leaving(first, (), np.zeros(len(before), np.int64), starts, False)
         times = columns[0].values
         if self._by_position:
             left = np.clip(before - first, 0, len(times))
@@ -125,11 +158,42 @@ class WindowTail:
         left = _left_by_time(times, before, more)
         return Leaving(first, columns, left, steps.window_start[at : at + len(left)], more)
 
+    def _gone(self, before: int) -> tuple[int, tuple[Argument, ...], bool]:
+        """The oldest rows, up to a time or a position: the position of the first, their columns, and whether there are
+        more of them than at once. The cursor moves past them."""
+        first, common = self._cursor.position, self._common
+        if before <= self._oldest_leaves_at:
+            return first, (), False
+        read = common.read
+        if read is None or read.first != first or read.before != before:
+            alike = [tail for tail in common.tails if tail.position == first] if len(common.tails) > 1 else ()
+            if len(alike) <= 1:
+                views, more = self._read(before)
+                columns = views[0].columns if len(views) == 1 else _joined(views) if views else ()
+                return first, columns, more
+            read = common.read = self._read_for(alike, before)
+        self._oldest_leaves_at = read.leaves_at
+        if read.end > first:
+            self._cursor.seek(read.end)
+            self._passed(read.end)
+        return first, tuple([read.columns[place] for place in self._columns]) if read.columns else (), read.more
+
+    def _read_for(self, tails: Sequence[WindowTail], before: int) -> ReadRows:
+        """Reads for all of these tails, of which this is one."""
+        first, own = self._cursor.position, self._cursor
+        places = list(dict.fromkeys([*self._columns, *(place for tail in tails for place in tail.columns)]))
+        self._cursor = self._store.cursor(first, places)
+        try:
+            views, more = self._read(before)
+            end = self._cursor.position
+        finally:
+            self._cursor = own
+        columns = dict(zip(places, _joined(views), strict=True)) if views else {}
+        return ReadRows(first, before, columns, more, self._oldest_leaves_at, end)
+
     def _read(self, before: int) -> tuple[list[View], bool]:
         """Views of the oldest rows, up to a time or a position, and whether there are more of them than at once."""
         views: list[View] = []
-        if before <= self._oldest_leaves_at:
-            return views, False
         rows = 0
         while self._cursor.position < self._store.head:
             view = self._cursor.view(self._store.head)

@@ -37,7 +37,7 @@ from penstock.operators.arguments import ArgumentColumns, Computed
 from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk
 from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.grouping import Grouping
-from penstock.operators.leaving import Leaving, WindowTail
+from penstock.operators.leaving import CommonRows, Leaving, WindowTail
 from penstock.operators.outgoing import Share
 from penstock.operators.resources import Resources
 from penstock.operators.stage import Stage
@@ -46,6 +46,7 @@ from penstock.plan.nodes import AggregateNode
 from penstock.plan.physical.circumstances import StoredRows
 from penstock.plan.reads import TEXT, grouping_of, holds_all_rows, reads_of
 from penstock.store.fifo import ColumnSpec, FifoStore
+from penstock.windows.spec import WindowSpec
 
 _TIME = "time"
 
@@ -75,6 +76,7 @@ class SharedWindow(Stage):
         self._groupings: dict[str, Grouping] = {}
         self._left: dict[str, int] = {}
         self._members: list[WindowMember] = []
+        self._common: dict[WindowSpec, CommonRows] = {}
         self._stale: set[str] = set()
         self._admits_all = False
         self._cuts: list[Cuts] = []
@@ -128,7 +130,8 @@ class SharedWindow(Stage):
             texts = {name: at for at, name in enumerate(shown) if name.startswith(TEXT)}
             by_position = node.window.extent.limit is not None
             columns = tuple(places[name] for name in shown)
-            tail = WindowTail(self._store, columns, self._release, by_position=by_position)
+            common = self._common.setdefault(node.window, CommonRows())
+            tail = WindowTail(self._store, columns, self._release, common, by_position=by_position)
         else:
             has_slots = not holds_all_rows(key, (node,))
         cuts = cuts_of(node, self._account)
@@ -140,6 +143,8 @@ class SharedWindow(Stage):
     def leave(self, member: WindowMember) -> None:
         """A member goes; what only it needed goes with it, and with the last one the window."""
         self._members.remove(member)
+        if member.tail is not None:
+            member.tail.close()
         self._columns.forget(member.columns)
         self._stale |= {name for name in member.names if not self._columns.knows([name])}
         member.groups.forget(member.tally)
@@ -330,6 +335,8 @@ class SharedWindow(Stage):
 
     def _collect(self) -> None:
         """After a chunk: blocks that all have passed go, and slots whose rows are gone, for none is in flight."""
+        for common in self._common.values():
+            common.read = None
         if self._store is not None:
             self._store.release(self._floor())
         for name, left in self._left.items():
