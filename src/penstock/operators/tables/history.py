@@ -9,6 +9,8 @@ Invariants:
 2. Stamps never fall.
 3. Entries, and their order by key once it is needed, are on the account before they are kept.
 4. Where `_differ` holds, no two entries concern the same key.
+5. `single` is the only entry, if there is one: an event changes a row, reads it as it was, and the entry is gone. It
+   gets to the arrays, which have room for it, when anything else is asked.
 
 Why: docs/decisions/table-history.md
 """
@@ -115,6 +117,15 @@ class Entries(NamedTuple):
     differ: bool = False
 
 
+class Single(NamedTuple):
+    """A change of one row that was there: time, stream position and sequence, the key, and the columns besides it as
+    Python values."""
+
+    stamp: tuple[int, int, int]
+    key: tuple[int | None, ...]
+    row: list[Any]
+
+
 class History:
     """`columns` are those of the table besides its key. Entries are in arrays that grow, from `_start` on."""
 
@@ -138,9 +149,31 @@ class History:
         self._order: tuple[KeyedStore, Int64s, Int64s] | None = None
         self._order_bytes = 0
         self._differ = False
+        self.single: Single | None = None
 
     def __len__(self) -> int:
-        return self._stop - self._start
+        return 1 if self.single is not None else self._stop - self._start
+
+    def put_single(self, single: Single) -> None:
+        """Appends an entry where there is none."""
+        if not len(self._had):
+            self._make_room(1)
+        self.single = single
+
+    def _settle(self) -> None:
+        """The single entry becomes one like all."""
+        if self.single is None:
+            return
+        (time, position, sequence), key, row = self.single
+        self.single = None
+        columns = [
+            Argument(
+                np.array([0 if value is None else value], spec.dtype), None if value is not None else np.zeros(1, np.bool_)
+            )
+            for spec, value in zip(self._specs, row, strict=True)
+        ]
+        stamps = Stamps(np.array([time]), np.array([position]), np.array([sequence]))
+        self.append(Entries(stamps, np.array([key], np.int64), np.ones(1, np.bool_), columns, differ=True))
 
     @property
     def _arrays(self) -> list[ChargedArray]:
@@ -168,6 +201,7 @@ class History:
         ]
 
     def append(self, entries: Entries) -> None:
+        self._settle()
         count = len(entries.existed)
         self._make_room(count)
         for mask, column in zip(self._masks, entries.columns, strict=True):
@@ -207,6 +241,7 @@ class History:
     def numbers(self, times: Int64s, position: int, sequences: Int64s, *, before: bool = False) -> Int64s:
         """For each of the moments, in order, how many of the entries come up to it; with `before` those of the moment
         itself do not count."""
+        self._settle()
         found = np.empty(len(times), np.int64)
         _count(*self._stamps, times, position, sequences, not before, found)
         return found
@@ -230,6 +265,7 @@ class History:
 
     def _sorted(self) -> tuple[KeyedStore, Int64s, Int64s]:
         """A number for each key, and the entries sorted by (key, number)."""
+        self._settle()
         if self._order is None:
             nbytes = len(self) * (8 * self._words + _ORDER_BYTES)
             self._account.charge(nbytes)
@@ -273,7 +309,12 @@ class History:
 
     def collect(self, before: int, place: tuple[int, int] = BEFORE_ALL) -> Entries | None:
         """Forgets the entries with times below `before`, and those of that time before a place, and returns them: they
-        hold until others are appended."""
+        hold until others are appended. (Nobody needs those of a single entry: it has no texts.)"""
+        if self.single is not None:
+            if self.single.stamp < (before, *place):
+                self.single = None
+                self.first += 1
+            return None
         count = self._count_before(before, place)
         # What is sorted is sorted anew, so as much must go as that costs.
         if count == 0 or count * 2 < len(self):
@@ -314,6 +355,7 @@ class History:
         return Entries(stamps, self._keys[start:stop], self._existed[start:stop], columns)
 
     def snapshot(self) -> dict[str, Any]:
+        self._settle()
         return {
             "first": self.first,
             "stamps": [part.copy() for part in self._stamps],
@@ -324,6 +366,7 @@ class History:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self.single = None
         self._forget_order()
         self.first = snapshot["first"]
         self._differ = False

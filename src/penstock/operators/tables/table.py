@@ -28,7 +28,7 @@ from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.operators.tables.history import BEFORE_ALL, Entries, History
+from penstock.operators.tables.history import BEFORE_ALL, Entries, History, Single
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found, KeyedStore
 from penstock.store.keyed_pages import KeyedPages
@@ -152,6 +152,7 @@ class Table:
         self._keys: tuple[Field, ...] = definition.key_fields
         self.others: tuple[Field, ...] = definition.other_fields
         self.places = {field.name: place for place, field in enumerate(self.others)}
+        self._flags = [place for place, field in enumerate(self.others) if field.type is SqlType.BOOLEAN]
         name = f"table {definition.name}"
         self._texts = resources.account(f"{name}: strings")
         self.interners: dict[str, Interner] = {
@@ -291,6 +292,28 @@ class Table:
     def nothing(self, rows: int) -> Matched:
         """No row, so many times."""
         return Matched(self, _these(np.full(rows, -1, np.int32)), None)
+
+    # One row, of a table without texts (`operators.tables.single`)
+
+    def row_values(self, row: int) -> list[Any]:
+        """The columns besides the key of a row of now, as Python values."""
+        values = self.store.read_one(row)
+        for place in self._flags:
+            if values[place] is not None:
+                values[place] = bool(values[place])
+        return values
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether what changes is noted for a copy in a database."""
+        return self.on_change is not None or self.unfit_for_copy is not None
+
+    def note_single(self, single: Single) -> bool:
+        """A change is about to be made; answers whether the history has noted it."""
+        if len(self.history):
+            return False
+        self.history.put_single(single)
+        return True
 
     # Changing
 
