@@ -72,6 +72,10 @@ class QuietTime:
         reached = self._reached.get(stream)
         return reached is not None and not any(waits(watermark) for waits in reached.values())
 
+    def is_held(self, stream: str, watermark: int) -> bool:
+        """Whether this time of the stream is held. It was quiet then, and `due` finds it where that has changed."""
+        return self._held.get(stream) == watermark
+
     def hold(self, stream: str, watermark: int) -> None:
         self._held[stream] = watermark
 
