@@ -370,7 +370,7 @@ class App:
                 self._rejects.add(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
-        if data.__class__ is dict or data.__class__ is list:
+        if (data.__class__ is dict or data.__class__ is list) and self._lanes.may_take(source):
             self._calls.begin()
             with self._guard:
                 taken = self._lanes.take(source, data)

@@ -21,6 +21,10 @@ class PushLanes:
         self._lanes: dict[str, PushLane | None] = {}
         self._pushes: dict[str, int] = {}
 
+    def may_take(self, source: StreamInput) -> bool:
+        """Whether a lane may take events of the stream: not if it is known that there is none."""
+        return self._version != self._flow.version or self._lanes.get(source.definition.name, self) is not None
+
     def take(self, source: StreamInput, data: Any) -> int:
         """How many events from the front of a push have been taken by a lane."""
         name = source.definition.name

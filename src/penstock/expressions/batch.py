@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -86,7 +87,8 @@ class Batch:
 
 class Row(Batch):
     """A single row as Python values (`expressions.scalar`): bool, int, float and str, and None for NULL. A column is
-    made of a value when a reader asks for it. The values are shared with other rows: they do not change."""
+    made of a value when a reader asks for it. The columns are those of `kinds`; `values` may have more names, and is
+    shared with other rows: it does not change."""
 
     __slots__ = ("values",)
 
@@ -99,11 +101,13 @@ class Row(Batch):
 
     @property
     def names(self) -> list[str]:
-        return list(self.values)
+        return list(self.kinds)
 
     @property
     def nbytes(self) -> int:
-        return row_bytes(self.values)
+        if SqlType.STRING not in self.kinds.values():
+            return _OBJECTS + _VALUE * len(self.values)
+        return row_bytes(self.kinds, self.values)
 
     def with_columns(self, data: dict[str, Data], kinds: Mapping[str, SqlType] | None = None) -> Batch:
         return self._whole().with_columns(data, kinds)
@@ -112,7 +116,7 @@ class Row(Batch):
         return self._whole().prefixed(prefix)
 
     def _whole(self) -> Batch:
-        return Batch(self.kinds, {name: self.data(name) for name in self.values}, 1)
+        return Batch(self.kinds, {name: self.data(name) for name in self.kinds}, 1)
 
     def data(self, name: str) -> Data:
         data = self._data.get(name)
@@ -122,18 +126,19 @@ class Row(Batch):
         return data
 
 
-def row_bytes(values: Mapping[str, Any]) -> int:
-    """What the values of a row take, about, with the dict that they are in."""
-    texts = [_text_bytes(value) for value in values.values() if value.__class__ is str]
+def row_bytes(kinds: Mapping[str, SqlType], values: Mapping[str, Any]) -> int:
+    """What a row takes, about, with the dict that its values are in."""
+    texts = [_text_bytes(values[name]) for name, kind in kinds.items() if kind is SqlType.STRING]
     return _OBJECTS + _VALUE * len(values) + sum(texts)
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, SqlType]) -> Batch:
     """Rows of these columns, as one batch."""
+    names = list(kinds)
+    columns = zip(*map(itemgetter(*names, names[0]), rows), strict=True)  # of one name alone there would be no tuples
     data: dict[str, Data] = {}
-    for name, kind in kinds.items():
-        values = [row[name] for row in rows]
-        data[name] = values if kind is SqlType.STRING else numbers(values, kind)
+    for (name, kind), values in zip(kinds.items(), columns, strict=False):
+        data[name] = list(values) if kind is SqlType.STRING else numbers(values, kind)
     return Batch(kinds, data, len(rows))
 
 

@@ -200,7 +200,7 @@ def constant(value: object, type_: SqlType) -> Vector:
     return Vector(np.array([value], _DTYPES[type_]), None)
 
 
-def numbers(values: list[Any], type_: SqlType) -> Vector:
+def numbers(values: Sequence[Any], type_: SqlType) -> Vector:
     """A column of Python values, None for NULL, of a type that is not STRING."""
     if None not in values:
         return Vector(np.array(values, _DTYPES[type_]), None)

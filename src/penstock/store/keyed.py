@@ -73,6 +73,8 @@ class KeyedStore:
         self._one_key = np.zeros((1, words), np.int64)
         self._one_word = memoryview(self._one_key.reshape(-1))
         self._one_row = np.empty(1, np.int32)
+        self._known: tuple[tuple[int | None, ...], int, int] = ((), -1, -1)
+        """The key that was found last, its row, and the layout in which it is that."""
         self._take(0, 16)
         self._account.resize(self.nbytes)
 
@@ -171,12 +173,18 @@ class KeyedStore:
 
     # One row
 
-    def find_one(self, words: Sequence[int | None]) -> int:
+    def find_one(self, words: tuple[int | None, ...]) -> int:
         """The row of one key, -1 if there is none."""
+        known, row, layout = self._known
+        if words == known and layout == self.layout:
+            return row  # what an event changes it mostly reads, too
         for w, word in enumerate(words):
             self._one_word[w] = word
         kernels.find(self._index, self._keys, self._bits, self._one_key, NOBODY, self._one_row)
-        return int(self._one_row.item(0))
+        row = self._one_row.item(0)
+        if row >= 0:
+            self._known = words, row, self.layout
+        return row
 
     def read_one(self, row: int) -> list[Any]:
         """The columns of a row that was found, as Python values; NULL is None."""

@@ -41,6 +41,9 @@ _SMALL = 4096
 _LOOSE = 256
 """So many loose rows become a batch."""
 
+_AHEAD = 16
+"""So many loose rows are charged together."""
+
 Pack = Callable[[list[Row]], pa.RecordBatch]
 """Makes a batch of loose rows."""
 
@@ -79,6 +82,9 @@ class WaitingRows:
         self._sizes: deque[int] = deque()
         self._loose: list[Row] = []
         self._loose_bytes = 0
+        """On the account for loose rows, some of it ahead of them."""
+        self._loose_left = 0
+        """What of it is left."""
         self._pack: Pack | None = None
         self.rows = 0
         self.spilled_rows = 0
@@ -94,15 +100,22 @@ class WaitingRows:
         loose = self._loose
         if loose and (len(loose) >= _LOOSE or loose[0].kinds is not row.kinds):
             self._pack_loose()
-        size = row.nbytes
         self._loose.append(row)
-        self._loose_bytes += size
         self._pack = pack
         self.rows += 1
-        held = self._account.nbytes + size
-        if held > self._most or not self._account.try_resize(held):
-            self._loose_bytes -= size
+        size = row.nbytes
+        if size > self._loose_left and not self._charge_loose(size * _AHEAD) and not self._charge_loose(size):
             self._pack_loose()
+        else:
+            self._loose_left -= size
+
+    def _charge_loose(self, nbytes: int) -> bool:
+        held = self._account.nbytes + nbytes
+        if held > self._most or not self._account.try_resize(held):
+            return False
+        self._loose_bytes += nbytes
+        self._loose_left += nbytes
+        return True
 
     def _pack_loose(self) -> None:
         """Loose rows become a batch."""
@@ -111,7 +124,7 @@ class WaitingRows:
         assert self._pack is not None
         loose, self._loose = self._loose, []
         self._account.resize(self._account.nbytes - self._loose_bytes)
-        self._loose_bytes = 0
+        self._loose_bytes = self._loose_left = 0
         self.rows -= len(loose)
         self.put(self._pack(loose))
 

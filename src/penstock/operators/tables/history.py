@@ -154,6 +154,11 @@ class History:
     def __len__(self) -> int:
         return 1 if self.single is not None else self._stop - self._start
 
+    @property
+    def stop(self) -> int:
+        """The number of the next change."""
+        return self.first + len(self)
+
     def put_single(self, single: Single) -> None:
         """Appends an entry where there is none."""
         if not len(self._had):

@@ -84,24 +84,26 @@ class LookUp(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if port == 0:
-            if watermark > self._watermark:
+            is_new = watermark > self._watermark
+            if is_new:
                 self._watermark = watermark
-            row = chunk.columns if isinstance(chunk.columns, Row) else None
-            if row is not None:
-                passes = self._passes_first(row)
+            if isinstance(chunk.columns, Row):
+                passes = self._passes_first(chunk.columns)
                 if passes is False:
                     self._next += 1
+                    if not is_new and not self._ports.has_rows:
+                        self._note_place()
+                        return Progress([], START)  # the time has been told
                     chunk = NO_EVENTS
-                if not passes:
-                    row = None
+                elif passes and not self._waits and (done := self._look_up_one(chunk, chunk.columns)) is not None:
+                    self._next += 1
+                    self._note_place()
+                    return Progress(done, self._passed(watermark))
             if not self._waits:
-                if row is None or not self._look_up_one(chunk, row):
-                    sequences = np.arange(self._next, self._next + chunk.rows)
-                    self._look_up(chunk, sequences)
-                self._next += chunk.rows
-                if self._position != AFTER_ALL:
-                    for reading in self._tables:
-                        reading.reader.place = (self._position, self._next)
+                if chunk.rows:
+                    self._look_up(chunk, np.arange(self._next, self._next + chunk.rows))
+                    self._next += chunk.rows
+                self._note_place()
                 return Progress(self._outgoing.take(), self._passed(watermark))
             self._put(chunk)
         complete = min(reading.table.complete_before(self._position) for reading in self._tables) - self._behind
@@ -126,19 +128,23 @@ class LookUp(Operator):
         except UNCERTAIN:
             return None
 
-    def _look_up_one(self, chunk: Chunk, row: Row) -> bool:
-        """A single event that has passed the first filter; answers whether that was done."""
+    def _look_up_one(self, chunk: Chunk, row: Row) -> list[Chunk] | None:
+        """What comes of a single event that has passed the first filter; None if the ordinary path says it."""
         if self._single is None:
-            return False
+            return None
         moment = (int(chunk.times[0]) + self._behind, self._position, self._next)
         try:
             joined = self._single.join(row.values, moment)
             shown = None if joined is None else self._of_one_row.shown(joined)
         except UNCERTAIN:
-            return False
-        if shown is not None:
-            self._outgoing.put(Chunk(chunk.times, shown))
-        return True
+            return None
+        return [] if shown is None else [Chunk(chunk.times, shown)]
+
+    def _note_place(self) -> None:
+        """Where in its own stream the next event is that reads the tables."""
+        if not self._waits and self._position != AFTER_ALL:
+            for reading in self._tables:
+                reading.reader.place = (self._position, self._next)
 
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:
@@ -152,8 +158,10 @@ class LookUp(Operator):
         return self._outgoing.take()
 
     def _passed(self, reached: int) -> int:
+        passed = reached + self._behind
         for reading in self._tables:
-            reading.reader.passed = max(reading.reader.passed, reached + self._behind)
+            if passed > reading.reader.passed:
+                reading.reader.passed = passed
         return reached
 
     def _look_up(self, chunk: Chunk, sequences: Int64s) -> None:

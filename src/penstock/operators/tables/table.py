@@ -165,6 +165,8 @@ class Table:
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
         self.heard: dict[int, int] = {}
         self._readers: list[TableReader] = []
+        self._collected = ((START, BEFORE_ALL), -1)
+        """What readers had passed, and how many changes there were, when `collect` looked last."""
         self._given_up: list[tuple[str, Int32s]] = []
         self._known = _Known(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
         self.on_change: Callable[[Int64s], None] | None = None
@@ -199,7 +201,10 @@ class Table:
         """Forgets the past that all readers have passed."""
         if not len(self.history):
             return
-        least = min(((reader.passed, reader.place) for reader in self._readers), default=(END, BEFORE_ALL))
+        least = min([(reader.passed, reader.place) for reader in self._readers], default=(END, BEFORE_ALL))
+        if (least, self.history.stop) == self._collected:
+            return
+        self._collected = least, self.history.stop
         gone = self.history.collect(*least)
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
