@@ -94,7 +94,11 @@ def cast_to(expression: Expression, type_: SqlType) -> Expression:
 @st.composite
 def expressions(draw: st.DrawFn, type_: SqlType, depth: int = 3) -> Expression:
     if depth == 0 or draw(st.integers(0, 5)) == 0:
-        return draw(literals(type_)) if draw(st.integers(0, 3)) == 0 else Column(f"{type_}{draw(st.integers(0, 1))}", type_)
+        return (
+            draw(literals(type_))
+            if draw(st.integers(0, 3)) == 0
+            else Column(f"{type_}{draw(st.integers(0, 1))}", type_)
+        )
     function = draw(st.sampled_from(sorted(FUNCTIONS)))
     own = draw(st.sampled_from(FUNCTIONS[function]))
     if function in ("if", "case", "coalesce", "greatest", "least", "nullif"):
@@ -116,9 +120,7 @@ def expressions(draw: st.DrawFn, type_: SqlType, depth: int = 3) -> Expression:
     return cast_to(Call(function, tuple(args), result), type_)
 
 
-ROWS = st.fixed_dictionaries(
-    {f"{type_}{n}": st.one_of(st.none(), VALUES[type_]) for type_ in TYPES for n in range(2)}
-)
+ROWS = st.fixed_dictionaries({f"{type_}{n}": st.one_of(st.none(), VALUES[type_]) for type_ in TYPES for n in range(2)})
 KINDS = {f"{type_}{n}": type_ for type_ in TYPES for n in range(2)}
 
 
@@ -144,7 +146,22 @@ def test_what_comes_out_is_what_the_evaluator_says(expression: Expression, row: 
 
 
 GROUPS = [json.loads(line) for line in (Path(__file__).parent / "golden" / "values.jsonl").read_text().splitlines()]
-KNOWN = ("add", "subtract", "multiply", "divide", "div", "modulo", "eq", "lt", "ge", "and", "or", "not", "if", "coalesce")
+KNOWN = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "div",
+    "modulo",
+    "eq",
+    "lt",
+    "ge",
+    "and",
+    "or",
+    "not",
+    "if",
+    "coalesce",
+)
 
 
 def of_group(group: dict[str, Any], types: list[SqlType]) -> Expression | None:

@@ -64,8 +64,8 @@ def compile_expression(expression: Expression) -> Compiled:
 
 
 def compile_row(expression: Expression) -> RowFunction:
-    """A closure that evaluates the expression on the Python values of one row. It gives what `compile_expression` gives,
-    or raises an `UNCERTAIN`, where that one is to be asked."""
+    """A closure that evaluates the expression on the Python values of one row. It gives what `compile_expression`
+    gives, or raises an `UNCERTAIN`, where that one is to be asked."""
     return _compile_row(transform(expression, _simpler))
 
 

@@ -71,9 +71,9 @@ class KeyedStore:
         self.changes = 0
         self.layout = 0
         self._one_key = np.zeros((1, words), np.int64)
-        self._one_word = memoryview(self._one_key.reshape(-1))
+        self._one_word = self._one_key.reshape(-1).data
         self._one_row = np.empty(1, np.int32)
-        self._known: tuple[tuple[int | None, ...], int, int] = ((), -1, -1)
+        self._known: tuple[tuple[int, ...], int, int] = ((), -1, -1)
         """The key that was found last, its row, and the layout in which it is that."""
         self._take(0, 16)
         self._account.resize(self.nbytes)
@@ -173,7 +173,7 @@ class KeyedStore:
 
     # One row
 
-    def find_one(self, words: tuple[int | None, ...]) -> int:
+    def find_one(self, words: tuple[int, ...]) -> int:
         """The row of one key, -1 if there is none."""
         known, row, layout = self._known
         if words == known and layout == self.layout:
@@ -209,10 +209,10 @@ class KeyedStore:
         self.changes += 1
 
     def _open_cells(self) -> list[tuple[memoryview, memoryview | None]]:
-        """Each column and its mask, cell by cell: Python reads and writes one much sooner than numpy does. They keep the
-        arrays alive, so they are forgotten before these are exchanged."""
+        """Each column and its mask, cell by cell: Python reads and writes one much sooner than numpy does. They keep
+        the arrays alive, so they are forgotten before these are exchanged."""
         self._cells = [
-            (memoryview(values.reshape(-1)), None if valid is None else memoryview(valid.reshape(-1)))
+            (values.reshape(-1).data, None if valid is None else valid.reshape(-1).data)
             for values, valid in zip(self._values, self._valid, strict=True)
         ]
         return self._cells

@@ -9,7 +9,7 @@ Invariants:
 2. Stamps never fall.
 3. Entries, and their order by key once it is needed, are on the account before they are kept.
 4. Where `_differ` holds, no two entries concern the same key.
-5. `single` is the only entry, if there is one: an event changes a row, reads it as it was, and the entry is gone. It
+5. `single` is the only entry, if it is there: an event changes a row, reads it as it was, and the entry is gone. It
    gets to the arrays, which have room for it, when anything else is asked.
 
 Why: docs/decisions/table-history.md
@@ -118,12 +118,12 @@ class Entries(NamedTuple):
 
 
 class Single(NamedTuple):
-    """A change of one row that was there: time, stream position and sequence, the key, and the columns besides it as
-    Python values."""
+    """A change of one row: time, stream position and sequence, the key, and the columns besides it as they were, in
+    Python values; None if there was no row."""
 
     stamp: tuple[int, int, int]
-    key: tuple[int | None, ...]
-    row: list[Any]
+    key: tuple[int, ...]
+    row: list[Any] | None
 
 
 class History:
@@ -160,21 +160,26 @@ class History:
         return self.first + len(self)
 
     def put_single(self, single: Single) -> None:
-        """Appends an entry where there is none."""
+        """Appends an entry."""
+        is_first = not len(self)
+        self._settle()
         if not len(self._had):
             self._make_room(1)
         self.single = single
+        if not is_first:
+            self._settle()
 
     def _settle(self) -> None:
         """The single entry becomes one like all."""
         if self.single is None:
             return
         (time, position, sequence), key, row = self.single
+        assert row is not None, "what is put has changed a row that was there"
         self.single = None
         columns = [
-            Argument(
-                np.array([0 if value is None else value], spec.dtype), None if value is not None else np.zeros(1, np.bool_)
-            )
+            Argument(np.zeros(1, spec.dtype), np.zeros(1, np.bool_))
+            if value is None
+            else Argument(np.array([value], spec.dtype), None)
             for spec, value in zip(self._specs, row, strict=True)
         ]
         stamps = Stamps(np.array([time]), np.array([position]), np.array([sequence]))
@@ -279,6 +284,25 @@ class History:
             order = np.argsort(ids, kind="stable")
             self._order = store, ids[order].astype(np.int64) * (len(self) + 1) + order, order
         return self._order
+
+    def row_before(self, key: tuple[int, ...], moment: tuple[int, int, int], *, before: bool) -> Single | None:
+        """The change of a key before which its row was that of the moment; None if that is the row of now. `before` as
+        in `numbers`."""
+        if self.single is not None:
+            is_later = self.single.stamp >= moment if before else self.single.stamp > moment
+            return self.single if is_later and self.single.key == key else None
+        time, position, sequence = moment
+        numbers = self.numbers(np.array([time]), position, np.array([sequence]), before=before)
+        entry = self.as_of(np.array([key], np.int64), numbers).item(0)
+        if entry < 0:
+            return None
+        at, row = self._start + entry, None
+        if self._had.array[at]:
+            row = [
+                None if len(mask) and not mask.array[at] else values.array[at].item()
+                for values, mask in zip(self._values, self._masks, strict=True)
+            ]
+        return Single(self._stamp(at), key, row)
 
     def existed(self, entries: Int64s) -> Bools:
         return self._existed[entries]

@@ -87,15 +87,16 @@ class LookUp(Operator):
             is_new = watermark > self._watermark
             if is_new:
                 self._watermark = watermark
-            if isinstance(chunk.columns, Row):
-                passes = self._passes_first(chunk.columns)
+            row = chunk.columns
+            if isinstance(row, Row):
+                passes = self._passes_first(row)
                 if passes is False:
                     self._next += 1
                     if not is_new and not self._ports.has_rows:
                         self._note_place()
                         return Progress([], START)  # the time has been told
                     chunk = NO_EVENTS
-                elif passes and not self._waits and (done := self._look_up_one(chunk, chunk.columns)) is not None:
+                elif passes and not self._waits and (done := self._look_up_one(chunk, row)) is not None:
                     self._next += 1
                     self._note_place()
                     return Progress(done, self._passed(watermark))

@@ -1,12 +1,8 @@
 """One event at a table, by the table's key: the look-up and the change of a single row, as Python values.
 
 The ordinary paths (`reading`, `writer`) define what is read and changed. Here are the same steps for one event, for a
-table of numbers alone, where nothing unusual happens:
-
-- the row of the key is there, and the statement sets columns of it;
-- the history has no entry, or only that of the last single change (`History.single`).
-
-For everything else `SingleWrite.make` answers False, and `SingleReading.join` raises an `UNCERTAIN`; neither has
+table of numbers alone, where nothing unusual happens: the row of the key is there, and the statement sets columns of
+it. For everything else `SingleWrite.make` answers False, and `SingleReading.join` raises an `UNCERTAIN`; neither has
 changed anything then, and the ordinary path takes the event.
 """
 
@@ -15,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.expressions.evaluate import UNCERTAIN, compile_row
-from penstock.expressions.scalar import RowFails, RowFunction, Values
+from penstock.expressions.scalar import RowFunction, Values
 from penstock.expressions.tree import Column, Expression, columns, transform
 from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.tables.history import Single
@@ -26,7 +22,8 @@ from penstock.types import SqlType
 _KEYS = (SqlType.TINYINT, SqlType.SMALLINT, SqlType.INT, SqlType.BIGINT, SqlType.DATE, SqlType.TIMESTAMP)
 """The types of keys that are their own words."""
 
-Word = Callable[[Values], tuple[int | None, ...]]
+Words = Callable[[Values], tuple[int, ...] | None]
+"""The key of a row; None if there is a NULL in it."""
 
 
 def is_plain(table: Table, keys: Sequence[Expression]) -> bool:
@@ -44,11 +41,12 @@ def renamed(expression: Expression, names: dict[str, str]) -> Expression:
     return transform(expression, change)
 
 
-def _words(keys: Sequence[RowFunction]) -> Word:
-    if len(keys) == 1:
-        (only,) = keys
-        return lambda values: (only(values),)
-    return lambda values: tuple([key(values) for key in keys])
+def _words(keys: Sequence[RowFunction]) -> Words:
+    def words(values: Values) -> tuple[int, ...] | None:
+        found = tuple([key(values) for key in keys])
+        return None if None in found else found
+
+    return words
 
 
 class SingleWrite:
@@ -86,7 +84,7 @@ class SingleWrite:
             if self._where is not None and self._where(values) is not True:
                 return True
             words = self._words(values)
-            if None in words:
+            if words is None:
                 return False
             row = table.store.find_one(words)
             if row < 0:
@@ -104,8 +102,8 @@ class SingleWrite:
         for place, value in sets:
             if value is None and (place in self._required or not table.store.has_nulls(place)):
                 return False
-        if table.keeps_history and not table.note_single(Single((time, self._position, sequence), words, before)):
-            return False
+        if table.keeps_history:
+            table.history.put_single(Single((time, self._position, sequence), words, before))
         table.store.write_one(row, sets)
         return True
 
@@ -119,6 +117,7 @@ class SingleReading:
     ) -> None:
         self._table = table
         self._left = lookup.left
+        self._looks_back = any(back for _, back in wanted.values())
         self._words = _words([compile_row(renamed(key, names)) for key in lookup.keys])
         self._on = None if lookup.on is None else compile_row(renamed(lookup.on, names))
         keys = lookup.key
@@ -134,21 +133,14 @@ class SingleReading:
         none, and the event does not remain."""
         table = self._table
         words = self._words(values)
-        then = None
-        if None not in words:
+        before = then = None
+        if words is not None:
             row = table.store.find_one(words)
-            then = table.row_values(row) if row >= 0 else None
-        before = then
-        history = table.history
-        if len(history):
-            single = history.single
-            if single is None:
-                raise RowFails
-            if single.key == words:
-                if single.stamp >= moment:
-                    before = single.row
-                if single.stamp > moment:
-                    then = single.row
+            before = then = table.row_values(row) if row >= 0 else None
+            if len(table.history):
+                now = then
+                then = table.row_as_of(words, now, moment, before=False)
+                before = table.row_as_of(words, now, moment, before=True) if self._looks_back else then
         if then is None and not self._left:
             return None
         joined = values.copy()
@@ -156,7 +148,7 @@ class SingleReading:
             source = before if back else then
             joined[name] = None if source is None else source[place]
         for name, place, back in self._keys:
-            joined[name] = None if (before if back else then) is None else words[place]
+            joined[name] = None if words is None or (before if back else then) is None else words[place]
         if then is not None and self._on is not None and self._on(joined) is not True:
             if not self._left:
                 return None

@@ -28,7 +28,7 @@ from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.operators.tables.history import BEFORE_ALL, Entries, History, Single
+from penstock.operators.tables.history import BEFORE_ALL, Entries, History
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found, KeyedStore
 from penstock.store.keyed_pages import KeyedPages
@@ -302,7 +302,18 @@ class Table:
 
     def row_values(self, row: int) -> list[Any]:
         """The columns besides the key of a row of now, as Python values."""
-        values = self.store.read_one(row)
+        return self._typed(self.store.read_one(row))
+
+    def row_as_of(
+        self, words: tuple[int, ...], now: list[Any] | None, moment: tuple[int, int, int], *, before: bool
+    ) -> list[Any] | None:
+        """The row of a key as of a moment, or `before` it, where the history has entries; `now` is that of now."""
+        change = self.history.row_before(words, moment, before=before)
+        if change is None:
+            return now
+        return None if change.row is None else self._typed(change.row)
+
+    def _typed(self, values: list[Any]) -> list[Any]:
         for place in self._flags:
             if values[place] is not None:
                 values[place] = bool(values[place])
@@ -312,13 +323,6 @@ class Table:
     def has_copy(self) -> bool:
         """Whether what changes is noted for a copy in a database."""
         return self.on_change is not None or self.unfit_for_copy is not None
-
-    def note_single(self, single: Single) -> bool:
-        """A change is about to be made; answers whether the history has noted it."""
-        if len(self.history):
-            return False
-        self.history.put_single(single)
-        return True
 
     # Changing
 
