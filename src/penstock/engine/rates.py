@@ -40,7 +40,7 @@ class Rates:
                 span = self._spans.get(stream)
                 if span is None:
                     span = self._spans[stream] = _Span(int(chunk.times[0]), 0, 0)
-                span.last = int(chunk.times[-1])
+                span.last = chunk.times.item(-1)
                 span.events += rows
 
     def note_rows(self, stream: str, rows: int, last: int) -> None:

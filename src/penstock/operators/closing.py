@@ -81,8 +81,9 @@ class ClosingAggregate(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if isinstance(chunk.columns, Row) and self._reads is not None:
-            if self._may_wait(int(chunk.times[0]), watermark):
-                self._waiting.append((int(chunk.times[0]), chunk.columns.values))
+            time = chunk.times.item(0)
+            if self._may_wait(time, watermark):
+                self._waiting.append((time, chunk.columns.values))
                 return Progress([], watermark)
         elif not chunk.rows and not self.waits_for(port, watermark):
             return Progress([], watermark)

@@ -152,10 +152,10 @@ class Reorder:
             watermark is None
             and self._passes_through
             and len(times)
-            and times[0] >= self._largest
+            and times.item(0) >= self._largest
             and (len(times) == 1 or _rises(times))
         ):
-            self._largest = self.watermark = int(times[-1])
+            self._largest = self.watermark = times.item(-1)
             return Released(Chunk(times, batch), self.watermark, None)
         if watermark is not None:
             released = self._set_aside(times, batch, times <= self.watermark, max(self.watermark, watermark))

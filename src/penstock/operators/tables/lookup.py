@@ -133,7 +133,7 @@ class LookUp(Operator):
         """What comes of a single event that has passed the first filter; None if the ordinary path says it."""
         if self._single is None:
             return None
-        moment = (int(chunk.times[0]) + self._behind, self._position, self._next)
+        moment = (chunk.times.item(0) + self._behind, self._position, self._next)
         try:
             joined = self._single.join(row.values, moment)
             shown = None if joined is None else self._of_one_row.shown(joined)

@@ -85,7 +85,7 @@ class TableWriter:
             for chunk in chunks:
                 if self._single is not None and isinstance(chunk.columns, Row):
                     sequence = self._passed[stream]
-                    if self._single.make(chunk.columns.values, int(chunk.times[0]), sequence):
+                    if self._single.make(chunk.columns.values, chunk.times.item(0), sequence):
                         self._passed[stream] = sequence + 1
                         continue
                 for part, _ in chunk.parts(watermark):
