@@ -12,6 +12,8 @@ Invariants:
 
 Arguments are computed from left to right, and only as far as the evaluator counts their failures: strict functions stop
 at the first NULL, AND at the first FALSE, CASE at the first TRUE, COALESCE at the first value.
+
+Why: docs/decisions/single-rows-as-values.md
 """
 
 from __future__ import annotations

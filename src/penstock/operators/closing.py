@@ -43,11 +43,14 @@ from penstock.types import SqlType
 from penstock.windows.spec import Session
 from penstock.windows.steps import FOREVER
 
-_WAITING = 256
-"""So many single rows are added together at most."""
+_WAITING, _LEAST_WAITING = 256, 8
+"""So many single rows are added together at most; fewer are not worth it."""
 
-_VALUE_BYTES = 96
-"""What a value of a row that waits takes, with its place in a dict."""
+_WAITING_SHARE = 1024
+"""Rows that wait take no more than this part of the memory."""
+
+_ROW_BYTES, _VALUE_BYTES = 256, 96
+"""What a row that waits takes, and each of its values besides, with its place in a dict."""
 
 
 class ClosingAggregate(Operator):
@@ -76,6 +79,10 @@ class ClosingAggregate(Operator):
         """The columns that are read, if rows may wait: none is a text and nothing can fail."""
         self._waiting: list[tuple[int, Values]] = []
         self._waiting_account = resources.account(f"{name}: rows that are added together")
+        self._row_bytes = _ROW_BYTES + _VALUE_BYTES * len(node.input.schema)
+        self._most_waiting = min(_WAITING, self._waiting_account.total // _WAITING_SHARE // self._row_bytes)
+        if self._most_waiting < _LEAST_WAITING:
+            self._reads = None
         self._waiting_until = -FOREVER
         """The end of the window in which the rows that wait lie."""
 
@@ -109,9 +116,9 @@ class ClosingAggregate(Operator):
             return (
                 self._windows.is_open(self._waiting_until)
                 and watermark < self._waiting_until
-                and self._waiting_account.try_resize(_WAITING * _VALUE_BYTES * (2 + len(self._reads or ())))
+                and self._waiting_account.try_resize(self._most_waiting * self._row_bytes)
             )
-        return time < self._waiting_until > watermark and len(self._waiting) < _WAITING
+        return time < self._waiting_until > watermark and len(self._waiting) < self._most_waiting
 
     def _add_waiting(self) -> None:
         if not self._waiting:
