@@ -7,7 +7,7 @@ of kernels) and for single events, whose way through Arrow would cost more than 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -134,8 +134,19 @@ def row_bytes(kinds: Mapping[str, SqlType], values: Mapping[str, Any]) -> int:
 
 def columns_of(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, SqlType]) -> Batch:
     """Rows of these columns, as one batch."""
+    return columns_of_tuples(list(map(row_getter(kinds), rows)), kinds)
+
+
+def row_getter(kinds: Mapping[str, SqlType]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Gets the values of these columns of a row, the first once more at the end: of one name alone there would be no
+    tuple."""
     names = list(kinds)
-    columns = zip(*map(itemgetter(*names, names[0]), rows), strict=True)  # of one name alone there would be no tuples
+    return itemgetter(*names, names[0])
+
+
+def columns_of_tuples(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, SqlType]) -> Batch:
+    """Rows that `row_getter` has got, as one batch."""
+    columns = zip(*rows, strict=True)
     data: dict[str, Data] = {}
     for (name, kind), values in zip(kinds.items(), columns, strict=False):
         data[name] = list(values) if kind is SqlType.STRING else numbers(values, kind)

@@ -23,9 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
-from penstock.expressions.batch import Row, columns_of
+from penstock.expressions.batch import Row, columns_of_tuples, row_getter
 from penstock.expressions.evaluate import is_total
-from penstock.expressions.scalar import Values
 from penstock.expressions.tree import Column, Expression, walk
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
@@ -49,8 +48,8 @@ _WAITING, _LEAST_WAITING = 256, 8
 _WAITING_SHARE = 1024
 """Rows that wait take no more than this part of the memory."""
 
-_ROW_BYTES, _VALUE_BYTES = 256, 96
-"""What a row that waits takes, and each of its values besides, with its place in a dict."""
+_ROW_BYTES, _VALUE_BYTES = 192, 40
+"""What a row that waits takes, and each of its values besides."""
 
 
 class ClosingAggregate(Operator):
@@ -77,9 +76,10 @@ class ClosingAggregate(Operator):
         self._rows = 0
         self._reads = _safe_reads(node)
         """The columns that are read, if rows may wait: none is a text and nothing can fail."""
-        self._waiting: list[tuple[int, Values]] = []
+        self._get = row_getter(self._reads or {"": SqlType.NULL})
+        self._waiting: list[tuple[int, tuple[Any, ...]]] = []
         self._waiting_account = resources.account(f"{name}: rows that are added together")
-        self._row_bytes = _ROW_BYTES + _VALUE_BYTES * len(node.input.schema)
+        self._row_bytes = _ROW_BYTES + _VALUE_BYTES * len(self._reads or ())
         self._most_waiting = min(_WAITING, self._waiting_account.total // _WAITING_SHARE // self._row_bytes)
         if self._most_waiting < _LEAST_WAITING:
             self._reads = None
@@ -90,7 +90,7 @@ class ClosingAggregate(Operator):
         if isinstance(chunk.columns, Row) and self._reads is not None:
             time = chunk.times.item(0)
             if self._may_wait(time, watermark):
-                self._waiting.append((time, chunk.columns.values))
+                self._waiting.append((time, self._get(chunk.columns.values)))
                 return Progress([], watermark)
         elif not chunk.rows and not self.waits_for(port, watermark):
             return Progress([], watermark)
@@ -126,7 +126,7 @@ class ClosingAggregate(Operator):
         assert self._reads is not None
         waiting, self._waiting = self._waiting, []
         times = np.array([time for time, _ in waiting], np.int64)
-        self._add(Chunk(times, columns_of([values for _, values in waiting], self._reads)))
+        self._add(Chunk(times, columns_of_tuples([values for _, values in waiting], self._reads)))
         self._waiting_account.resize(0)
 
     def _take(self) -> list[Chunk]:
