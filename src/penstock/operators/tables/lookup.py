@@ -45,6 +45,9 @@ BATCH_ROWS = 1 << 20
 
 _SEQUENCE = "#sequence"
 
+_NOTHING_NEW = Progress([], START)
+"""No rows, and a time that has been told."""
+
 _LITTLE = 1024
 """Changes of a table that may be kept for a reader to which no time is handed on."""
 
@@ -94,7 +97,7 @@ class LookUp(Operator):
                     self._next += 1
                     if not is_new and not self._ports.has_rows:
                         self._note_place()
-                        return Progress([], START)  # the time has been told
+                        return _NOTHING_NEW
                     chunk = NO_EVENTS
                 elif passes and not self._waits and (done := self._look_up_one(chunk, row)) is not None:
                     self._next += 1

@@ -42,6 +42,10 @@ def renamed(expression: Expression, names: dict[str, str]) -> Expression:
 
 
 def _words(keys: Sequence[RowFunction]) -> Words:
+    if len(keys) == 1:
+        (only,) = keys
+        return lambda values: None if (word := only(values)) is None else (word,)
+
     def words(values: Values) -> tuple[int, ...] | None:
         found = tuple([key(values) for key in keys])
         return None if None in found else found

@@ -302,7 +302,8 @@ class Table:
 
     def row_values(self, row: int) -> list[Any]:
         """The columns besides the key of a row of now, as Python values."""
-        return self._typed(self.store.read_one(row))
+        values = self.store.read_one(row)
+        return self._typed(values) if self._flags else values
 
     def row_as_of(
         self, words: tuple[int, ...], now: list[Any] | None, moment: tuple[int, int, int], *, before: bool
