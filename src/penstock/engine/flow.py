@@ -94,6 +94,8 @@ class Flow:
         self._quiet = QuietTime()
         self._pieces = Pieces(stores)
         self._stepped: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+        """How far the readers of each stream know that it has come; nothing of streams with new readers."""
         self._saved = SavedQueries()
         self._names = Names()
         self.running: dict[str, Running] = {}
@@ -285,6 +287,7 @@ class Flow:
 
     def _note_changes(self) -> None:
         self.version += 1
+        self._told.clear()
         everyone = tuple(self.running.values())
         streams = set().union(*(running.pipeline.streams for running in everyone))
         self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
@@ -323,6 +326,8 @@ class Flow:
         readers of these are called in the middle of it. Where windows over the stream meet again in one query, time
         passes in steps (`engine.stepping`). Time alone goes on where something waits for it (`engine.quiet_time`)."""
         self._pass(stream, chunks, watermark)
+        if self.tables:
+            self.tables.collect()
         while (due := self._quiet.due()) is not None:
             self._hand_on(*due)
 
@@ -331,6 +336,7 @@ class Flow:
         self._pass(stream, [], watermark)
 
     def _pass(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        self._told[stream] = watermark
         steps = self._steps.get(stream)
         if steps is None:
             self._dispatch_pieces(stream, chunks, watermark)
@@ -340,12 +346,18 @@ class Flow:
             self._stepped[stream] = watermark
 
     def _dispatch_pieces(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
+        if not chunks or (len(chunks) == 1 and len(chunks[0].times) <= 1):
+            self._dispatch(stream, chunks, watermark)
+            return
         for piece, reached in self._pieces.in_order(chunks, watermark):
             self._dispatch(stream, piece, reached)
 
     def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         self._quiet.stir(stream)
-        self.passed[stream] = self.passed.get(stream, 0) + sum(chunk.rows for chunk in chunks)
+        rows = 0
+        for chunk in chunks:
+            rows += len(chunk.times)
+        self.passed[stream] = self.passed.get(stream, 0) + rows
         self._rates.note(stream, chunks)
         if self.tables:
             self.tables.process(stream, chunks, watermark)
@@ -353,17 +365,22 @@ class Flow:
             feed(chunks, watermark)
         if self._changing is not None:
             self._changing.after(stream, chunks, watermark)
-        if self.tables:
-            self.tables.collect()
+        if rows > 1 and self.tables:
+            self.tables.collect()  # what one row leaves is collected at the end of the call
 
     def _deliver(self, outlet: Outlet, feeds: str | None, chunks: list[Chunk], watermark: int) -> None:
-        """Results of a query go to its outlet and to the derived stream that it feeds."""
+        """Results of a query go to its outlet and to the derived stream that it feeds. A time without rows that its
+        readers have been told, or that is held, goes nowhere."""
+        rows = 0
         for chunk in chunks:
-            if chunk.rows:
+            if len(chunk.times):
+                rows += 1
                 outlet.put(chunk.columns)
         if feeds is None:
             return
-        if not any(chunk.rows for chunk in chunks) and self._quiet.is_quiet(feeds, watermark):
+        if not rows and (self._told.get(feeds) == watermark or self._quiet.is_held(feeds, watermark)):
+            return
+        if not rows and self._quiet.is_quiet(feeds, watermark):
             self._quiet.hold(feeds, watermark)
         else:
             self._quiet.handed_on(feeds)
@@ -461,6 +478,7 @@ class Flow:
                 aggregation.settle()
         self.tables.restore(saved.tables)
         self._ticking.restored()
+        self._told.clear()
         self.version += 1
 
 

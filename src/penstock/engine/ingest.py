@@ -8,8 +8,10 @@ a column that a frame does not have is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int64s
 from penstock.engine.event_times import bounds, outside
 from penstock.errors import InputError
-from penstock.expressions.batch import Batch, Rows, arrow_of
+from penstock.expressions.batch import Batch, Row, Rows, arrow_of
 from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
@@ -46,6 +48,13 @@ class Ingest:
         self._plain = [(f.name, *_PLAIN[f.type]) for f in fields if f.type in _PLAIN]
         self._strings = [f.name for f in fields if f.type is SqlType.STRING]
         self._only_plain = len(self._plain) + len(self._strings) == len(fields)
+        self._get: Callable[[Any], tuple[Any, ...]] | None = None
+        if self._only_plain and len(fields) > 1:
+            self._get = itemgetter(*self._kinds)
+        self._types = tuple(str if f.type is SqlType.STRING else _PLAIN[f.type][0][0] for f in fields if self._get)
+        fixed = [_PLAIN[f.type][1] for f in fields if f.type in _PLAIN]
+        self._pack = struct.Struct("".join(np.dtype(dtype).char for dtype in fixed)).pack
+        """Refuses what does not fit the width of its column."""
         time_field = stream.schema.find(stream.event_time)
         assert time_field is not None, "the binder checked the event time column"
         self._time_type = time_field.type
@@ -58,6 +67,10 @@ class Ingest:
 
     def batches(self, data: Any) -> Iterable[Rows]:
         """The pushed data as batches of the needed columns."""
+        if data.__class__ is dict:
+            row = self._row(data)
+            if row is not None:
+                return (row,)
         if isinstance(data, dict) and not holds_columns(data):
             data = [data]
         if isinstance(data, list):
@@ -77,6 +90,22 @@ class Ingest:
             return False
         texts = [len(text) for name in self._strings if type(text := events[0].get(name)) is str]
         return sum(texts) * len(events) > _HEAVY
+
+    def _row(self, event: dict[Any, Any]) -> Row | None:
+        """One event whose values are exactly those declared; None for others."""
+        if self._get is None:
+            return None
+        try:
+            values = self._get(event)
+            if tuple(map(type, values)) != self._types:
+                return None
+            self._pack(*(values if not self._strings else [value for value in values if value.__class__ is not str]))
+        except (KeyError, struct.error):
+            return None
+        for name in self._strings:
+            if not (event[name].isascii() or _is_text(event[name])):
+                return None
+        return Row(self._kinds, dict(zip(self._kinds, values, strict=True)))
 
     def _from_few(self, events: Sequence[Any]) -> Batch | None:
         """A few events without a detour through Arrow; None where their values are not plainly those declared."""
@@ -183,7 +212,11 @@ class Ingest:
         """
         self.kept = None
         unit = self._stream.time_unit
-        if isinstance(rows, Batch) and latest is None:
+        if isinstance(rows, Row) and latest is None:
+            time = rows.values[self._stream.event_time]
+            if self._first <= time <= self._last:
+                return np.array((time * unit,), np.int64), rows
+        elif isinstance(rows, Batch) and latest is None:
             few: Int64s = rows.vector(self._stream.event_time, self._time_type).values
             if few.min() >= self._first and few.max() <= self._last:
                 return few.astype(np.int64, copy=False) * unit, rows

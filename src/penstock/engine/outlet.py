@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expressions.batch import Rows, arrow_of
+from penstock.expressions.batch import Row, Rows, arrow_of, columns_of
 from penstock.store.decoding import plain_strings
 from penstock.store.waiting_rows import WaitingRows
 
@@ -52,6 +52,12 @@ class Outlet:
         if self._keep == 0 and not self._subscribers and not self._watchers:
             self.count += rows.num_rows
             return
+        if isinstance(rows, Row) and not self._subscribers and not self._watchers:
+            self.count += 1
+            self._waiting.put_row(rows, self._conformed_rows)
+            if self._keep is not None and self._waiting.rows > self._keep:
+                self._waiting.forget(self._waiting.rows - self._keep)
+            return
         batch = arrow_of(rows)
         for watcher in self._watchers:
             watcher(batch, self.count)
@@ -69,6 +75,10 @@ class Outlet:
         self._waiting.put(batch)
         if self._keep is not None and self._waiting.rows > self._keep:
             self._waiting.forget(self._waiting.rows - self._keep)
+
+    def _conformed_rows(self, rows: list[Row]) -> pa.RecordBatch:
+        batch = columns_of([row.values for row in rows], rows[0].kinds).to_arrow()
+        return batch if batch.schema.equals(self._nullable) else self._conformed(batch, self._nullable)
 
     def put_made(self, make: Callable[[pa.Schema], pa.RecordBatch], rows: int) -> None:
         """The same of so many rows that are made with the declared columns, once, in the schema that they go out in."""

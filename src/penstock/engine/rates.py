@@ -35,12 +35,13 @@ class Rates:
     def note(self, stream: str, chunks: Iterable[Chunk]) -> None:
         """Events have passed, in the order of their times."""
         for chunk in chunks:
-            if chunk.rows:
+            rows = len(chunk.times)
+            if rows:
                 span = self._spans.get(stream)
                 if span is None:
                     span = self._spans[stream] = _Span(int(chunk.times[0]), 0, 0)
-                span.last = int(chunk.times[-1])
-                span.events += chunk.rows
+                span.last = chunk.times.item(-1)
+                span.events += rows
 
     def note_rows(self, stream: str, rows: int, last: int) -> None:
         """The same of rows after others, the last of which has this time."""

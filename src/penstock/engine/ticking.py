@@ -39,6 +39,8 @@ class Ticking:
     @property
     def next_tick(self) -> int | None:
         """The local time at which a window may slide next; None if none ever does."""
+        if not self._clocked:
+            return None
         ticks = [self._calendar.next_due, *(self._clocked[name].next_tick for name in self._behind)]
         return min((tick for tick in ticks if tick is not None), default=None)
 

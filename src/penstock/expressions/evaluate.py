@@ -27,11 +27,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expressions.arithmetic import ARITHMETIC
-from penstock.expressions.batch import Batch, Rows
+from penstock.expressions.batch import Batch, Row, Rows
 from penstock.expressions.casts import build_cast
 from penstock.expressions.functions import common_type
 from penstock.expressions.logic import LOGIC
 from penstock.expressions.render import render
+from penstock.expressions.scalar import RowFails, RowFunction, Values, scalar
 from penstock.expressions.strings import STRINGS
 from penstock.expressions.times import TIMES
 from penstock.expressions.tree import Call, Cast, Column, Expression, Literal, columns, transform, walk
@@ -60,6 +61,34 @@ def compile_expression(expression: Expression) -> Compiled:
             return Evaluated(node(batch), type_, batch.num_rows, told)
 
     return evaluate
+
+
+def compile_row(expression: Expression) -> RowFunction:
+    """A closure that evaluates the expression on the Python values of one row. It gives what `compile_expression`
+    gives, or raises an `UNCERTAIN`, where that one is to be asked."""
+    return _compile_row(transform(expression, _simpler))
+
+
+UNCERTAIN = (RowFails, ArithmeticError)
+"""What a closure of `compile_row` raises where the row fails, or is not certain."""
+
+
+def _compile_row(expression: Expression) -> RowFunction:
+    return scalar(expression, _compile_row) or _by_columns(expression)
+
+
+def _by_columns(expression: Expression) -> RowFunction:
+    """For functions that only the evaluator knows: a batch of one row."""
+    compiled = compile_expression(expression)
+    kinds = {node.name: node.type for node in walk(expression) if isinstance(node, Column)}
+
+    def run(values: Values) -> object:
+        found = compiled(Row(kinds, values))
+        if found.errors is not None:
+            raise RowFails
+        return found.only
+
+    return run
 
 
 def _reference(batch: Rows, name: str, type_: SqlType) -> Evaluated:

@@ -200,6 +200,14 @@ def constant(value: object, type_: SqlType) -> Vector:
     return Vector(np.array([value], _DTYPES[type_]), None)
 
 
+def numbers(values: Sequence[Any], type_: SqlType) -> Vector:
+    """A column of Python values, None for NULL, of a type that is not STRING."""
+    if None not in values:
+        return Vector(np.array(values, _DTYPES[type_]), None)
+    valid = np.array([value is not None for value in values], np.bool_)
+    return Vector(np.array([0 if value is None else value for value in values], _DTYPES[type_]), valid)
+
+
 _FEW = 16
 
 

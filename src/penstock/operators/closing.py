@@ -9,6 +9,8 @@ Invariants:
 2. Windows close in the order of (window_end, partition key, group key).
 3. Windows close after each part of a chunk, and the parts are cut so (`cutting`) that it is a matter of the stream
    alone how many windows are open.
+4. Rows that come one by one, and on which nothing can fail, may wait for each other (`_waiting`): they all lie in one
+   tumbling window, and are added together before anything looks at the groups.
 
 Why: docs/decisions/closing-windows.md
 """
@@ -21,6 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
+from penstock.expressions.batch import Row, columns_of_tuples, row_getter
+from penstock.expressions.evaluate import is_total
+from penstock.expressions.tree import Column, Expression, walk
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.closing_windows import Closed, SessionWindows, TumblingWindows, Windows
@@ -32,7 +37,19 @@ from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
+from penstock.plan.reads import reads_of
+from penstock.types import SqlType
 from penstock.windows.spec import Session
+from penstock.windows.steps import FOREVER
+
+_WAITING, _LEAST_WAITING = 256, 8
+"""So many single rows are added together at most; fewer are not worth it."""
+
+_WAITING_SHARE = 1024
+"""Rows that wait take no more than this part of the memory."""
+
+_ROW_BYTES, _VALUE_BYTES = 192, 40
+"""What a row that waits takes, and each of its values besides."""
 
 
 class ClosingAggregate(Operator):
@@ -57,10 +74,27 @@ class ClosingAggregate(Operator):
         self._cuts = Cuts(account, self._windows.next_close)
         self._outgoing = Outgoing()
         self._rows = 0
+        self._reads = _safe_reads(node)
+        """The columns that are read, if rows may wait: none is a text and nothing can fail."""
+        self._get = row_getter(self._reads or {"": SqlType.NULL})
+        self._waiting: list[tuple[int, tuple[Any, ...]]] = []
+        self._waiting_account = resources.account(f"{name}: rows that are added together")
+        self._row_bytes = _ROW_BYTES + _VALUE_BYTES * len(self._reads or ())
+        self._most_waiting = min(_WAITING, self._waiting_account.total // _WAITING_SHARE // self._row_bytes)
+        if self._most_waiting < _LEAST_WAITING:
+            self._reads = None
+        self._waiting_until = -FOREVER
+        """The end of the window in which the rows that wait lie."""
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        if not chunk.rows and not self._windows.is_due(watermark):
+        if isinstance(chunk.columns, Row) and self._reads is not None:
+            time = chunk.times.item(0)
+            if self._may_wait(time, watermark):
+                self._waiting.append((time, self._get(chunk.columns.values)))
+                return Progress([], watermark)
+        elif not chunk.rows and not self.waits_for(port, watermark):
             return Progress([], watermark)
+        self._add_waiting()
         for part, reached in chunk.parts(watermark, self._cuts.count):
             if part.rows:
                 self._add(part)
@@ -72,6 +106,28 @@ class ClosingAggregate(Operator):
 
     def waits_for(self, port: int, watermark: int) -> bool:
         return self._windows.is_due(watermark)
+
+    def _may_wait(self, time: int, watermark: int) -> bool:
+        """Whether a row of this time may wait for more of them. The first row of a window does not, so that the window
+        is open."""
+        if not self._waiting:
+            assert isinstance(self._windows, TumblingWindows), "rows of sessions do not wait"
+            self._waiting_until = self._windows.next_close(time)
+            return (
+                self._windows.is_open(self._waiting_until)
+                and watermark < self._waiting_until
+                and self._waiting_account.try_resize(self._most_waiting * self._row_bytes)
+            )
+        return time < self._waiting_until > watermark and len(self._waiting) < self._most_waiting
+
+    def _add_waiting(self) -> None:
+        if not self._waiting:
+            return
+        assert self._reads is not None
+        waiting, self._waiting = self._waiting, []
+        times = np.array([time for time, _ in waiting], np.int64)
+        self._add(Chunk(times, columns_of_tuples([values for _, values in waiting], self._reads)))
+        self._waiting_account.resize(0)
 
     def _take(self) -> list[Chunk]:
         """The results of a call."""
@@ -119,12 +175,14 @@ class ClosingAggregate(Operator):
         self._outgoing.put(self._emitter.emit(shown))
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
+        self._add_waiting()
         end = self._windows.end(last_time)
         if end is not None:
             self._close(end)
         return self._take()
 
     def snapshot(self) -> dict[str, Any]:
+        self._add_waiting()
         return {
             "windows": self._windows.snapshot(),
             "aggregation": self._aggregation.snapshot(),
@@ -137,3 +195,15 @@ class ClosingAggregate(Operator):
         self._aggregation.restore(snapshot["aggregation"])
         self._emitter.restore(snapshot["emitter"])
         self._rows = snapshot["rows"]
+
+
+def _safe_reads(node: AggregateNode) -> dict[str, SqlType] | None:
+    """The columns that an aggregation over tumbling windows reads, if it can fail on no row and keeps no texts."""
+    if isinstance(node.window.extent, Session) or any(state.user is not None for state in node.states):
+        return None
+    read: list[Expression] = [*node.group_by, *(read.expression for read in reads_of(node.states))]
+    if node.where is not None:
+        read.append(node.where)
+    columns = {c.name: c.type for expression in read for c in walk(expression) if isinstance(c, Column)}
+    is_safe = all(map(is_total, read)) and SqlType.STRING not in columns.values()
+    return columns if is_safe and columns else None

@@ -88,6 +88,10 @@ class TumblingWindows:
     def is_due(self, watermark: int) -> bool:
         return len(self._open) > 0 and bool(self._open[0] <= watermark)
 
+    def is_open(self, end: int) -> bool:
+        """Whether the last window that is open ends then."""
+        return len(self._open) > 0 and bool(self._open[-1] == end)
+
     def end(self, last_time: int | None) -> int | None:
         if self._first is None:
             return None

@@ -64,7 +64,8 @@ class _Part(ABC):
         """Takes rows of an input."""
 
     def _meet(self, port: int, chunks: list[Chunk], watermark: int) -> None:
-        self.met += sum(chunk.rows for chunk in chunks)
+        for chunk in chunks:
+            self.met += len(chunk.times)
         self._take(port, chunks, watermark)
 
     def waits(self, port: int) -> dict[Hashable, Waits]:
@@ -105,12 +106,17 @@ class _Operated(_Part):
         self._consumer = consumer
 
     def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+        if len(chunks) == 1:
+            self._send(*self.operator.process(chunks[0], watermark, port))
+            return
         for chunk, reached in moves(chunks, watermark):
             self._send(*self.operator.process(chunk, reached, port))
 
     def _send(self, chunks: list[Chunk], watermark: int) -> None:
         if watermark > self._reached:
             self._reached = watermark
+        elif not chunks:
+            return  # it has been told so
         self._consumer(chunks, self._reached)
 
     def _send_rows(self, chunks: list[Chunk]) -> None:

@@ -16,7 +16,7 @@ Invariants:
 2. When a call ends, the waiting rows are on the account, with Arrow's own memory for their batches. Rows of a much
    larger batch are copied, and many small batches are put together, so that no other memory is kept alive. Where memory
    is short, fewer batches are put together.
-3. `_heads` has the first waiting time of each input with waiting rows, and of no other input. So a call visits only the
+3. `heads` has the first waiting time of each input with waiting rows, and of no other input. So a call visits only the
    inputs with rows that are due.
 4. `_slow` has one watermark of each input, which may be an old one: the least is brought up to date when it is needed.
 
@@ -51,7 +51,7 @@ class Ports:
     def __init__(self, count: int, account: Account) -> None:
         self._waiting: list[deque[Chunk]] = [deque() for _ in range(count)]
         self._watermarks = [START] * count
-        self._heads: list[tuple[int, int]] = []
+        self.heads: list[tuple[int, int]] = []
         self._slow = [(START, port) for port in range(count)]
         self._account = account
         account.give_up = self._give_up
@@ -63,7 +63,7 @@ class Ports:
         if chunk.rows:
             waiting = self._waiting[port]
             if not waiting:
-                heapq.heappush(self._heads, (int(chunk.times[0]), port))
+                heapq.heappush(self.heads, (int(chunk.times[0]), port))
             waiting.append(chunk)
             self._held += _nbytes(chunk)
             self._loose[port] = self._loose[port] + 1 if chunk.rows < _SMALL_ROWS else 0
@@ -75,7 +75,7 @@ class Ports:
     @property
     def has_rows(self) -> bool:
         """Whether rows wait."""
-        return bool(self._heads)
+        return bool(self.heads)
 
     def _slowest(self) -> tuple[int, int]:
         """The least watermark, and the first input that has it."""
@@ -95,8 +95,8 @@ class Ports:
     def _take(self, last: tuple[int, int]) -> Due:
         """The waiting rows whose (time, input) is at most `last`."""
         due: Due = {}
-        while self._heads and self._heads[0] <= last:
-            _, port = heapq.heappop(self._heads)
+        while self.heads and self.heads[0] <= last:
+            _, port = heapq.heappop(self.heads)
             waiting, before = self._waiting[port], last[0] + (port <= last[1])
             own = due[port] = []
             while waiting and waiting[0].times[0] < before:
@@ -111,7 +111,7 @@ class Ports:
                 waiting.appendleft(Chunk(rest.times.copy(), compact(rest.arrow)))
                 self._held += _nbytes(waiting[0])
             if waiting:
-                heapq.heappush(self._heads, (int(waiting[0].times[0]), port))
+                heapq.heappush(self.heads, (int(waiting[0].times[0]), port))
         if not self._account.try_resize(self._held):
             for port in range(len(self._waiting)):
                 self._put_together(port)
@@ -152,9 +152,9 @@ class Ports:
         self._waiting = [
             deque(Chunk(c["times"], from_bytes(c["rows"])) for c in saved) for saved in snapshot["waiting"]
         ]
-        self._heads = [(int(waiting[0].times[0]), port) for port, waiting in enumerate(self._waiting) if waiting]
+        self.heads = [(int(waiting[0].times[0]), port) for port, waiting in enumerate(self._waiting) if waiting]
         self._slow = [(watermark, port) for port, watermark in enumerate(self._watermarks)]
-        heapq.heapify(self._heads)
+        heapq.heapify(self.heads)
         heapq.heapify(self._slow)
         self._loose = [0] * len(self._waiting)
         self._held = sum(_nbytes(chunk) for waiting in self._waiting for chunk in waiting)

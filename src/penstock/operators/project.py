@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.batch import Row
+from penstock.expressions.evaluate import UNCERTAIN, compile_expression
 from penstock.expressions.tree import columns
 from penstock.operators.chunk import Chunk, computed
 from penstock.operators.grouping import Grouping
 from penstock.operators.operator import Operator, Progress
+from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.row_selection import RowSelection
 from penstock.plan.nodes import ProjectNode
 from penstock.plan.reads import GroupingKey
 
@@ -19,11 +22,25 @@ class Project(Operator):
         self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])
         self._outputs = [compile_expression(o.expression) for o in node.outputs]
         self._names = node.schema.arrow.names
+        self._of_one_row = RowSelection(node.where, self._names, [o.expression for o in node.outputs])
+        self._nothing = Progress([], START)
         self._reads = sorted({name for output in node.outputs for name in columns(output.expression)})
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        if chunk.rows == 0:
-            return Progress([], watermark)
+        rows = chunk.columns
+        if isinstance(rows, Row):
+            try:
+                shown = self._of_one_row.shown(rows.values)
+            except UNCERTAIN:
+                return self._process(chunk, watermark)
+            if shown is not None:
+                return Progress([Chunk(chunk.times, shown)], watermark)
+            if self._nothing.watermark != watermark:
+                self._nothing = Progress([], watermark)
+            return self._nothing
+        return self._process(chunk, watermark) if chunk.rows else Progress([], watermark)
+
+    def _process(self, chunk: Chunk, watermark: int) -> Progress:
         passed = self._where.passes(chunk)
         rows = chunk
         if passed is not None and not passed.all():

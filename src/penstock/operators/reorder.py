@@ -148,8 +148,14 @@ class Reorder:
     def process(self, times: Int64s, batch: Rows, watermark: int | None = None) -> Released:
         """Takes a batch in. A `watermark` that is given stands in for the stream's own: everything up to it is
         released, and what comes up to it later is late. The batch itself may be in any order."""
-        if watermark is None and self._passes_through and len(times) and times[0] >= self._largest and _rises(times):
-            self._largest = self.watermark = int(times[-1])
+        if (
+            watermark is None
+            and self._passes_through
+            and len(times)
+            and times.item(0) >= self._largest
+            and (len(times) == 1 or _rises(times))
+        ):
+            self._largest = self.watermark = times.item(-1)
             return Released(Chunk(times, batch), self.watermark, None)
         if watermark is not None:
             released = self._set_aside(times, batch, times <= self.watermark, max(self.watermark, watermark))

@@ -30,7 +30,7 @@ class Union(Operator):
         return Progress([self._merged(due) if due else self._nothing], reached)
 
     def waits_for(self, port: int, watermark: int) -> bool:
-        return self._ports.has_rows
+        return bool(self._ports.heads)
 
     def _merged(self, due: Due) -> Chunk:
         merged = concat([chunk for port in sorted(due) for chunk in due[port]], self._schema)

@@ -21,7 +21,7 @@ Why: docs/decisions/table-history.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,11 +70,17 @@ class KeyedStore:
         self._words = words
         self.changes = 0
         self.layout = 0
+        self._one_key = np.zeros((1, words), np.int64)
+        self._one_word = self._one_key.reshape(-1).data
+        self._one_row = np.empty(1, np.int32)
+        self._known: tuple[tuple[int, ...], int, int] = ((), -1, -1)
+        """The key that was found last, its row, and the layout in which it is that."""
         self._take(0, 16)
         self._account.resize(self.nbytes)
 
     def _take(self, bits: int, capacity: int) -> None:
         """Empty arrays of such a shape."""
+        self._cells: list[tuple[memoryview, memoryview | None]] | None = None
         self.layout += 1
         self._bits = bits
         parts = 1 << bits
@@ -165,6 +171,52 @@ class KeyedStore:
             kernels.gather_to(values, found.rows, found.order, out)
         return out
 
+    # One row
+
+    def find_one(self, words: tuple[int, ...]) -> int:
+        """The row of one key, -1 if there is none."""
+        known, row, layout = self._known
+        if words == known and layout == self.layout:
+            return row  # what an event changes it mostly reads, too
+        for w, word in enumerate(words):
+            self._one_word[w] = word
+        kernels.find(self._index, self._keys, self._bits, self._one_key, NOBODY, self._one_row)
+        row = self._one_row.item(0)
+        if row >= 0:
+            self._known = words, row, self.layout
+        return row
+
+    def read_one(self, row: int) -> list[Any]:
+        """The columns of a row that was found, as Python values; NULL is None."""
+        return [
+            values[row] if valid is None or valid[row] else None for values, valid in self._cells or self._open_cells()
+        ]
+
+    def has_nulls(self, place: int) -> bool:
+        """Whether a column has a mask of NULLs."""
+        return self._valid[place] is not None
+
+    def write_one(self, row: int, sets: Iterable[tuple[int, Any]]) -> None:
+        """Sets columns of a row that was found; None only where the column `has_nulls`."""
+        cells = self._cells or self._open_cells()
+        for place, value in sets:
+            values, valid = cells[place]
+            if valid is not None:
+                valid[row] = value is not None
+            if value is not None:
+                values[row] = value
+        self.dirty[row // self.capacity] = True
+        self.changes += 1
+
+    def _open_cells(self) -> list[tuple[memoryview, memoryview | None]]:
+        """Each column and its mask, cell by cell: Python reads and writes one much sooner than numpy does. They keep
+        the arrays alive, so they are forgotten before these are exchanged."""
+        self._cells = [
+            (values.reshape(-1).data, None if valid is None else valid.reshape(-1).data)
+            for values, valid in zip(self._values, self._valid, strict=True)
+        ]
+        return self._cells
+
     # Changing
 
     def reserve(self, rows: int) -> None:
@@ -236,6 +288,7 @@ class KeyedStore:
         if mask is None and valid is not None and not valid.all():
             self._account.resize(self.nbytes + self._values[place].size)
             mask = self._valid[place] = np.ones(self._values[place].shape, np.bool_)
+            self._cells = None
         if mask is not None:
             mask.reshape(-1)[rows] = True if valid is None else valid
         self.changes += 1
@@ -263,6 +316,7 @@ class KeyedStore:
     # Growing
 
     def _grow(self) -> None:
+        self._cells = None
         capacity = self.capacity
         wanted = 2 * capacity if capacity < 4096 else capacity + capacity // 8
         if wanted * 5 > PARTITION_ROWS * 6 and self._bits < MOST_BITS:
@@ -351,6 +405,7 @@ class KeyedStore:
         for place, masked in enumerate(shape["masked"]):
             if masked:
                 self._valid[place] = np.ones(self._values[place].shape, np.bool_)
+        self._cells = None
         self.counts[:] = shape["counts"]
 
     def refilled(self) -> None:

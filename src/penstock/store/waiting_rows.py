@@ -2,8 +2,12 @@
 
     put ─▶ in memory, on the account ─▶ spilled: one Arrow IPC stream over several blocks ─▶ take
 
+Rows that come one by one wait loose, as they are inside the engine, until there are some of them for a batch or they
+are wanted.
+
 Invariants:
-1. Rows leave in the order in which they came. Those on the device came before those in memory.
+1. Rows leave in the order in which they came. Those on the device came before those in memory, and batches before
+   loose rows.
 2. Rows in memory are on the account, and take at most `most` bytes. When the budget has no room, for these rows or for
    another account (`page_out`), they go to the device.
 3. The device is made when the first rows go there: rows that are read in time cost no file.
@@ -21,6 +25,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import StorageError
+from penstock.expressions.batch import Row
 from penstock.store.batches import copied
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
@@ -31,6 +36,16 @@ _BATCH_BYTES = 1024
 
 _SMALL = 4096
 """Of batches up to so many bytes it is not looked at whether they are slices of others."""
+
+
+_LOOSE = 256
+"""So many loose rows become a batch."""
+
+_AHEAD = 16
+"""So many loose rows are charged together."""
+
+Pack = Callable[[list[Row]], pa.RecordBatch]
+"""Makes a batch of loose rows."""
 
 
 class _Spilled(NamedTuple):
@@ -65,6 +80,12 @@ class WaitingRows:
         """So many of the oldest spilled rows have been forgotten."""
         self._held: deque[pa.RecordBatch] = deque()
         self._sizes: deque[int] = deque()
+        self._loose: list[Row] = []
+        self._loose_bytes = 0
+        """On the account for loose rows, some of it ahead of them."""
+        self._loose_left = 0
+        """What of it is left."""
+        self._pack: Pack | None = None
         self.rows = 0
         self.spilled_rows = 0
         self.metrics = StoreMetrics()
@@ -74,7 +95,41 @@ class WaitingRows:
         """Bytes in memory and on the device."""
         return self._account.nbytes + sum(spilled.nbytes for spilled in self._spilled)
 
+    def put_row(self, row: Row, pack: Pack) -> None:
+        """One row, which `pack` makes a batch of together with others of its kinds."""
+        loose = self._loose
+        if loose and (len(loose) >= _LOOSE or loose[0].kinds is not row.kinds):
+            self._pack_loose()
+        self._loose.append(row)
+        self._pack = pack
+        self.rows += 1
+        size = row.nbytes
+        if size > self._loose_left and not self._charge_loose(size * _AHEAD) and not self._charge_loose(size):
+            self._pack_loose()
+        else:
+            self._loose_left -= size
+
+    def _charge_loose(self, nbytes: int) -> bool:
+        held = self._account.nbytes + nbytes
+        if held > self._most or not self._account.try_resize(held):
+            return False
+        self._loose_bytes += nbytes
+        self._loose_left += nbytes
+        return True
+
+    def _pack_loose(self) -> None:
+        """Loose rows become a batch."""
+        if not self._loose:
+            return
+        assert self._pack is not None
+        loose, self._loose = self._loose, []
+        self._account.resize(self._account.nbytes - self._loose_bytes)
+        self._loose_bytes = self._loose_left = 0
+        self.rows -= len(loose)
+        self.put(self._pack(loose))
+
     def put(self, batch: pa.RecordBatch) -> None:
+        self._pack_loose()
         size = batch.get_total_buffer_size()
         if size > _SMALL:
             exact = batch.nbytes
@@ -103,6 +158,8 @@ class WaitingRows:
             count -= left
             self._drop_spilled()
         while count:
+            if not self._held:
+                self._pack_loose()
             batch = self._held[0]
             if count < batch.num_rows:
                 self._held[0] = batch.slice(count)
@@ -113,6 +170,7 @@ class WaitingRows:
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """All rows; they leave as they are read."""
+        self._pack_loose()
         while self._spilled:
             skip = self._skip
             for batch in self._read(self._spilled[0]):
@@ -132,6 +190,7 @@ class WaitingRows:
 
     def page_out(self) -> bool:
         """Brings what is in memory to the device; answers whether that was anything."""
+        self._pack_loose()
         if not self._held:
             return False
         for table in self._tables():
@@ -180,6 +239,7 @@ class WaitingRows:
 
     def snapshot(self) -> dict[str, Any]:
         """Rows on the device stay there, and its own snapshot has them; rows in memory travel inside this one."""
+        self._pack_loose()
         return {
             "held": [_stream(table) for table in self._tables()],
             "spilled": [list(spilled) for spilled in self._spilled],
@@ -201,6 +261,7 @@ class WaitingRows:
         """Gives everything back but the device, which is its maker's."""
         self._held.clear()
         self._sizes.clear()
+        self._loose.clear()
         self._spilled.clear()
         self._account.close()
 

@@ -44,6 +44,7 @@ class TableSet:
         self._clock = clock
         self._tables: dict[str, Table] = {}
         self._writers: dict[str, TableWriter] = {}
+        self._written: list[Table] = []
         self._by_stream: dict[str, list[TableWriter]] = {}
         self._positions: dict[str, int] = {}
         self._refs: dict[str, TableRef] = {}
@@ -73,6 +74,7 @@ class TableSet:
             if own:
                 writer = TableWriter(table, own, self._positions, passed, self._resources)
                 self._writers[definition.name] = writer
+                self._written.append(table)
                 for stream in writer.streams:
                     self._by_stream.setdefault(stream, []).append(writer)
                 if is_database(definition.uri):
@@ -152,8 +154,9 @@ class TableSet:
 
     def collect(self) -> None:
         """Forgets previous rows that no reader needs any more."""
-        for name in self._writers:
-            self._tables[name].collect()
+        for table in self._written:
+            if len(table.history):
+                table.collect()
 
     def finish(self, names: Iterable[str]) -> None:
         """No more events come that write these tables."""

@@ -9,6 +9,8 @@ Invariants:
 2. Stamps never fall.
 3. Entries, and their order by key once it is needed, are on the account before they are kept.
 4. No two entries from number `_differ_from` on concern the same key.
+5. `single` is the only entry, if it is there: an event changes a row, reads it as it was, and the entry is gone. It
+   gets to the arrays, which have room for it, when anything else is asked.
 
 Why: docs/decisions/table-history.md
 """
@@ -118,6 +120,15 @@ class Entries(NamedTuple):
     differ: bool = False
 
 
+class Single(NamedTuple):
+    """A change of one row: time, stream position and sequence, the key, and the columns besides it as they were, in
+    Python values; None if there was no row."""
+
+    stamp: tuple[int, int, int]
+    key: tuple[int, ...]
+    row: list[Any] | None
+
+
 class History:
     """`columns` are those of the table besides its key. Entries are in arrays that grow, from `_start` on."""
 
@@ -143,9 +154,41 @@ class History:
         self._differ_from = 0
         self._most = 0
         """About the most entries there were of late."""
+        self.single: Single | None = None
 
     def __len__(self) -> int:
-        return self._stop - self._start
+        return 1 if self.single is not None else self._stop - self._start
+
+    @property
+    def stop(self) -> int:
+        """The number of the next change."""
+        return self.first + len(self)
+
+    def put_single(self, single: Single) -> None:
+        """Appends an entry."""
+        is_first = not len(self)
+        self._settle()
+        if not len(self._had):
+            self._make_room(1)
+        self.single = single
+        if not is_first:
+            self._settle()
+
+    def _settle(self) -> None:
+        """The single entry becomes one like all."""
+        if self.single is None:
+            return
+        (time, position, sequence), key, row = self.single
+        assert row is not None, "what is put has changed a row that was there"
+        self.single = None
+        columns = [
+            Argument(np.zeros(1, spec.dtype), np.zeros(1, np.bool_))
+            if value is None
+            else Argument(np.array([value], spec.dtype), None)
+            for spec, value in zip(self._specs, row, strict=True)
+        ]
+        stamps = Stamps(np.array([time]), np.array([position]), np.array([sequence]))
+        self.append(Entries(stamps, np.array([key], np.int64), np.ones(1, np.bool_), columns, differ=True))
 
     @property
     def _arrays(self) -> list[ChargedArray]:
@@ -173,6 +216,7 @@ class History:
         ]
 
     def append(self, entries: Entries) -> None:
+        self._settle()
         count = len(entries.existed)
         self._make_room(count)
         for mask, column in zip(self._masks, entries.columns, strict=True):
@@ -212,6 +256,7 @@ class History:
     def numbers(self, times: Int64s, position: int, sequences: Int64s, *, before: bool = False) -> Int64s:
         """For each of the moments, in order, how many of the entries come up to it; with `before` those of the moment
         itself do not count."""
+        self._settle()
         found = np.empty(len(times), np.int64)
         _count(*self._stamps, times, position, sequences, not before, found)
         return found
@@ -235,6 +280,7 @@ class History:
 
     def _sorted(self) -> tuple[KeyedStore, Int64s, Int64s]:
         """A number for each key, and the entries sorted by (key, number)."""
+        self._settle()
         if self._order is None:
             nbytes = len(self) * (8 * self._words + _ORDER_BYTES)
             self._account.charge(nbytes)
@@ -243,6 +289,25 @@ class History:
             order = np.argsort(ids, kind="stable")
             self._order = store, ids[order].astype(np.int64) * (len(self) + 1) + order, order
         return self._order
+
+    def row_before(self, key: tuple[int, ...], moment: tuple[int, int, int], *, before: bool) -> Single | None:
+        """The change of a key before which its row was that of the moment; None if that is the row of now. `before` as
+        in `numbers`."""
+        if self.single is not None:
+            is_later = self.single.stamp >= moment if before else self.single.stamp > moment
+            return self.single if is_later and self.single.key == key else None
+        time, position, sequence = moment
+        numbers = self.numbers(np.array([time]), position, np.array([sequence]), before=before)
+        entry = self.as_of(np.array([key], np.int64), numbers).item(0)
+        if entry < 0:
+            return None
+        at, row = self._start + entry, None
+        if self._had.array[at]:
+            row = [
+                None if len(mask) and not mask.array[at] else values.array[at].item()
+                for values, mask in zip(self._values, self._masks, strict=True)
+            ]
+        return Single(self._stamp(at), key, row)
 
     def existed(self, entries: Int64s) -> Bools:
         return self._existed[entries]
@@ -278,7 +343,12 @@ class History:
 
     def collect(self, before: int, place: tuple[int, int] = BEFORE_ALL) -> Entries | None:
         """Forgets the entries with times below `before`, and those of that time before a place, and returns them: they
-        hold until others are appended."""
+        hold until others are appended. (Nobody needs those of a single entry: it has no texts.)"""
+        if self.single is not None:
+            if self.single.stamp < (before, *place):
+                self.single = None
+                self.first += 1
+            return None
         count = self._count_before(before, place)
         # What is sorted is sorted anew, so as much must go as that costs.
         if count == 0 or count * 2 < len(self):
@@ -320,6 +390,7 @@ class History:
         return Entries(stamps, self._keys[start:stop], self._existed[start:stop], columns)
 
     def snapshot(self) -> dict[str, Any]:
+        self._settle()
         return {
             "first": self.first,
             "stamps": [part.copy() for part in self._stamps],
@@ -330,6 +401,7 @@ class History:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
+        self.single = None
         self._forget_order()
         self.first = snapshot["first"]
         self._start, self._stop = 0, len(snapshot["existed"])

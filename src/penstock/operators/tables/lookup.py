@@ -17,21 +17,23 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
-from penstock.expressions.batch import Batch, Data, Rows
-from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.batch import Batch, Data, Row, Rows
+from penstock.expressions.evaluate import UNCERTAIN, compile_expression, compile_row
 from penstock.expressions.tree import Column, walk
 from penstock.expressions.vector import Vector
 from penstock.lang.bind_expressions import previous
-from penstock.operators.chunk import Chunk, computed
+from penstock.operators.chunk import NO_EVENTS, Chunk, computed
 from penstock.operators.grouping import Grouping
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.ports import Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.row_selection import RowSelection
 from penstock.operators.rows import taken
 from penstock.operators.tables.history import AFTER_ALL
 from penstock.operators.tables.reading import Piece, TableReading
+from penstock.operators.tables.single import SingleReading, renamed
 from penstock.operators.tables.table import END
 from penstock.plan.reads import GroupingKey
 from penstock.plan.tables.lookups import expressions
@@ -42,6 +44,9 @@ BATCH_ROWS = 1 << 20
 """So many events are looked up together at most: as many as make the most of a large table's partitions."""
 
 _SEQUENCE = "#sequence"
+
+_NOTHING_NEW = Progress([], START)
+"""No rows, and a time that has been told."""
 
 _LITTLE = 1024
 """Changes of a table that may be kept for a reader to which no time is handed on."""
@@ -63,6 +68,14 @@ class LookUp(Operator):
             TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
             for i, lookup in enumerate(node.lookups)
         ]
+        self._first_of_one = None if node.first is None else compile_row(renamed(node.first, self._names))
+        self._single: SingleReading | None = None
+        if len(node.lookups) == 1 and SingleReading.fits(self._tables[0].table, node.lookups[0]):
+            (lookup,) = node.lookups
+            self._single = SingleReading(self._tables[0].table, lookup, _wanted(read, lookup.alias), self._names)
+        outputs = [renamed(output.expression, self._names) for output in node.outputs]
+        where = None if node.where is None else renamed(node.where, self._names)
+        self._of_one_row = RowSelection(where, self._output_names, outputs)
         stream = node.input.stream_name
         self._position = AFTER_ALL if stream is None else resources.tables.position(stream)
         self._next = resources.rows_before(node.input)
@@ -74,14 +87,27 @@ class LookUp(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if port == 0:
-            self._watermark = max(self._watermark, watermark)
+            is_new = watermark > self._watermark
+            if is_new:
+                self._watermark = watermark
+            row = chunk.columns
+            if isinstance(row, Row):
+                passes = self._passes_first(row)
+                if passes is False:
+                    self._next += 1
+                    if not is_new and not self._ports.has_rows:
+                        self._note_place()
+                        return _NOTHING_NEW
+                    chunk = NO_EVENTS
+                elif passes and not self._waits and (done := self._look_up_one(chunk, row)) is not None:
+                    self._next += 1
+                    self._note_place()
+                    return Progress(done, self._passed(watermark))
             if not self._waits:
-                sequences = np.arange(self._next, self._next + chunk.rows)
-                self._next += chunk.rows
-                self._look_up(chunk, sequences)
-                if self._position != AFTER_ALL:
-                    for reading in self._tables:
-                        reading.reader.place = (self._position, self._next)
+                if chunk.rows:
+                    self._look_up(chunk, np.arange(self._next, self._next + chunk.rows))
+                    self._next += chunk.rows
+                self._note_place()
                 return Progress(self._outgoing.take(), self._passed(watermark))
             self._put(chunk)
         complete = min(reading.table.complete_before(self._position) for reading in self._tables) - self._behind
@@ -97,6 +123,33 @@ class LookUp(Operator):
             return self._ports.has_rows
         return any(len(reading.table.history) > _LITTLE for reading in self._tables)
 
+    def _passes_first(self, row: Row) -> bool | None:
+        """Whether a row passes the filter before the look-up; None if that is not certain."""
+        if self._first_of_one is None:
+            return True
+        try:
+            return self._first_of_one(row.values) is True
+        except UNCERTAIN:
+            return None
+
+    def _look_up_one(self, chunk: Chunk, row: Row) -> list[Chunk] | None:
+        """What comes of a single event that has passed the first filter; None if the ordinary path says it."""
+        if self._single is None:
+            return None
+        moment = (chunk.times.item(0) + self._behind, self._position, self._next)
+        try:
+            joined = self._single.join(row.values, moment)
+            shown = None if joined is None else self._of_one_row.shown(joined)
+        except UNCERTAIN:
+            return None
+        return [] if shown is None else [Chunk(chunk.times, shown)]
+
+    def _note_place(self) -> None:
+        """Where in its own stream the next event is that reads the tables."""
+        if not self._waits and self._position != AFTER_ALL:
+            for reading in self._tables:
+                reading.reader.place = (self._position, self._next)
+
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:
             sequences = np.arange(self._next, self._next + chunk.rows)
@@ -109,8 +162,10 @@ class LookUp(Operator):
         return self._outgoing.take()
 
     def _passed(self, reached: int) -> int:
+        passed = reached + self._behind
         for reading in self._tables:
-            reading.reader.passed = max(reading.reader.passed, reached + self._behind)
+            if passed > reading.reader.passed:
+                reading.reader.passed = passed
         return reached
 
     def _look_up(self, chunk: Chunk, sequences: Int64s) -> None:

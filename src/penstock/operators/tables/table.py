@@ -152,6 +152,7 @@ class Table:
         self._keys: tuple[Field, ...] = definition.key_fields
         self.others: tuple[Field, ...] = definition.other_fields
         self.places = {field.name: place for place, field in enumerate(self.others)}
+        self._flags = [place for place, field in enumerate(self.others) if field.type is SqlType.BOOLEAN]
         name = f"table {definition.name}"
         self._texts = resources.account(f"{name}: strings")
         self.interners: dict[str, Interner] = {
@@ -164,6 +165,8 @@ class Table:
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
         self.heard: dict[int, int] = {}
         self._readers: list[TableReader] = []
+        self._collected = ((START, BEFORE_ALL), -1)
+        """What readers had passed, and how many changes there were, when `collect` looked last."""
         self._given_up: list[tuple[str, Int32s]] = []
         self._known = _Known(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
         self.on_change: Callable[[Int64s], None] | None = None
@@ -198,7 +201,10 @@ class Table:
         """Forgets the past that all readers have passed."""
         if not len(self.history):
             return
-        least = min(((reader.passed, reader.place) for reader in self._readers), default=(END, BEFORE_ALL))
+        least = min([(reader.passed, reader.place) for reader in self._readers], default=(END, BEFORE_ALL))
+        if (least, self.history.stop) == self._collected:
+            return
+        self._collected = least, self.history.stop
         gone = self.history.collect(*least)
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
@@ -291,6 +297,33 @@ class Table:
     def nothing(self, rows: int) -> Matched:
         """No row, so many times."""
         return Matched(self, _these(np.full(rows, -1, np.int32)), None)
+
+    # One row, of a table without texts (`operators.tables.single`)
+
+    def row_values(self, row: int) -> list[Any]:
+        """The columns besides the key of a row of now, as Python values."""
+        values = self.store.read_one(row)
+        return self._typed(values) if self._flags else values
+
+    def row_as_of(
+        self, words: tuple[int, ...], now: list[Any] | None, moment: tuple[int, int, int], *, before: bool
+    ) -> list[Any] | None:
+        """The row of a key as of a moment, or `before` it, where the history has entries; `now` is that of now."""
+        change = self.history.row_before(words, moment, before=before)
+        if change is None:
+            return now
+        return None if change.row is None else self._typed(change.row)
+
+    def _typed(self, values: list[Any]) -> list[Any]:
+        for place in self._flags:
+            if values[place] is not None:
+                values[place] = bool(values[place])
+        return values
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether what changes is noted for a copy in a database."""
+        return self.on_change is not None or self.unfit_for_copy is not None
 
     # Changing
 

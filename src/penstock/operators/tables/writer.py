@@ -21,6 +21,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s
+from penstock.expressions.batch import Row
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
 from penstock.operators.chunk import NO_EVENTS, Chunk
@@ -30,6 +31,7 @@ from penstock.operators.resources import Resources
 from penstock.operators.tables.changes import Operations, Outcome, Statement
 from penstock.operators.tables.history import Entries, Stamps
 from penstock.operators.tables.runs import run_together
+from penstock.operators.tables.single import SingleWrite
 from penstock.operators.tables.table import END, Table, take
 from penstock.store.keyed import KeyedStore, SeenKeys
 
@@ -69,13 +71,23 @@ class TableWriter:
         account = resources.account(f"table {table.definition.name}: events that wait for other streams")
         self._ports = Ports(len(self.streams), account)
         self._seen = SeenKeys()
+        self._single: SingleWrite | None = None
+        if len(writes) == 1 and SingleWrite.fits(table, writes[0][1]):
+            self._single = SingleWrite(table, writes[0][1], positions[writes[0][1].stream])
         table.heard = {positions[stream]: START for stream in self.streams}
 
     def process(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         """Makes the changes of a stream's events."""
-        self._table.heard[self._positions[stream]] = max(self._table.heard[self._positions[stream]], watermark)
+        position, heard = self._positions[stream], self._table.heard
+        if watermark > heard[position]:
+            heard[position] = watermark
         if len(self.streams) == 1:
             for chunk in chunks:
+                if self._single is not None and isinstance(chunk.columns, Row):
+                    sequence = self._passed[stream]
+                    if self._single.make(chunk.columns.values, chunk.times.item(0), sequence):
+                        self._passed[stream] = sequence + 1
+                        continue
                 for part, _ in chunk.parts(watermark):
                     self._make([(stream, part)])
             return
