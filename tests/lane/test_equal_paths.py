@@ -34,6 +34,7 @@ SELECTS = (
     "SELECT k, SUM(x) AS a FROM s [{w}] WHERE y > 0 GROUP BY k",
     "SELECT k, g, SUM(x) AS a, MAX(b) AS h FROM s [{w}] WHERE n <> 3 GROUP BY k, g",
     "SELECT MAX(x) AS h, SUM(n) AS a FROM s [{w}] HAVING SUM(n) > 2",
+    "SELECT MAX(x) AS h, MIN(b) AS l, COUNT(*) AS c FROM s [{w}]",
 )
 WINDOWS = (
     *("RANGE 1 MICROSECOND", "RANGE 7 MICROSECONDS", "RANGE 60 MICROSECONDS", "RANGE 1 HOUR"),

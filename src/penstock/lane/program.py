@@ -80,6 +80,9 @@ class Program:
         code += [_counting(by_group=by_group), *back]
         self._code = np.zeros((len(code), words.INSTRUCTION_WORDS), np.int64)
         self._code[:, words.OPERATION] = [entry(operation) for operation in code]
+        for member in self._members:
+            if isinstance(member.state, ExtremeState):
+                self._code[member.at, extremes.KEPT] = address_of(self._kept)
         self._words, self._instructions = self.context.data, self._code.reshape(-1).data
         self._tail_values = [
             (m.at * words.INSTRUCTION_WORDS + sums.TAIL_VALUES, m.column)
@@ -167,7 +170,7 @@ class Program:
                 own[counts.RESULTS] = address_of(member.results[0])
             else:
                 own[extremes.RESULTS], own[extremes.VALUES] = address_of(member.results[0]), address_of(values)
-                own[extremes.WIDTH], own[extremes.KEPT] = values.itemsize, address_of(self._kept)
+                own[extremes.WIDTH] = values.itemsize
                 own[extremes.FLOATING] = member.type is not None and member.type.is_floating
 
     def stand(self, times: int, slots: int, columns: Sequence[int], first: int, at: int, rows: int) -> None:
