@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -178,3 +180,21 @@ def test_a_kernel_of_numbers_has_an_address() -> None:
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_double)(scaled.address(0, 0.0))
     assert [function(number, 0.25) for number in (0, -3, 2**53)] == [0.0, -0.75, 2.0**51]
     assert scaled(4, 0.5) == 2.0
+
+
+def test_a_kernel_may_outlive_its_module() -> None:
+    """When a process ends, modules go before the functions that cycles hold. Python looks at these once more."""
+    script = """if True:
+        import ctypes, gc
+        import numpy as np
+        from penstock import machine_code
+        from test_kernels import fill
+        fill(np.zeros(3, np.int64), 1)
+        vars(machine_code).clear()
+        gc.collect()
+        taken = [(ctypes.c_char * 32).from_buffer_copy(bytes([255] * 32)) for _ in range(100_000)]
+        gc.collect()
+        fill(np.zeros(3, np.int64), 1)
+    """
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -59,7 +59,6 @@ class _Method(ctypes.Structure):
 
 
 _PYTHON = {"int": int, "float": float, "bool": bool, "true": True, "false": False, "none": None}
-_kept: list[_Method] = []
 _linked: set[str] = set()
 _records: dict[np.dtype[Any], np.dtype[Any]] = {}
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
@@ -73,7 +72,7 @@ def callable_of(
     """The entry as a function. `arguments` are of the types that it was compiled for."""
     known = (otherwise, _fail, np.ndarray, *(_known(one, arguments) for one in machine.known))
     method = _Method(name.encode(), _address(machine, machine.entry), _FASTCALL, None)
-    _kept.append(method)
+    _keep(method)
     return cast(Callable[..., Any], _new_function(ctypes.addressof(method), known, None))
 
 
@@ -134,7 +133,14 @@ def _engine() -> Any:
     for name, address in cast(Any, _memory()).c_helpers.items():
         _llvm.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
     module = _llvm.parse_assembly(f'target triple = "{_llvm.get_process_triple()}"')
-    return _llvm.create_mcjit_compiler(module, _llvm.Target.from_default_triple().create_target_machine(jit=True))
+    machine = _llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return _keep(_llvm.create_mcjit_compiler(module, machine))
+
+
+def _keep(thing: Any) -> Any:
+    """What functions need for as long as they live. When a process ends, they may outlive this module."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
 
 
 def _memory() -> ModuleType:
