@@ -92,7 +92,13 @@ class PushLane:
         """Takes events from the front of a push; returns how many."""
         if data.__class__ is dict:
             return self._push_one(data)
-        return self._push_some(data) if 0 < len(data) <= MOST_ROWS else 0  # type: ignore[arg-type]
+        if not 0 < len(data) <= MOST_ROWS:
+            return 0
+        done = taken = self._push_some(data)  # type: ignore[arg-type]
+        while taken and done < len(data):  # the block was full, or the next event is unusual
+            taken = self._push_some(data[done:])
+            done += taken
+        return done
 
     def _push_one(self, event: Any) -> int:
         try:

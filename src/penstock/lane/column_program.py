@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from penstock.aggregates.state import AggregateState
 from penstock.arrays import Int64s
-from penstock.lane import words
 from penstock.lane.expressions import Instruction, Registers
 from penstock.lane.memory import address_of
 from penstock.lane.row_program import RowProgram
@@ -92,7 +91,7 @@ class ColumnProgram(RowProgram):
         places = self._bases + row * self._widths
         self._flat[self._own[0]] = places[self._own[1]]
         self.context[self._shared[0]] = places[self._shared[1]]
-        self._words[words.ROWS] = rows
+        self.limit(rows)
         self._first = row
 
     def register(self, register: int) -> Int64s:

@@ -107,6 +107,10 @@ class RowProgram(Program):
             memory[word] = cells + 8 * rows * register
         for register, value in self._constants.items():
             self.cells[rows * register : rows * (register + 1)].view(np.float64)[:] = value
+        self.limit(rows)
+
+    def limit(self, rows: int) -> None:
+        """The next call is for so many of the rows that are packed, the first ones."""
         self._words[words.ROWS] = rows
 
     def set_word(self, instruction: int, word: int, value: int) -> None:

@@ -4,8 +4,8 @@ The rows are packed into the registers of a `RowProgram`. It finds their slots, 
 into the open block, plays the states and computes the select list.
 
 Invariants, besides those of `storing_lane`:
-1. It takes rows up to the first one with a key or a value that needs the ordinary path, and none if the open block has
-   no room for all.
+1. It takes rows up to the first one with a key or a value that needs the ordinary path, or up to the end of the open
+   block. The others can be packed again.
 2. Rows that enter on another path move the head of the store. While it is where the lane left it, the arrays of groups
    and states are where they were.
 
@@ -80,13 +80,12 @@ class RowLane(StoringLane[RowProgram]):
     def enter(self, rows: int) -> int:
         """Takes rows that are packed, in order; returns how many."""
         store = self._store
-        opened = store.open_block
-        if opened is None or opened.count + rows > store.block_rows:
-            return 0
         if store.head != self._head and not (self._link() and self._link_table()):
             return 0
+        opened = store.block_with_room()
         if not self._stand(opened):
             return 0
+        self.program.limit(min(rows, store.block_rows - opened.count))
         done, left = self._play(opened)
         self._head = store.head
         self._window.note_entered(done, left)

@@ -129,14 +129,9 @@ class FifoStore:
             self._append_across_blocks(columns, count)
         return first
 
-    @property
-    def open_block(self) -> Frame | None:
-        """The block that the next row enters if there is room. Rows may be written into it behind its last one; they
-        count from `grow` on."""
-        return self._open
-
     def block_with_room(self) -> Frame:
-        """The open block if it has room for a row, else a new one."""
+        """The open block if it has room for a row, else a new one. Rows may be written into it behind its last one.
+        They count from `grow` on."""
         frame = self._open
         return self._begin_block(self.head) if frame is None or frame.count == self._layout.rows else frame
 
