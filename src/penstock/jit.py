@@ -41,6 +41,7 @@ class Kernel:
         self._cache: Any = None
         self._dispatcher: Any = None
         self._entries: dict[str, Callable[..., Any]] = {}
+        self._addresses: dict[str, int] = {}
         self.__call__: Callable[..., Any] = self._enter
 
     def _enter(self, *arguments: Any) -> Any:
@@ -60,8 +61,11 @@ class Kernel:
         """Where a C function for arguments of such types begins; they and what it returns are numbers."""
         from penstock.machine_code import plain_address
 
+        types = _types_of(arguments)
         with _lock:
-            return plain_address(self._machine_code(_types_of(arguments), arguments))
+            if types not in self._addresses:
+                self._addresses[types] = plain_address(self._machine_code(types, arguments))
+            return self._addresses[types]
 
     def _machine_code(self, types: str, arguments: Sequence[Any]) -> Any:
         from penstock.kernel_cache import KernelCache

@@ -332,8 +332,12 @@ class SharedAggregation:
         found = self._sole_show(finds_slots=True)
         return None if found is None else (RowLane(found[0], *self._laned()), found[1])
 
+    @property
+    def takes_columns(self) -> bool:
+        return self._lane is not None and not self.window.has_texts
+
     def enter_columns(self, chunk: Chunk) -> int:
-        if self._lane is None or self.window.has_texts or chunk.rows < column_lane.LEAST_ROWS:
+        if chunk.rows < column_lane.LEAST_ROWS:
             return 0
         if not self._knows_columns:
             self._knows_columns = True

@@ -50,6 +50,9 @@ from penstock.windows.spec import WindowSpec
 
 _TIME = "time"
 
+_FIRST_ROWS = 256
+"""The first rows of a window take the ordinary path: by them states find what the lane needs to know."""
+
 _COLLECTED = 64
 """Slots of groups are looked at once so many rows have left that entered one by one."""
 
@@ -172,14 +175,28 @@ class SharedWindow(Stage):
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> None:
         if chunk.rows or self.waits_for(port, watermark):
             for part, reached in chunk.parts(watermark, self._count):
-                done = self._members[0].aggregation.enter_columns(part) if len(self._members) == 1 else 0
-                if done < part.rows or not part.rows:
-                    entered = self._enter(part.slice(done, part.rows) if done else part)
-                    for member in self._members:
-                        member.aggregation.enter(entered, reached)
+                self._pass(part, reached)
                 self._collect()
         for member in self._members:
             member.aggregation.send(watermark)
+
+    def _pass(self, chunk: Chunk, watermark: int) -> None:
+        only = self._members[0].aggregation if len(self._members) == 1 else None
+        if only is not None and only.takes_columns and chunk.rows:
+            if self._rows == 0 and chunk.rows > _FIRST_ROWS:
+                self._enter_all(chunk.slice(0, _FIRST_ROWS), watermark)
+                chunk = chunk.slice(_FIRST_ROWS, chunk.rows)
+            done = only.enter_columns(chunk)
+            if done == chunk.rows:
+                return
+            chunk = chunk.slice(done, chunk.rows) if done else chunk
+        self._enter_all(chunk, watermark)
+
+    def _enter_all(self, chunk: Chunk, watermark: int) -> None:
+        """On the ordinary path, for all members."""
+        entered = self._enter(chunk)
+        for member in self._members:
+            member.aggregation.enter(entered, watermark)
 
     def waits_for(self, port: int, watermark: int) -> bool:
         return any(member.aggregation.waits_for(watermark) for member in self._members)

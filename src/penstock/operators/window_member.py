@@ -30,6 +30,10 @@ class Entered(NamedTuple):
 class Aggregating(Protocol):
     """What reads a shared window; it has a window and states of its own."""
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether `enter_columns` may take rows."""
+
     def enter_columns(self, chunk: Chunk) -> int:
         """Stores and plays rows of a chunk itself, as far as it can; returns how many. For the only member."""
 
