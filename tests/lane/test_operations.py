@@ -18,7 +18,7 @@ from penstock.expressions.tree import Call, Cast, Column
 from penstock.lane import records, words
 from penstock.lane.expressions import Instruction, Registers, compiled
 from penstock.lane.program import Program
-from penstock.lane.row_program import RowProgram, packer
+from penstock.lane.row_program import RowPlan, RowProgram, packer
 from penstock.plan.nodes import StateSpec
 from penstock.store.budget import Budget
 from penstock.store.charged import UNLIMITED
@@ -193,10 +193,8 @@ def test_arithmetic_of_few_rows() -> None:
     assert quotient is not None
     front.append(Instruction(records.begin_windows, {records.TO: registers.of("start")}))
     assert compiled(Column("unknown", SqlType.DOUBLE), registers, front, of_results=False) is None
-    program = RowProgram(
-        Range(10), [], [], [], registers, front, back,
-        values=[], answers=[], tally=None, times=0, starts=registers.of("start"), slots=None,
-    )  # fmt: skip
+    plan = RowPlan(registers, None, {}, [], -1, registers.of("start"), front, back)
+    program = RowProgram(Range(10), [], [], [], plan, by_group=False)
     program.shape(4)
     packer("qdi", 4).pack_into(program.cells.data.cast("B"), 0, 1, 2, 3, 4, 0.5, -3.0, 7.25, 1.0, 3, 2, 0, 1)
     program.link(np.zeros(1, np.int64))

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from penstock.aggregates.state import AggregateState
 from penstock.arrays import Int64s
-from penstock.lane.expressions import Instruction, Registers
 from penstock.lane.memory import address_of
-from penstock.lane.row_program import RowProgram
+from penstock.lane.row_program import RowPlan, RowProgram
 from penstock.plan.nodes import StateSpec
 from penstock.windows.spec import Extent
 
@@ -32,34 +31,12 @@ class ColumnProgram(RowProgram):
         states: Sequence[AggregateState],
         specs: Sequence[StateSpec],
         columns: Sequence[int],
-        registers: Registers,
-        front: Sequence[Instruction],
-        back: Sequence[Instruction],
+        plan: RowPlan,
         *,
-        values: Sequence[int | None],
-        answers: Sequence[Mapping[str, int]],
-        tally: int | None,
-        times: int,
-        starts: int,
-        slots: int | None,
+        by_group: bool,
         most_rows: int,
     ) -> None:
-        super().__init__(
-            extent,
-            states,
-            specs,
-            columns,
-            registers,
-            front,
-            back,
-            values=values,
-            answers=answers,
-            tally=tally,
-            times=times,
-            starts=starts,
-            slots=slots,
-            most_rows=most_rows,
-        )
+        super().__init__(extent, states, specs, columns, plan, by_group=by_group, most_rows=most_rows)
         self.most_rows = most_rows
         self._flat = self._code.reshape(-1)
         own = [(word, register) for memory, word, register in self._moved if memory is self._instructions]

@@ -9,28 +9,53 @@ addresses when n changes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from penstock.aggregates.state import AggregateState, Emitted
 from penstock.aggregates.sums import SumState
 from penstock.arrays import Int64s
+from penstock.expressions.tree import Column
 from penstock.lane import counts, extremes, sums, words
 from penstock.lane.expressions import Instruction, Registers
 from penstock.lane.memory import address_of
 from penstock.lane.program import Program
 from penstock.plan.nodes import StateSpec
+from penstock.types import SqlType
 from penstock.windows.spec import Extent
 
 MOST_ROWS = 256
 """So many rows are packed at once."""
 
 
+@dataclass
+class RowPlan:
+    """Register 0 is the time. If the lane finds slots itself, register 1 is the `key`. The next ones are the `columns`
+    of the stream. The registers up to here are packed with `formats`. `outputs` are the registers of the select list;
+    -1 is the first key, -2 the second and so on. `find_at` is the place of the instruction that finds slots, -1 if
+    there is none. `values` are the registers of the states' arguments. `answers` has the register of each state's
+    results by function; `tally` that of the groups' row counts, or None. `starts` is the register of windows'
+    beginnings, and `slots` that of slots."""
+
+    registers: Registers
+    key: Column | None
+    columns: dict[str, int]
+    formats: list[str]
+    slots: int
+    starts: int
+    front: list[Instruction] = field(default_factory=list)
+    back: list[Instruction] = field(default_factory=list)
+    find_at: int = -1
+    values: list[int | None] = field(default_factory=list)
+    answers: list[dict[str, int]] = field(default_factory=list)
+    tally: int | None = None
+    outputs: list[tuple[int, SqlType]] = field(default_factory=list)
+
+
 class RowProgram(Program):
-    """`values` are the registers of the states' arguments. `answers` has the register of each state's results by
-    function; `tally` that of the groups' row counts, or None. `starts` is the register of windows' beginnings, and
-    `slots` that of slots, None if all rows are of slot 0. A call has at most `most_rows` rows."""
+    """For the rows of a plan. Without `by_group` all rows are of slot 0. A call has at most `most_rows` rows."""
 
     def __init__(
         self,
@@ -38,28 +63,27 @@ class RowProgram(Program):
         states: Sequence[AggregateState],
         specs: Sequence[StateSpec],
         columns: Sequence[int],
-        registers: Registers,
-        front: Sequence[Instruction],
-        back: Sequence[Instruction],
+        plan: RowPlan,
         *,
-        values: Sequence[int | None],
-        answers: Sequence[Mapping[str, int]],
-        tally: int | None,
-        times: int,
-        starts: int,
-        slots: int | None,
+        by_group: bool,
         most_rows: int = MOST_ROWS,
     ) -> None:
-        operations = [one.operation for one in front], [one.operation for one in back]
+        front, back, registers = plan.front, plan.back, plan.registers
         super().__init__(
-            extent, states, specs, columns, by_group=slots is not None, front=operations[0], back=operations[1]
+            extent,
+            states,
+            specs,
+            columns,
+            by_group=by_group,
+            front=[one.operation for one in front],
+            back=[one.operation for one in back],
         )
         self.cells: Int64s = np.zeros(max(1, registers.count) * most_rows, np.int64)
         self.registers = registers.count
         self._rows = 0
         self._constants = registers.constants
-        self._answers = answers
-        self._counted = tally
+        self._answers = plan.answers
+        self._counted = plan.tally
         self._moved: list[tuple[memoryview, int, int]] = []
         """Words that hold the addresses of registers."""
         width = words.INSTRUCTION_WORDS
@@ -69,7 +93,7 @@ class RowProgram(Program):
                 self._moved.append((self._instructions, at * width + word, register))
             for word, plain in one.plain.items():
                 self._code[at, word] = plain
-        for member, value, named in zip(self._members, values, answers, strict=True):
+        for member, value, named in zip(self._members, plan.values, plan.answers, strict=True):
             code, at = self._instructions, member.at * width
             if isinstance(member.state, SumState):
                 assert value is not None
@@ -91,11 +115,11 @@ class RowProgram(Program):
                 code[at + extremes.FLOATING] = member.type.is_floating
             else:
                 self._moved.append((code, at + counts.RESULTS, named["COUNT"]))
-        if tally is not None:
-            self._moved.append((self._instructions, self._tally_at * width + counts.RESULTS, tally))
-        self._moved += [(self._words, words.TIMES, times), (self._words, words.STARTS, starts)]
-        if slots is not None:
-            self._moved.append((self._words, words.SLOTS, slots))
+        if plan.tally is not None:
+            self._moved.append((self._instructions, self._tally_at * width + counts.RESULTS, plan.tally))
+        self._moved += [(self._words, words.TIMES, 0), (self._words, words.STARTS, plan.starts)]
+        if by_group:
+            self._moved.append((self._words, words.SLOTS, plan.slots))
 
     def shape(self, rows: int) -> None:
         """The next calls have so many rows."""

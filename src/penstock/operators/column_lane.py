@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from penstock.arrays import Int64s, Slots
 from penstock.expressions.vector import Evaluated
 from penstock.lane.column_program import ColumnProgram
+from penstock.lane.row_program import RowPlan
 from penstock.operators.aggregation import Aggregation
 from penstock.operators.arguments import Computed
 from penstock.operators.chunk import Chunk
 from penstock.operators.results import ResultShow, slice_of
-from penstock.operators.row_plan import RowPlan
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.storing_lane import StoringLane
 from penstock.operators.window_member import WindowMember
@@ -60,15 +60,8 @@ class ColumnLane(StoringLane[ColumnProgram]):
             aggregation.states,
             node.states,
             [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
-            plan.registers,
-            plan.front,
-            plan.back,
-            values=plan.values,
-            answers=plan.answers,
-            tally=plan.tally,
-            times=0,
-            starts=plan.starts,
-            slots=plan.slots if member.has_slots else None,
+            plan,
+            by_group=member.has_slots,
             most_rows=min(window.store.block_rows, _MOST_ROWS),
         )
         super().__init__(program, window, member, aggregation, policy)

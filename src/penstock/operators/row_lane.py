@@ -18,10 +18,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.lane.memory import address_of
-from penstock.lane.row_program import RowProgram, packer
+from penstock.lane.row_program import RowPlan, RowProgram, packer
 from penstock.operators import single_keys
 from penstock.operators.aggregation import Aggregation
-from penstock.operators.row_plan import RowPlan
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.storing_lane import StoringLane
 from penstock.operators.window_member import WindowMember
@@ -46,15 +45,8 @@ class RowLane(StoringLane[RowProgram]):
             aggregation.states,
             node.states,
             [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
-            plan.registers,
-            plan.front,
-            plan.back,
-            values=plan.values,
-            answers=plan.answers,
-            tally=plan.tally,
-            times=0,
-            starts=plan.starts,
-            slots=plan.slots if member.has_slots else None,
+            plan,
+            by_group=member.has_slots,
         )
         super().__init__(program, window, member, aggregation, policy)
         self.plan = plan

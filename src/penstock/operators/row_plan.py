@@ -7,12 +7,12 @@ rows take the ordinary path.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from penstock.expressions import tree
 from penstock.expressions.tree import Column, Expression
 from penstock.lane import records
 from penstock.lane.expressions import Instruction, Registers, compiled
+from penstock.lane.row_program import RowPlan
 from penstock.operators import single_keys
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.plan.reads import Read, grouping_of, reads_of
@@ -30,28 +30,6 @@ _FORMATS = {
 """How values are packed."""
 
 _SHOWN = (SqlType.DOUBLE, SqlType.BIGINT, SqlType.TIMESTAMP)
-
-
-@dataclass
-class RowPlan:
-    """Register 0 is the time. If the lane finds slots itself, register 1 is the `key`. The next ones are the `columns`
-    of the stream. The registers up to here are packed with `formats`. `outputs` are the registers of the select list;
-    -1 is the first key, -2 the second and so on. `find_at` is the place of the instruction that finds slots, -1 if
-    there is none."""
-
-    registers: Registers
-    key: Column | None
-    columns: dict[str, int]
-    formats: list[str]
-    slots: int
-    starts: int
-    front: list[Instruction] = field(default_factory=list)
-    back: list[Instruction] = field(default_factory=list)
-    find_at: int = -1
-    values: list[int | None] = field(default_factory=list)
-    answers: list[dict[str, int]] = field(default_factory=list)
-    tally: int | None = None
-    outputs: list[tuple[int, SqlType]] = field(default_factory=list)
 
 
 def plan_rows(

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.lane.row_program import RowPlan
 from penstock.operators import column_lane
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
@@ -37,7 +38,7 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.results import Results, ResultShow
 from penstock.operators.row_lane import RowLane
-from penstock.operators.row_plan import RowPlan, plan_rows
+from penstock.operators.row_plan import plan_rows
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.stage import Output
 from penstock.operators.window_member import Entered, WindowMember
