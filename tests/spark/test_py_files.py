@@ -60,7 +60,7 @@ def test_a_wheel_of_py_files_runs_and_keeps_its_kernels(tmp_path: Path) -> None:
         (found,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND")] or [done.stderr[-2000:]]
         assert found.startswith("FOUND [435, 1335] ["), found
         assert f"{wheel.stem}.zip/penstock/__init__.py" in found
-        kept.append({file.name for file in (tmp_path / "cache").rglob("*.nbc")})
+        kept.append({file.name for file in (tmp_path / "cache").rglob("*.code")})
     assert kept[0], "the workers keep their kernels"
     assert kept[1] == kept[0], "and the next application compiles none"
 
