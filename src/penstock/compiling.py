@@ -261,7 +261,7 @@ class _Entry:
         if isinstance(kind, _types.Float):
             double = builder.fpext(value, _DOUBLE) if kind.bitwidth < 64 else value
             return self._python("PyFloat_FromDouble", _POINTER, double)
-        raise NotImplementedError(f"a kernel returns {kind}")
+        raise TypeError(f"a kernel returns numbers, arrays that it made and tuples of these, not {kind}")
 
     def _object_of_array(self, kind: Any, value: Any) -> Any:
         builder = self._builder

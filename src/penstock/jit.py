@@ -113,7 +113,7 @@ class _Intrinsic:
         return intrinsic_type(self._function)
 
     def __call__(self, *arguments: object) -> Any:
-        raise NotImplementedError(f"{self._function.__name__} is for kernels only")
+        raise TypeError(f"{self._function.__name__} is called by kernels only, not by Python")
 
     def __deepcopy__(self, memo: object) -> _Intrinsic:
         return self
