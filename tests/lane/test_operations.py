@@ -59,9 +59,8 @@ class Window:
         program.link(tally)
         program.feed(self.times, self.slots, columns, starts, counted)
         where = [array.ctypes.data for array in columns]
-        program.stand(self.times.ctypes.data, self.slots.ctypes.data, where, 0, 0, len(self.times))
-        program.stand_last(True)
-        assert program.start(0, 0) == words.FINISHED
+        program.stand(self.times.ctypes.data, self.slots.ctypes.data, where, 0, 0, len(self.times), is_last=True)
+        assert program.start(0) == words.FINISHED
         return [int(start) for start in starts]
 
 
@@ -198,9 +197,8 @@ def test_arithmetic_of_few_rows() -> None:
     program.shape(4)
     packer("qdi", 4).pack_into(program.cells.data.cast("B"), 0, 1, 2, 3, 4, 0.5, -3.0, 7.25, 1.0, 3, 2, 0, 1)
     program.link(np.zeros(1, np.int64))
-    program.stand(program.cells.ctypes.data, 0, [], 0, 0, 4)
-    program.stand_last(True)
-    assert program.start(0, 0) == words.STOPS  # the third row divides by zero
+    program.stand(program.cells.ctypes.data, 0, [], 0, 0, 4, is_last=True)
+    assert program.start(0) == words.STOPS  # the third row divides by zero
     assert program.done == 2
     doubles = program.cells.view(np.float64)
     assert doubles[4 * product : 4 * product + 2].tolist() == [1.5, -6.0]

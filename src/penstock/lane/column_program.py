@@ -1,9 +1,10 @@
-"""A program for rows that come as columns: registers of the call are stretches of whole columns, or scratch.
+"""A program for rows that come as columns: registers are whole columns, or scratch for the strip at work.
 
     inputs: columns of the chunk ─▶ scratch: what the instructions compute ─▶ outputs: columns of the results
 
-A chunk is taken in calls of at most `most_rows` rows. `at` moves the addresses of inputs and outputs to the rows of
-the next call; scratch registers stay where they are, so that they stay in the cache.
+One call takes a chunk, whatever blocks its rows go to. Every row of a chunk gives one result. Scratch registers have
+room for a strip, so that they stay in the cache: `place_scratch`, the first instruction, moves their addresses back by
+the rows before the strip.
 """
 
 from __future__ import annotations
@@ -16,14 +17,32 @@ from numpy.typing import NDArray
 
 from penstock.aggregates.state import AggregateState
 from penstock.arrays import Int64s
-from penstock.lane.memory import address_of
+from penstock.jit import tight
+from penstock.lane import words
+from penstock.lane.expressions import Instruction
+from penstock.lane.memory import address_of, int64s
 from penstock.lane.row_program import RowPlan, RowProgram
+from penstock.lane.words import DONE, GOES_ON, STRIP_ROWS
 from penstock.plan.nodes import StateSpec
 from penstock.windows.spec import Extent
 
+PLACES, COUNT = 1, 2
+"""The words of `place_scratch`: where the list of scratch registers is, and how many there are."""
+
+
+@tight
+def place_scratch(context: int, instruction: int) -> int:
+    """Entries of the list: the address of a word that names a register, where the register is, and the width of its
+    values."""
+    words, own = int64s(context), int64s(instruction)
+    places, done = int64s(own[PLACES]), words[DONE]
+    for entry in range(own[COUNT]):
+        int64s(places[3 * entry])[0] = places[3 * entry + 1] - done * places[3 * entry + 2]
+    return GOES_ON
+
 
 class ColumnProgram(RowProgram):
-    """The parameters are those of `RowProgram`."""
+    """The parameters are those of `RowProgram`. `columns` in `take` are for the registers `given`."""
 
     def __init__(
         self,
@@ -32,48 +51,53 @@ class ColumnProgram(RowProgram):
         specs: Sequence[StateSpec],
         columns: Sequence[int],
         plan: RowPlan,
+        given: Sequence[int],
         *,
         by_group: bool,
-        most_rows: int,
     ) -> None:
-        super().__init__(extent, states, specs, columns, plan, by_group=by_group, most_rows=most_rows)
-        self.most_rows = most_rows
-        self._flat = self._code.reshape(-1)
-        own = [(word, register) for memory, word, register in self._moved if memory is self._instructions]
-        shared = [(word, register) for memory, word, register in self._moved if memory is self._words]
-        self._own = np.array(own, np.int64).reshape(-1, 2).T.copy()
-        self._shared = np.array(shared, np.int64).reshape(-1, 2).T.copy()
-        self._scratch = address_of(self.cells) + 8 * most_rows * np.arange(self.registers)
+        plan.front.insert(0, Instruction(place_scratch))
+        super().__init__(extent, states, specs, columns, plan, by_group=by_group, most_rows=STRIP_ROWS)
+        self.context[words.STOPS_AT_MARKS] = 1
+        self._given = {register: [one for one in self._moved if one[2] == register] for register in given}
         for register, value in self._constants.items():
-            self.register_cells(register).view(np.float64)[:] = value
-        self._bases, self._widths = self._scratch.copy(), np.zeros(self.registers, np.int64)
+            self._cells_of(register).view(np.float64)[:] = value
+        code, context = address_of(self._code), address_of(self.context)
+        scratch = [
+            ((code if memory is self._instructions else context) + 8 * word, address_of(self._cells_of(register)), 8)
+            for memory, word, register in self._moved
+            if register not in self._given
+        ]
+        scratch += [(code + 8 * word, address_of(failed), 1) for word, failed in self._failures]
+        self._scratch: Int64s = np.array(scratch, np.int64).reshape(-1)
+        self._code[0, PLACES], self._code[0, COUNT] = address_of(self._scratch), len(scratch)
         self._columns: dict[int, NDArray[Any]] = {}
-        self._first = 0
 
-    def register_cells(self, register: int) -> Int64s:
-        """The scratch of a register."""
-        return self.cells[self.most_rows * register : self.most_rows * (register + 1)]
-
-    def take(self, columns: Mapping[int, NDArray[Any]]) -> None:
-        """The next calls are for rows of these inputs, and write to these outputs, by register."""
+    def take(self, columns: Mapping[int, NDArray[Any]], rows: int) -> None:
+        """The next call is for so many rows of these inputs, and writes to these outputs, by register."""
         self._columns = dict(columns)
-        self._bases[:], self._widths[:] = self._scratch, 0
         for register, column in columns.items():
-            self._bases[register], self._widths[register] = address_of(column), column.itemsize
+            address = address_of(column)
+            for memory, word, _ in self._given[register]:
+                memory[word] = address
             if register in self._constants:
                 column.view(np.float64)[:] = self._constants[register]
-
-    def at(self, row: int, rows: int) -> None:
-        """The next call is for so many rows from a row on."""
-        places = self._bases + row * self._widths
-        self._flat[self._own[0]] = places[self._own[1]]
-        self.context[self._shared[0]] = places[self._shared[1]]
         self.limit(rows)
-        self._first = row
+
+    @property
+    def marked_from(self) -> int:
+        """The first row of the strip at which the run was marked."""
+        return self._words[words.STRIP_FIRST]
+
+    def clear_marks(self) -> None:
+        """What was marked has been seen to."""
+        self._words[words.MET] = 0
 
     def register(self, register: int) -> Int64s:
-        """The values of a register, for the results of the last call."""
+        """The values of a register, for the strip at which the run was marked."""
         column = self._columns.get(register)
         if column is None:
-            return self.register_cells(register)[: self.emitted]
-        return column[self._first : self._first + self.emitted]
+            return self._cells_of(register)[: self.done - self.marked_from]
+        return column[self.marked_from : self.done]
+
+    def _cells_of(self, register: int) -> Int64s:
+        return self.cells[STRIP_ROWS * register : STRIP_ROWS * (register + 1)]

@@ -35,13 +35,18 @@ from penstock.lane.words import (
     HEAD,
     INSTRUCTION_WORDS,
     INSTRUCTIONS,
+    MARKED,
     MET,
+    NEEDS_BLOCK,
     NEEDS_TAIL,
     NEXT_INSTRUCTION,
+    OPEN_LIMIT,
     OPEN_ROWS,
     ROWS,
     STOPPED,
     STOPS,
+    STOPS_AT_MARKS,
+    STRIP_FIRST,
     STRIP_ROWS,
     TAIL_AT,
     TAIL_IS_LAST,
@@ -83,9 +88,14 @@ def run(context: int) -> int:
     at = words[NEXT_INSTRUCTION]
     while True:
         if at == 0:
-            if words[DONE] == words[ROWS]:
+            left = words[ROWS] - words[DONE]
+            if left == 0:
                 return FINISHED
-            words[UPTO] = min(words[ROWS], words[DONE] + STRIP_ROWS)
+            room = words[OPEN_LIMIT] - words[OPEN_ROWS] - words[DONE]
+            if room == 0:
+                return NEEDS_BLOCK
+            words[STRIP_FIRST] = words[DONE]
+            words[UPTO] = words[DONE] + min(left, room, STRIP_ROWS)
             words[STOPPED] = 0
         while at < count:
             instruction = code + at * INSTRUCTION_WORDS * 8
@@ -99,6 +109,8 @@ def run(context: int) -> int:
         words[DONE] = words[UPTO]
         words[EMITTED] = words[EMITTED_NEXT]
         words[TAIL_AT] = words[TAIL_UPTO]
+        if words[MET] != 0 and words[STOPS_AT_MARKS] != 0:
+            return MARKED  # what else ends the run here ends the next strip, before its first row
         if words[STOPPED] != 0:
             return STOPS
         if words[TAIL_AT] == words[TAIL_ROWS] and words[TAIL_IS_LAST] == 0:
@@ -106,12 +118,10 @@ def run(context: int) -> int:
 
 
 @tight
-def start(context: int, head: int, open_rows: int) -> int:
-    """Runs a program from its beginning, for rows that enter at position `head`, behind so many rows of the open
-    block."""
+def start(context: int, head: int) -> int:
+    """Runs a program from its beginning, for rows that enter at position `head`."""
     words = int64s(context)
     words[NEXT_INSTRUCTION] = words[DONE] = words[AT_PHASE] = 0
     words[EMITTED] = words[EMITTED_NEXT] = words[MET] = 0
     words[HEAD] = head
-    words[OPEN_ROWS] = open_rows
     return run(context)

@@ -27,6 +27,8 @@ from penstock.plan.nodes import StateSpec
 from penstock.windows.spec import Extent
 
 _NO_VALUES = np.zeros(0, np.int64)
+_NO_LIMIT = 1 << 62
+"""The rows of the open block of a program that stores none."""
 
 
 class _Member:
@@ -93,6 +95,7 @@ class Program:
         context = self.context
         context[words.CODE], context[words.INSTRUCTIONS] = address_of(self._code), len(code)
         context[words.LEFT] = address_of(self._left)
+        context[words.OPEN_LIMIT] = _NO_LIMIT
         context[words.EXTENT] = extent.length if extent.length is not None else (extent.limit or 0)
         self._address = address_of(context)
 
@@ -173,26 +176,24 @@ class Program:
                 own[extremes.WIDTH] = values.itemsize
                 own[extremes.FLOATING] = member.type is not None and member.type.is_floating
 
-    def stand(self, times: int, slots: int, columns: Sequence[int], first: int, at: int, rows: int) -> None:
+    def stand(
+        self, times: int, slots: int, columns: Sequence[int], first: int, at: int, rows: int, *, is_last: bool
+    ) -> None:
         """The tail is at row `at` of a block of so many rows, of which the first has position `first`; its columns are
-        at these addresses."""
+        at these addresses. `is_last` says whether it is the last block of the store."""
         context = self._words
         context[words.TAIL_TIMES], context[words.TAIL_SLOTS], context[words.TAIL_FIRST] = times, slots, first
-        context[words.TAIL_AT], context[words.TAIL_ROWS] = at, rows
+        context[words.TAIL_AT], context[words.TAIL_ROWS], context[words.TAIL_IS_LAST] = at, rows, is_last
         for place, column in self._tail_values:
             self._instructions[place] = columns[column]
-
-    def stand_last(self, is_last: bool) -> None:
-        """Whether the tail is in the last block of the store."""
-        self._words[words.TAIL_IS_LAST] = is_last
 
     def run(self) -> int:
         """Goes on; returns what a run ends with (`words`). What a state needs, it is given."""
         return self._supplied(run(self._address))
 
-    def start(self, head: int, open_rows: int) -> int:
+    def start(self, head: int) -> int:
         """Begins: see `machine.start`. The rest is as for `run`."""
-        status = start(self._address, head, open_rows)
+        status = start(self._address, head)
         return status if status < words.NEEDS else self._supplied(status)
 
     def _supplied(self, status: int) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.aggregates.state import AggregateState, Emitted
 from penstock.aggregates.sums import SumState
-from penstock.arrays import Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.expressions.tree import Column
 from penstock.lane import counts, extremes, sums, words
 from penstock.lane.expressions import Instruction, Registers
@@ -86,6 +86,8 @@ class RowProgram(Program):
         self._counted = plan.tally
         self._moved: list[tuple[memoryview, int, int]] = []
         """Words that hold the addresses of registers."""
+        self._failures: list[tuple[int, Bools]] = []
+        """Words that hold the addresses of what says which sums do not fit."""
         width = words.INSTRUCTION_WORDS
         places = [*range(len(front)), *range(self._tally_at + 1, len(self._code))]
         for at, one in zip(places, [*front, *back], strict=True):
@@ -108,6 +110,7 @@ class RowProgram(Program):
                     code[at + sums.WIDTH] = member.type.storage.itemsize
                     member.failed = np.zeros(most_rows, np.bool_)
                     code[at + sums.FAILED] = address_of(member.failed)
+                    self._failures.append((at + sums.FAILED, member.failed))
             elif value is not None and member.type is not None and "VALUE" in named:
                 self._moved.append((code, at + extremes.VALUES, value))
                 self._moved.append((code, at + extremes.RESULTS, named["VALUE"]))
@@ -141,9 +144,10 @@ class RowProgram(Program):
         """A word of an instruction of the front."""
         self._instructions[instruction * words.INSTRUCTION_WORDS + word] = value
 
-    def open(self, address: int) -> None:
-        """Rows go into the open block at this address."""
-        self._words[words.OPEN] = address
+    def open(self, address: int, rows: int, limit: int) -> None:
+        """Rows go into the open block at this address. It had so many rows before row 0, and can have `limit`."""
+        context = self._words
+        context[words.OPEN], context[words.OPEN_ROWS], context[words.OPEN_LIMIT] = address, rows, limit
 
     @property
     def is_plain(self) -> bool:
@@ -157,7 +161,7 @@ class RowProgram(Program):
 
     def results(self) -> list[tuple[Emitted, ...]]:
         """What each state answered; copies, for the registers are used again."""
-        count, found = self.emitted, []
+        found = []
         for member, named in zip(self._members, self._answers, strict=True):
             columns = []
             for want in member.wants:
@@ -166,7 +170,7 @@ class RowProgram(Program):
                     columns.append(Emitted(values.view(np.float64), None))
                 elif want.function == "SUM":
                     assert member.failed is not None
-                    columns.append(Emitted(values, None, member.failed[:count].copy()))
+                    columns.append(Emitted(values, None, member.failed[: len(values)].copy()))
                 else:
                     columns.append(Emitted(self._typed(member, values), None))
             found.append(tuple(columns))

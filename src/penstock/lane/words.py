@@ -35,9 +35,12 @@ from __future__ import annotations
     AT_RESULT,  # the result,
     AT_PHASE,  # and whether the row is in
     OPEN,  # the address of the open block of the store, for rows that the program stores itself
-    OPEN_ROWS,  # how many rows it had before row 0
+    OPEN_ROWS,  # how many rows it had before row 0; less than 0 if it was begun behind row 0
+    OPEN_LIMIT,  # how many rows it can have
+    STRIP_FIRST,  # the first row of the last strip
+    STOPS_AT_MARKS,  # 1 if a run ends behind a strip that has marked something in MET
     CONTEXT_WORDS,
-) = range(30)
+) = range(33)
 
 OPERATION, INSTRUCTION_WORDS = 0, 12
 """An instruction: the address of its operation, and what the operation says that follows."""
@@ -45,9 +48,10 @@ OPERATION, INSTRUCTION_WORDS = 0, 12
 STRIP_ROWS = 1024
 """So many rows are at work at once: what the operations say of them stays in the cache."""
 
-FINISHED, NEEDS_TAIL, STOPS, NEEDS = 0, 1, 2, 16
+FINISHED, NEEDS_TAIL, STOPS, NEEDS_BLOCK, MARKED, NEEDS = 0, 1, 2, 3, 4, 16
 """What a run ends with: all rows are in; the tail's block has been left, and the next one is needed; row DONE is for
-the ordinary path. A state that needs something gives NEEDS plus what it is."""
+the ordinary path; the open block is full; something is marked in MET. A state that needs something gives NEEDS plus
+what it is."""
 
 GOES_ON = 0
 """What an operation returns that is done with its strip."""

@@ -1,4 +1,6 @@
-"""The lane of columns: the rows of a chunk are stored, played and shown by compiled calls, one for each block.
+"""The lane of columns: the rows of a chunk are stored, played and shown by one compiled call.
+
+The call comes back for blocks, and for results that need the evaluator.
 
 The slots of the rows are found first. A `ColumnProgram` reads the columns of the chunk where they are. It computes the
 arguments, writes the rows into the open block, plays the states and writes the select list into the columns of the
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Int64s, Slots
 from penstock.expressions.vector import Evaluated
+from penstock.lane import words
 from penstock.lane.column_program import ColumnProgram
 from penstock.lane.row_program import RowPlan
 from penstock.operators.aggregation import Aggregation
@@ -34,9 +37,6 @@ from penstock.windows.steps import EventPolicy
 
 LEAST_ROWS = 64
 """Fewer rows take another path: the lane is loaded only by apps that have a use for it."""
-
-_MOST_ROWS = 4096
-"""So many rows are in scratch registers at once, at most."""
 
 _NOTHING_COMPUTED = Computed({}, {})
 
@@ -54,22 +54,21 @@ class ColumnLane(StoringLane[ColumnProgram]):
         policy: EventPolicy,
         show: ResultShow,
     ) -> None:
-        assert window.store is not None
+        self._outputs = sorted({register for register, _ in plan.outputs if register >= 0})
         program = ColumnProgram(
             node.window.extent,
             aggregation.states,
             node.states,
             [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
             plan,
+            [0, *plan.columns.values(), plan.slots, plan.starts, *self._outputs],
             by_group=member.has_slots,
-            most_rows=min(window.store.block_rows, _MOST_ROWS),
         )
         super().__init__(program, window, member, aggregation, policy)
         self._plan = plan
         self._show = show
         kinds = {field.name: field.type for field in node.input.schema.fields}
         self._columns = [(register, name, kinds[name].arrow) for name, register in plan.columns.items()]
-        self._outputs = sorted({register for register, _ in plan.outputs if register >= 0})
 
     def enter(self, chunk: Chunk) -> int:
         """Takes rows of a chunk, in order; returns how many."""
@@ -85,22 +84,19 @@ class ColumnLane(StoringLane[ColumnProgram]):
         outputs: dict[int, NDArray[Any]] = {register: np.empty(rows, np.int64) for register in self._outputs}
         outputs[self._plan.starts] = np.empty(rows, np.int64)
         times: Int64s = np.ascontiguousarray(chunk.times)
-        self.program.take(inputs | outputs | {0: times, self._plan.slots: slots})
-        done = shown = left = 0
-        try:
-            while done < rows:
-                first, (count, gone) = done, self._enter_block(done, rows)
-                done, left = done + count, left + gone
-                if count and not self.program.is_plain:
-                    self._show_plain(shown, first, keys, times, outputs)
-                    self._show_ordinarily(first, done, keys, times, slots, outputs[self._plan.starts])
-                    shown = done
-                if count == 0:
-                    break
-        finally:
-            self._show_plain(shown, done, keys, times, outputs)
-            self._window.note_rows(done, left)
-        return done
+        self.program.take(inputs | outputs | {0: times, self._plan.slots: slots}, rows)
+        shown, status = 0, self._begin()
+        while status == words.MARKED:
+            marked = self.program.marked_from
+            self._show_plain(shown, marked, keys, times, outputs)
+            self._show_ordinarily(marked, self.done, keys, times, slots, outputs[self._plan.starts])
+            shown = self.done
+            self.program.clear_marks()
+            status = self._go_on()
+        self._show_plain(shown, self.done, keys, times, outputs)
+        self._policy.pass_rows(self.done)
+        self._window.note_rows(self.done, self.left)
+        return self.done
 
     def _inputs(self, batch: pa.RecordBatch) -> dict[int, NDArray[Any]] | None:
         """The columns that arguments read, by register; None if one has a NULL."""
@@ -111,15 +107,6 @@ class ColumnLane(StoringLane[ColumnProgram]):
                 return None
             found[register] = column.to_numpy() if kind != _TIMESTAMP else column.view(pa.int64()).to_numpy()
         return found
-
-    def _enter_block(self, row: int, rows: int) -> tuple[int, int]:
-        """Takes rows from one on, up to the end of the open block; returns how many, and how many have left."""
-        opened = self._store.block_with_room()
-        count = min(rows - row, self._store.block_rows - opened.count, self.program.most_rows)
-        if not self._stand(opened):
-            return 0, 0
-        self.program.at(row, count)
-        return self._play(opened)
 
     def _show_plain(
         self, first: int, stop: int, keys: list[Evaluated], times: Int64s, outputs: dict[int, NDArray[Any]]

@@ -74,14 +74,12 @@ class RowLane(StoringLane[RowProgram]):
         store = self._store
         if store.head != self._head and not (self._link() and self._link_table()):
             return 0
-        opened = store.block_with_room()
-        if not self._stand(opened):
-            return 0
-        self.program.limit(min(rows, store.block_rows - opened.count))
-        done, left = self._play(opened)
+        self.program.limit(rows)
+        self._begin()
         self._head = store.head
-        self._window.note_entered(done, left)
-        return done
+        self._policy.pass_rows(self.done)
+        self._window.note_entered(self.done, self.left)
+        return self.done
 
     def _link_table(self) -> bool:
         """Gives the program the table of groups."""

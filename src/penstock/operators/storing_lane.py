@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from penstock.arrays import Int64s, Slots
+from penstock.errors import BudgetError, StorageError
 from penstock.lane import words
 from penstock.lane.row_program import RowProgram
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
@@ -48,7 +49,10 @@ class StoringLane(Generic[Made]):
         self._tail: WindowTail = member.tail
         self._aggregation = aggregation
         self._policy = policy
-        self._open: Frame | None = None
+        self.done = self.left = 0
+        """How many rows of the last call are in, and how many have left with them."""
+        self._tail_at = 0
+        self._opened: Frame | None = None
         self._block: Frame | None = None
         self._is_last = False
         self._position = -1
@@ -67,17 +71,57 @@ class StoringLane(Generic[Made]):
         program.link(self._member.counts)
         return True
 
-    def _stand(self, opened: Frame) -> bool:
-        """Gives the program the open block, and the block in which the tail is; False if one of them holds a NULL."""
+    def _begin(self) -> int:
+        """Runs the program from its first row on. It ends with FINISHED, STOPS or MARKED (`lane.words`)."""
+        self.done = self.left = 0
+        if not (self._open_block() and self._stands()):
+            return words.STOPS
+        self._tail_at = self.program.tail_at
+        return self._supplied(self.program.start(self._store.head))
+
+    def _go_on(self) -> int:
+        """Runs the program from where it was marked."""
+        return self._supplied(self.program.run())
+
+    def _supplied(self, status: int) -> int:
+        """What a run of the program ends with that is given the blocks that it needs. It stops where a block cannot be
+        had: the ordinary path meets the error again, when the rows that are in have been shown."""
+        program, store = self.program, self._store
+        while True:
+            done, tail_at = program.done, program.tail_at
+            gone = tail_at - self._tail_at
+            store.grow(done - self.done)
+            self.done, self.left, self._tail_at = done, self.left + gone, tail_at
+            self._position += gone
+            self._tail.pass_rows(gone)
+            if status not in (words.NEEDS_TAIL, words.NEEDS_BLOCK):
+                return status
+            try:
+                has_blocks = self._stand() if status == words.NEEDS_TAIL else self._open_block() and self._stands()
+            except (BudgetError, StorageError):
+                has_blocks = False
+            if not has_blocks:
+                return words.STOPS
+            self._tail_at, status = program.tail_at, program.run()
+
+    def _open_block(self) -> bool:
+        """Gives the program the block that row `done` of the call enters; False if it holds a NULL."""
+        opened = self._store.block_with_room()
         if self._nullable and self._holds_null(opened):
             return False
-        if opened is not self._open:
-            self._open = opened
-            self.program.open(opened.address)
+        self._opened = opened
+        self.program.open(opened.address, opened.count - self.done, self._store.block_rows)
+        return True
+
+    def _stands(self) -> bool:
+        """Whether the program has the block in which the tail is; it is given it if need be."""
         tail, block = self._tail, self._block
-        is_there = tail.position == self._position and self._is_last == (block is opened)
-        if block is not None and is_there and tail.is_in(block):
-            return True
+        is_there = tail.position == self._position and self._is_last == (block is self._opened)
+        return (block is not None and is_there and tail.is_in(block)) or self._stand()
+
+    def _stand(self) -> bool:
+        """Gives the program the block in which the tail is; False if it holds a NULL."""
+        tail = self._tail
         frame, first, at, _ = tail.block()
         if self._nullable and self._holds_null(frame):
             self._block = None
@@ -85,34 +129,15 @@ class StoringLane(Generic[Made]):
         address, offsets = frame.address, frame.offsets
         columns = [address + offsets[place] for place in self._places]
         slots = 0 if self._slots_place is None else address + offsets[self._slots_place]
-        is_last = frame is opened
+        is_last = frame is self._opened
         rows = self._store.block_rows if is_last else frame.count
-        self.program.stand(address + offsets[self._time_place], slots, columns, first, at, rows)
-        self.program.stand_last(is_last)
+        self.program.stand(address + offsets[self._time_place], slots, columns, first, at, rows, is_last=is_last)
         self._block, self._position, self._is_last = frame, tail.position, is_last
         return True
 
     def _holds_null(self, block: Frame) -> bool:
         """Whether an argument is NULL in some row of a block."""
         return any(block.valid[place] is not None for place in self._nullable)
-
-    def _play(self, opened: Frame) -> tuple[int, int]:
-        """Runs the program, whose blocks are given, for rows that fit into the open one. Returns how many are in, and
-        how many rows have left."""
-        program, store = self.program, self._store
-        at, status = program.tail_at, program.start(store.head, opened.count)
-        done = left = 0
-        while True:
-            moved, gone = program.done - done, program.tail_at - at
-            done, left = done + moved, left + gone
-            store.grow(moved)
-            self._tail.pass_rows(gone)
-            self._position += gone
-            if status != words.NEEDS_TAIL or not self._stand(opened):
-                break
-            at, status = program.tail_at, program.run()
-        self._policy.pass_rows(done)
-        return done, left
 
     def played(self, slots: Slots) -> EvaluatedGroups:
         """The evaluations of the rows that were taken last, for the ordinary way of results."""

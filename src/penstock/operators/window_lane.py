@@ -79,7 +79,7 @@ class WindowLane:
         program.feed(times, slots, columns, starts, counts)
         if not self._stand():
             return 0, 0, None, _NOTHING
-        left, before, status = 0, program.tail_at, program.start(entered.first, 0)
+        left, before, status = 0, program.tail_at, program.start(entered.first)
         while True:
             left += program.tail_at - before
             self._tail.pass_rows(program.tail_at - before)
@@ -108,6 +108,6 @@ class WindowLane:
         address, offsets = frame.address, frame.offsets
         columns = [address + offsets[place] for place in self._places]
         slots = 0 if self._slots_place is None else address + offsets[self._slots_place]
-        self._program.stand(address + offsets[self._time_place], slots, columns, first, at, frame.count)
-        self._program.stand_last(is_last)
+        times = address + offsets[self._time_place]
+        self._program.stand(times, slots, columns, first, at, frame.count, is_last=is_last)
         return True

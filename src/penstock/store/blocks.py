@@ -40,7 +40,7 @@ class Frame:
     values of each column begin in the block. The arrays of the columns are made when they are first asked for: the lane
     needs addresses alone."""
 
-    __slots__ = ("_address", "_layout", "_values", "count", "nbytes", "offsets", "payload", "valid")
+    __slots__ = ("_address", "_values", "count", "layout", "nbytes", "offsets", "payload", "valid")
 
     def __init__(self, payload: Values, layout: BlockLayout) -> None:
         self.payload = payload
@@ -48,7 +48,7 @@ class Frame:
         self.nbytes = layout.frame_bytes
         self.offsets: Sequence[int] = layout.value_offsets
         self.count = 0
-        self._layout = layout
+        self.layout = layout
         self._values: tuple[Values, ...] | None = None
         self._address = 0
 
@@ -56,7 +56,7 @@ class Frame:
     def values(self) -> tuple[Values, ...]:
         """A column each, with room for all rows of the block."""
         if self._values is None:
-            self._values = self._layout.columns_in(self.payload)
+            self._values = self.layout.columns_in(self.payload)
         return self._values
 
     @property

@@ -38,6 +38,16 @@ class Directory:
     def end(self) -> int:
         return self.base + len(self._addresses) - self._gone
 
+    @property
+    def has_blocks(self) -> bool:
+        return self._gone < len(self._addresses)
+
+    @property
+    def first_ends(self) -> int:
+        """The position after the last row of the first block, once it is full."""
+        era = self.eras[0]
+        return era.first_position + (self.base - era.first_block + 1) * era.layout.rows
+
     def begin(self, position: int, layout: BlockLayout) -> int:
         """A new last block, whose first row has this position; returns its number."""
         block = self.end
@@ -61,6 +71,14 @@ class Directory:
             if position >= era.first_position:
                 return era.first_block + (position - era.first_position) // era.layout.rows
         return self.base
+
+    def bounds(self, position: int) -> tuple[int, int, int]:
+        """The block that holds a position, its first position and the one after its last row."""
+        era = next(era for era in reversed(self.eras) if position >= era.first_position)
+        rows = era.layout.rows
+        block = (position - era.first_position) // rows
+        first = era.first_position + block * rows
+        return era.first_block + block, first, first + rows
 
     def locate_all(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The numbers of the blocks that hold these positions, and the rows there."""

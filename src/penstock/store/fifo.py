@@ -37,7 +37,7 @@ from penstock.store.budget import Account
 from penstock.store.cursor import Cursor as Cursor
 from penstock.store.cursor import View as View
 from penstock.store.device import BlockDevice
-from penstock.store.directory import NOT_WRITTEN, Directory, Era
+from penstock.store.directory import NOT_WRITTEN, Directory
 from penstock.store.gathering import gather
 from penstock.store.slidem import BufferPool
 
@@ -164,12 +164,12 @@ class FifoStore:
 
     def _begin_block(self, position: int) -> Frame:
         """Procedure 1 of SlideM: the recent block is full; a frame is made free and a new recent block begins."""
-        if self._open is not None:
-            self.pool.close(self._directory.end - 1)
-            self._open = None
-        self.pool.make_room_for_new(self._layout.frame_bytes)
-        frame = self._open = self._layout.new_frame()
-        self.pool.open(self._directory.begin(position, self._layout), frame)
+        layout, directory = self._layout, self._directory
+        full = -1 if self._open is None else directory.end - 1
+        self._open = None
+        self.pool.turn(full, layout.frame_bytes)
+        frame = self._open = layout.new_frame()
+        self.pool.open(directory.begin(position, layout), frame)
         return frame
 
     def _take_back(self, origin: Frame | None, filled: int, blocks: int) -> None:
@@ -281,12 +281,11 @@ class FifoStore:
         if position < self._oldest_ends:
             return
         directory = self._directory
-        while directory.base < directory.end:
-            block = directory.base
-            self._oldest_ends = directory.first_position(block) + directory.era(block).layout.rows
+        while directory.has_blocks:
+            self._oldest_ends = directory.first_ends
             if self._oldest_ends > position:
                 return
-            self._forget(block)
+            self._forget(directory.base)
             directory.drop_first()
         self._open = None
 
@@ -376,10 +375,7 @@ class FifoStore:
 
     def block_bounds(self, position: int) -> tuple[int, int, int]:
         """The block that holds a position, its first position and the one after its last row."""
-        block = self._directory.locate(position)
-        era: Era = self._directory.era(block)
-        first = era.first_position + (block - era.first_block) * era.layout.rows
-        return block, first, first + era.layout.rows
+        return self._directory.bounds(position)
 
     def resident(self, block: int) -> Frame | None:
         return self.pool.frames.get(block)
@@ -387,21 +383,21 @@ class FifoStore:
     def _readers(self) -> list[int]:
         """The blocks at which cursors stand, rising, each once."""
         locate = self._directory.locate
-        cursors = self._live_cursors()
-        if len(cursors) == 1:
-            return [locate(cursors[0].position)]
-        return sorted({locate(cursor.position) for cursor in cursors})
+        if len(self._cursors) == 1 and (only := self._cursors[0]()) is not None:
+            return [locate(only.position)]
+        return sorted({locate(cursor.position) for cursor in self._live_cursors()})
 
     def _live_cursors(self) -> list[Cursor]:
         return [cursor for reference in self._cursors if (cursor := reference()) is not None]
 
     def _spill(self, block: int, frame: Frame) -> None:
-        if self._directory.address(block) == NOT_WRITTEN:
-            payload = self._directory.era(block).layout.seal(frame)
-            self._directory.set_address(block, self.device.write(payload))
+        directory, metrics = self._directory, self.metrics
+        if directory.address(block) == NOT_WRITTEN:
+            payload = frame.layout.seal(frame)
+            directory.set_address(block, self.device.write(payload))
             self._on_device += len(payload)
-            self.metrics.blocks_written += 1
-            self.metrics.bytes_written += len(payload)
+            metrics.blocks_written += 1
+            metrics.bytes_written += len(payload)
 
     def _read(self, block: int) -> Frame:
         layout = self._directory.era(block).layout

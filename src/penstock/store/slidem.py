@@ -128,21 +128,45 @@ class BufferPool:
 
     def make_room(self, nbytes: int) -> None:
         """Gives up frames until one of this size can be added."""
-        while len(self.frames) >= self.capacity or not self._has_room(self._held + nbytes):
+        while not self._has_place(nbytes):
             if not self.give_up_one():
                 self._account.resize(max(self.floor, self._held + nbytes))
                 return
 
-    def _has_room(self, nbytes: int) -> bool:
-        """Whether so many bytes are granted."""
-        return nbytes <= self._account.nbytes == self.floor or self._account.try_resize(max(self.floor, nbytes))
-
-    def make_room_for_new(self, nbytes: int) -> None:
-        """Room for a block that begins."""
+    def turn(self, full: int, nbytes: int) -> None:
+        """Room for a block that begins, of this size and behind block `full`, which was the recent one until now; -1 if
+        there was none. A sole reader needs the full block last: if one has to go it is this one, which has the size of
+        the new one, and the others are not looked at."""
         self.begun += 1
         if self.began is not None:
             self.began()
-        self.make_room(nbytes)
+        if full >= 0:
+            self._dirty.append(full)
+        if self._has_place(nbytes):
+            return
+        readers = self.readers()
+        if full >= 0 and len(readers) == 1 and readers[0] < full:
+            self._note_victim(readers)
+            frame = self.frames[full]
+            self._spill(full, frame)
+            self._dirty.pop()
+            del self.frames[full]
+            self._held -= frame.nbytes
+        else:
+            self.make_room(nbytes)
+
+    def _has_place(self, nbytes: int) -> bool:
+        """Whether a frame of this size can be added."""
+        held = self._held + nbytes
+        if len(self.frames) >= self.capacity:
+            return False
+        account = self._account
+        return held <= account.nbytes == self.floor or account.try_resize(max(self.floor, held))
+
+    def _note_victim(self, readers: Sequence[int]) -> None:
+        self._victims += 1
+        if self._victims % _OUTLOOK_LASTS == 0:
+            self._outlook = outlook(gaps(readers, self.newest), len(self.frames))
 
     def shrink(self, capacity: int) -> None:
         """From now on at most so many frames, two at least."""
@@ -153,9 +177,7 @@ class BufferPool:
     def give_up_one(self) -> bool:
         """Gives up the frame whose block is missed last, for what it costs; answers whether there was one."""
         readers = self.readers()
-        self._victims += 1
-        if self._victims % _OUTLOOK_LASTS == 0:
-            self._outlook = outlook(gaps(readers, self.newest), len(self.frames))
+        self._note_victim(readers)
         place, distance = farthest(self._dirty, readers) if self._dirty else NOTHING
         clean = farthest(self._clean, readers) if self._clean else NOTHING
         goes_anyway = clean.distance > self._outlook.worth_it and not self._outlook.is_scarce
@@ -196,12 +218,9 @@ class BufferPool:
     def open(self, block: int, frame: Frame) -> None:
         """The recent block; `make_room` was called for it."""
         self.frames[block] = frame
-        self.newest = max(self.newest, block)
+        if block > self.newest:
+            self.newest = block
         self._held += frame.nbytes
-
-    def close(self, block: int) -> None:
-        """The recent block is full; from now on it may be a victim."""
-        insort(self._dirty, block)
 
     def drop(self, block: int) -> None:
         """Forgets a frame, if there is one."""
@@ -214,7 +233,8 @@ class BufferPool:
                 del held[index]
                 break
         self._held -= frame.nbytes
-        self._reserve()
+        if self._account.nbytes != self.floor:
+            self._reserve()
 
     def clear(self) -> None:
         self.frames.clear()
