@@ -27,6 +27,7 @@ from penstock.lane.words import (
     EMITTED,
     GOES_ON,
     HEAD,
+    KEPT,
     LEFT,
     NEEDS,
     SLOTS,
@@ -37,9 +38,9 @@ from penstock.lane.words import (
     UPTO,
 )
 
-POOL, DIRECTORY, CONTROL, VALUES, WIDTH, FLIP, FLOATING, RESULTS, KEPT = range(1, 10)
+POOL, DIRECTORY, CONTROL, VALUES, WIDTH, FLIP, FLOATING, RESULTS = range(1, 9)
 """The words of an instruction: the three arrays of the deques, the argument of the rows that enter and its width, -1
-where the greatest wins, 1 for doubles, where the images of results go, and room for the places of a strip's rows."""
+where the greatest wins, 1 for doubles, and where the images of results go."""
 
 _LOOKS, _ENTERS, _LEAVES = 1, 2, 3
 """AT_PHASE of a stretch: its rows are looked at; they enter; rows leave behind the last stretch of the strip."""
@@ -190,7 +191,7 @@ def _enter(
 ) -> tuple[Word, int]:
     """The rows of a stretch enter that no later one of them beats; `entered` of them are in. Returns how many are in,
     and what the deque needs."""
-    kept, values, width = int64s(own[KEPT]), own[VALUES], own[WIDTH]
+    kept, values, width = int64s(words[KEPT]), own[VALUES], own[WIDTH]
     flip, floating = own[FLIP], own[FLOATING] != 0
     best, _ = _key_at(own, end - 1)
     count = np.int64(0)

@@ -30,7 +30,7 @@ def _array_at(name: str, *width: int) -> Callable[[Any, Any], Any]:
 
             made = context.make_array(array)(context, builder)
             item = context.get_abi_sizeof(context.get_data_type(kind))
-            shape = (1, *width)
+            shape = (0, *width)  # numba adds the length to an index below 0: 0 leaves nothing of that
             strides = [item * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
             cast(Any, populate_array)(
                 made,

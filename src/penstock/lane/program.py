@@ -65,7 +65,7 @@ class Program:
         self.context: Int64s = np.zeros(words.CONTEXT_WORDS, np.int64)
         self._by_group = by_group
         self._left = np.zeros(words.STRIP_ROWS, np.int64)
-        self._kept = np.zeros(words.STRIP_ROWS, np.int64)
+        self._kept = np.zeros(4 * words.STRIP_ROWS, np.int64)
         self._members = [_Member(*each) for each in zip(states, specs, columns, strict=True)]
         self._held: list[Any] = []
         self._tally: Int64s | None = None
@@ -82,9 +82,6 @@ class Program:
         code += [_counting(by_group=by_group), *back]
         self._code = np.zeros((len(code), words.INSTRUCTION_WORDS), np.int64)
         self._code[:, words.OPERATION] = [entry(operation) for operation in code]
-        for member in self._members:
-            if isinstance(member.state, ExtremeState):
-                self._code[member.at, extremes.KEPT] = address_of(self._kept)
         self._words, self._instructions = self.context.data, self._code.reshape(-1).data
         self._tail_values = [
             (m.at * words.INSTRUCTION_WORDS + sums.TAIL_VALUES, m.column)
@@ -94,7 +91,7 @@ class Program:
         """Where the addresses of arguments in the tail's block go, and which column each is."""
         context = self.context
         context[words.CODE], context[words.INSTRUCTIONS] = address_of(self._code), len(code)
-        context[words.LEFT] = address_of(self._left)
+        context[words.LEFT], context[words.KEPT] = address_of(self._left), address_of(self._kept)
         context[words.OPEN_LIMIT] = _NO_LIMIT
         context[words.EXTENT] = extent.length if extent.length is not None else (extent.limit or 0)
         self._address = address_of(context)

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.aggregates.exact_sum import change_narrow, changed, split
 from penstock.aggregates.images import Word
 from penstock.aggregates.rounding import EXPONENT_BIAS, U0, U1, round_three_words
-from penstock.arrays import UInt64s
+from penstock.arrays import Int64s, UInt64s
 from penstock.jit import inline, tight
 from penstock.lane.memory import bools, doubles, int32s, int64s, uint64s, whole_at
 from penstock.lane.words import (
@@ -20,10 +20,12 @@ from penstock.lane.words import (
     EMITTED,
     FAILURES,
     GOES_ON,
+    KEPT,
     LEFT,
     MET,
     SLOTS,
     STOPPED,
+    STRIP_ROWS,
     TAIL_AT,
     TAIL_SLOTS,
     TAIL_UPTO,
@@ -32,6 +34,9 @@ from penstock.lane.words import (
 
 _U2, _U3, _U63 = np.uint64(2), np.uint64(3), np.uint64(63)
 _DOUBLE_WORDS, _INTEGER_WORDS = 4, 3
+
+_LOW, _MIDDLE, _HIGH = STRIP_ROWS, 2 * STRIP_ROWS, 3 * STRIP_ROWS
+"""Where KEPT has the words of the sums of a strip; their counts come first."""
 
 WORDS, BASE, VALUES, TAIL_VALUES, SUMS, AVERAGES, COUNTS, WIDTH, FAILED = range(1, 10)
 """The words of an instruction: the state's words, the base of doubles, the argument of the rows that enter and of the
@@ -61,17 +66,31 @@ def _remove_double(state: UInt64s, slot: np.int32, value: np.uint64, base: np.ui
     state[place] -= U1
 
 
+@inline
+def _show_doubles(own: Int64s, kept: UInt64s, first: int, results: int) -> None:
+    """Rounds the sums that the loop before has kept. Apart from that loop it is vectorised."""
+    sums, averages, counts = doubles(own[SUMS] + 8 * first), doubles(own[AVERAGES] + 8 * first), own[COUNTS] + 8 * first
+    exponent = own[BASE] - EXPONENT_BIAS
+    for at in range(results):
+        sums[at] = round_three_words(kept[_HIGH + at], kept[_MIDDLE + at], kept[_LOW + at], exponent)
+    if own[AVERAGES] != 0:
+        for at in range(results):
+            averages[at] = sums[at] / np.int64(kept[at])
+    if own[COUNTS] != 0:
+        for at in range(results):
+            int64s(counts)[at] = np.int64(kept[at])
+
+
 @tight
 def sum_doubles(context: int, instruction: int) -> int:
     """By groups."""
     words, own = int64s(context), int64s(instruction)
-    sums, state = doubles(own[SUMS]), uint64s(own[WORDS])
-    averages, counts = doubles(own[AVERAGES]), int64s(own[COUNTS])
-    wants_average, wants_count = own[AVERAGES] != 0, own[COUNTS] != 0
+    state, kept = uint64s(own[WORDS]), uint64s(words[KEPT])
     slots, tail_slots = int32s(words[SLOTS]), int32s(words[TAIL_SLOTS])
     bits, tail_bits, left = uint64s(own[VALUES]), uint64s(own[TAIL_VALUES]), int64s(words[LEFT])
-    base, exponent = np.uint64(own[BASE]), own[BASE] - EXPONENT_BIAS
-    at, emitted, done, upto, last = words[TAIL_AT], words[EMITTED], words[DONE], words[UPTO], words[TAIL_UPTO]
+    base = np.uint64(own[BASE])
+    at, done, upto, last = words[TAIL_AT], words[DONE], words[UPTO], words[TAIL_UPTO]
+    results = 0
     for row in range(done, upto):
         end = left[row - done]
         while at < end:
@@ -88,17 +107,18 @@ def sum_doubles(context: int, instruction: int) -> int:
             )
             count = state[place] + U1
             state[place], state[place + U1], state[place + _U2], state[place + _U3] = count, low, middle, high
-            total = round_three_words(high, middle, low, exponent)
-            sums[emitted] = total
-            if wants_average:
-                averages[emitted] = total / np.int64(count)
-            if wants_count:
-                counts[emitted] = np.int64(count)
-            emitted += 1
+            kept[results], kept[_LOW + results], kept[_MIDDLE + results], kept[_HIGH + results] = (
+                count,
+                low,
+                middle,
+                high,
+            )
+            results += 1
     while at < last:
         if tail_slots[at] >= 0:
             _remove_double(state, tail_slots[at], tail_bits[at], base)
         at += 1
+    _show_doubles(own, kept, words[EMITTED], results)
     return GOES_ON
 
 
@@ -106,39 +126,32 @@ def sum_doubles(context: int, instruction: int) -> int:
 def sum_all_doubles(context: int, instruction: int) -> int:
     """All rows are of slot 0."""
     words, own = int64s(context), int64s(instruction)
-    sums, state = doubles(own[SUMS]), uint64s(own[WORDS])
-    averages, counts = doubles(own[AVERAGES]), int64s(own[COUNTS])
-    wants_average, wants_count = own[AVERAGES] != 0, own[COUNTS] != 0
+    state, kept = uint64s(own[WORDS]), uint64s(words[KEPT])
     bits, tail_bits, left = uint64s(own[VALUES]), uint64s(own[TAIL_VALUES]), int64s(words[LEFT])
-    base, exponent = np.uint64(own[BASE]), own[BASE] - EXPONENT_BIAS
-    at, emitted, done, upto, last = words[TAIL_AT], words[EMITTED], words[DONE], words[UPTO], words[TAIL_UPTO]
-    count = np.int64(state[U0]) + upto - done - (last - at)
-    here = np.int64(state[U0]) + 1 + at
+    base = np.uint64(own[BASE])
+    at, done, upto, last = words[TAIL_AT], words[DONE], words[UPTO], words[TAIL_UPTO]
+    before = np.int64(state[U0]) + 1 + at
+    state[U0] += np.uint64(upto - done - (last - at))
     low, middle, high = state[U1], state[_U2], state[_U3]
-    for row in range(done, upto):
-        end = left[row - done]
+    for row in range(upto - done):
+        end = left[row]
         while at < end:
             value = tail_bits[at]
             mantissa, shift, _ = split(value, base)
             low, middle, high = changed(low, middle, high, mantissa, shift, (value >> _U63) ^ U1)
             at += 1
-        value = bits[row]
+        value = bits[done + row]
         mantissa, shift, _ = split(value, base)
         low, middle, high = changed(low, middle, high, mantissa, shift, value >> _U63)
-        total = round_three_words(high, middle, low, exponent)
-        sums[emitted] = total
-        if wants_average:
-            averages[emitted] = total / (here + row - done - at)
-        if wants_count:
-            counts[emitted] = here + row - done - at
-        emitted += 1
+        kept[_LOW + row], kept[_MIDDLE + row], kept[_HIGH + row] = low, middle, high
+        kept[row] = np.uint64(before + row - at)
     while at < last:
         value = tail_bits[at]
         mantissa, shift, _ = split(value, base)
         low, middle, high = changed(low, middle, high, mantissa, shift, (value >> _U63) ^ U1)
         at += 1
-    state[U0] = np.uint64(count)
     state[U1], state[_U2], state[_U3] = low, middle, high
+    _show_doubles(own, kept, words[EMITTED], upto - done)
     return GOES_ON
 
 
@@ -155,13 +168,11 @@ def _remove_integer(state: UInt64s, slot: np.int32, value: Word) -> None:
 def sum_integers(context: int, instruction: int) -> int:
     """By groups, or of slot 0 alone; 128-bit sums."""
     words, own = int64s(context), int64s(instruction)
-    sums, state, failed = int64s(own[SUMS]), uint64s(own[WORDS]), bools(own[FAILED])
-    averages, counts = doubles(own[AVERAGES]), int64s(own[COUNTS])
-    wants_average, wants_count = own[AVERAGES] != 0, own[COUNTS] != 0
+    state, kept = uint64s(own[WORDS]), uint64s(words[KEPT])
     slots, tail_slots, one_group = int32s(words[SLOTS]), int32s(words[TAIL_SLOTS]), words[SLOTS] == 0
     values, tail_values, width, left = own[VALUES], own[TAIL_VALUES], own[WIDTH], int64s(words[LEFT])
-    at, emitted, done, upto, last = words[TAIL_AT], words[EMITTED], words[DONE], words[UPTO], words[TAIL_UPTO]
-    met = 0
+    at, done, upto, last = words[TAIL_AT], words[DONE], words[UPTO], words[TAIL_UPTO]
+    results = 0
     slot = leaver = np.int32(0)
     for row in range(done, upto):
         end = left[row - done]
@@ -180,25 +191,37 @@ def sum_integers(context: int, instruction: int) -> int:
             high = state[place + _U2] + np.uint64(value >> 63) + np.uint64(low < np.uint64(value))
             count = state[place] + U1
             state[place], state[place + U1], state[place + _U2] = count, low, high
-            total = np.int64(low)
-            fits = high == np.uint64(total >> 63)
-            sums[emitted] = total
-            failed[emitted] = not fits
-            met |= int(np.int64(not fits)) * FAILURES
-            if wants_average:
-                if fits:
-                    averages[emitted] = np.float64(total) / np.int64(count)
-                else:
-                    wide = round_three_words(np.uint64(np.int64(high) >> 63), high, low, 0)
-                    averages[emitted] = wide / np.int64(count)
-            if wants_count:
-                counts[emitted] = np.int64(count)
-            emitted += 1
+            kept[results], kept[_LOW + results], kept[_HIGH + results] = count, low, high
+            results += 1
     while at < last:
         if not one_group:
             leaver = tail_slots[at]
         if leaver >= 0:
             _remove_integer(state, leaver, whole_at(tail_values, at, width))
         at += 1
-    words[MET] |= met
+    if _show_integers(own, kept, words[EMITTED], results):
+        words[MET] |= FAILURES
     return GOES_ON
+
+
+@inline
+def _show_integers(own: Int64s, kept: UInt64s, first: int, results: int) -> bool:
+    """Shows the sums that the loop before has kept; returns whether one does not fit 64 bits."""
+    sums, failed, counts = int64s(own[SUMS] + 8 * first), bools(own[FAILED] + first), int64s(own[COUNTS] + 8 * first)
+    averages, fails = doubles(own[AVERAGES] + 8 * first), False
+    for at in range(results):
+        total = np.int64(kept[_LOW + at])
+        sums[at] = total
+        failed[at] = kept[_HIGH + at] != np.uint64(total >> 63)
+        fails |= failed[at]
+    if own[AVERAGES] != 0:
+        for at in range(results):
+            low, high = kept[_LOW + at], kept[_HIGH + at]
+            total = np.float64(np.int64(low))
+            if failed[at]:
+                total = round_three_words(np.uint64(np.int64(high) >> 63), high, low, 0)
+            averages[at] = total / np.int64(kept[at])
+    if own[COUNTS] != 0:
+        for at in range(results):
+            counts[at] = np.int64(kept[at])
+    return fails

@@ -18,6 +18,7 @@ from __future__ import annotations
     SLOTS,  # their slots (int32); 0 if all rows are of slot 0
     HEAD,  # the position of row 0 in the store
     LEFT,  # for each row of the strip: the rows of the tail's block before this place have left
+    KEPT,  # room for four words for each row of the strip, while an operation is at work
     STARTS,  # where windows by position write the beginning of each row's window
     EXTENT,  # the microseconds or rows of the window
     TAIL_TIMES,  # the times of the tail's block
@@ -40,7 +41,7 @@ from __future__ import annotations
     STRIP_FIRST,  # the first row of the last strip
     STOPS_AT_MARKS,  # 1 if a run ends behind a strip that has marked something in MET
     CONTEXT_WORDS,
-) = range(33)
+) = range(34)
 
 OPERATION, INSTRUCTION_WORDS = 0, 12
 """An instruction: the address of its operation, and what the operation says that follows."""

@@ -129,10 +129,8 @@ class WindowTail:
 
     def pass_rows(self, count: int) -> None:
         """Rows of the cursor's block have left."""
-        if count:
-            self._cursor.advance(count)
-            if self._cursor.is_at_end:
-                self._passed(self._cursor.position)
+        if count and self._cursor.advance(count):
+            self._passed(self._cursor.position)
 
     @property
     def oldest(self) -> int:

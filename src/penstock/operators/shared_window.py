@@ -348,7 +348,7 @@ class SharedWindow(Stage):
         """A member has come to the end of a block. Where that was the oldest one, it may go at once."""
         assert self._store is not None
         if position - self._store.block_rows <= self._store.tail:
-            self._store.release(self._floor())
+            self._store.release(position if len(self._members) == 1 else self._floor())
 
     def _collect(self) -> None:
         """After a chunk: blocks that all have passed go, and slots whose rows are gone, for none is in flight."""

@@ -73,15 +73,11 @@ class Cursor:
         """Whether the next row is in this block, and that in the pool."""
         return self._first <= self.position < self._end and self._store.resident(self._block) is block
 
-    @property
-    def is_at_end(self) -> bool:
-        """Whether the last row of the block that it was in has been passed."""
-        return self.position == self._end
-
-    def advance(self, count: int) -> None:
-        """Steps over `count` rows, read or not."""
-        assert 0 <= count <= self._store.head - self.position
+    def advance(self, count: int) -> bool:
+        """Steps over `count` rows, read or not; returns whether the last row of the block that it was in is passed."""
         self.position += count
+        assert self.position <= self._store.head
+        return self.position == self._end
 
     def seek(self, position: int) -> None:
         """Goes to any position the store still has."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from penstock.store.blocks import BlockLayout
 
 NOT_WRITTEN = -1
+_NEVER = 1 << 63
 
 
 class Era(NamedTuple):
@@ -39,12 +40,10 @@ class Directory:
         return self.base + len(self._addresses) - self._gone
 
     @property
-    def has_blocks(self) -> bool:
-        return self._gone < len(self._addresses)
-
-    @property
     def first_ends(self) -> int:
-        """The position after the last row of the first block, once it is full."""
+        """The position after the last row of the first block, once it is full; the end of all time without blocks."""
+        if self._gone == len(self._addresses):
+            return _NEVER
         era = self.eras[0]
         return era.first_position + (self.base - era.first_block + 1) * era.layout.rows
 
@@ -67,14 +66,13 @@ class Directory:
 
     def locate(self, position: int) -> int:
         """The number of the block that holds a position, or the one after the last."""
-        for era in reversed(self.eras):
-            if position >= era.first_position:
-                return era.first_block + (position - era.first_position) // era.layout.rows
-        return self.base
+        return self.bounds(position)[0] if self.eras else self.base
 
     def bounds(self, position: int) -> tuple[int, int, int]:
         """The block that holds a position, its first position and the one after its last row."""
-        era = next(era for era in reversed(self.eras) if position >= era.first_position)
+        era = self.eras[-1]
+        if position < era.first_position:
+            era = next(era for era in reversed(self.eras) if position >= era.first_position)
         rows = era.layout.rows
         block = (position - era.first_position) // rows
         first = era.first_position + block * rows
@@ -103,7 +101,9 @@ class Directory:
     def set_address(self, block: int, address: int) -> None:
         self._addresses[block - self.base + self._gone] = address
 
-    def drop_first(self) -> None:
+    def drop_first(self) -> int:
+        """The first block is gone; returns its address."""
+        address = self._addresses[self._gone]
         self.base += 1
         self._gone += 1
         if self._gone > 64 and self._gone > len(self._addresses) // 2:
@@ -111,6 +111,7 @@ class Directory:
             self._gone = 0
         while len(self.eras) > 1 and self.eras[1].first_block <= self.base:
             del self.eras[0]
+        return address
 
     def spans(self, end: int) -> Iterator[tuple[int, int, BlockLayout]]:
         """First position, number of blocks and layout of each era, up to block `end`."""

@@ -281,13 +281,16 @@ class FifoStore:
         if position < self._oldest_ends:
             return
         directory = self._directory
-        while directory.has_blocks:
-            self._oldest_ends = directory.first_ends
-            if self._oldest_ends > position:
-                return
-            self._forget(directory.base)
-            directory.drop_first()
-        self._open = None
+        while (ends := directory.first_ends) <= position:
+            era, block = directory.eras[0], directory.base
+            self.pool.drop(block)
+            address = directory.drop_first()
+            if address != NOT_WRITTEN:
+                self.device.free(address)
+                self._on_device -= era.layout.nbytes
+            if directory.base == directory.end:
+                self._open = None
+        self._oldest_ends = ends
 
     def frame(self, block: int) -> Frame:
         """The block for a cursor that enters it, from the pool or, in the place of a victim, from the device."""

@@ -33,6 +33,7 @@ from penstock.store.slots import SlotMap
 HEADER_SIZE = 32
 _FIELDS = struct.Struct("<4sIIIQ")  # magic, codec, bytes stored, bytes of the block, sequence number
 _CHECKSUM = struct.Struct("<Q")
+_HEADER = struct.Struct("<4sIIIQQ")
 _MAGIC = b"PSBK"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -76,7 +77,8 @@ class FileDevice(BlockDevice):
         assert size <= self.capacity
         codec, stored = self._codec.compress(payload)
         slot, sequence = self._slots.take()
-        header = self._header(codec, len(stored), size, sequence, stored)
+        fields = _FIELDS.pack(_MAGIC, codec, len(stored), size, sequence)
+        header = fields + _CHECKSUM.pack(self._checksum(fields, stored))
         try:
             if slot == 0 and sequence == 0:
                 os.ftruncate(self._file, 0)  # whatever a process before us left there
@@ -102,13 +104,13 @@ class FileDevice(BlockDevice):
         header = bytearray(HEADER_SIZE)
         stored = np.empty(expected, np.uint8)  # not zeroed, unlike a bytearray
         try:
-            length = os.preadv(self._file, [header, stored.data], self._offset(address))
+            length = os.preadv(self._file, (header, stored.data), self._offset(address))
         except OSError as error:
             raise StorageError(f"{self.path}: block {address} cannot be read: {error.strerror}") from error
         if length < HEADER_SIZE + expected:
             raise StorageError(f"{self.path}: the file is truncated: block {address} ends after {length:,} bytes")
-        magic, codec, stored_size, size, found = _FIELDS.unpack_from(header)
-        intact = self._header(codec, stored_size, size, found, stored) == header
+        magic, codec, stored_size, size, found, checksum = _HEADER.unpack(header)
+        intact = self._checksum(header[: _FIELDS.size], stored) == checksum
         if not intact or magic != _MAGIC or stored_size != expected:
             raise StorageError(f"{self.path}: block {address} is damaged: its checksum does not fit")
         if found != sequence:
@@ -167,10 +169,8 @@ class FileDevice(BlockDevice):
             region = next(older for older in reversed(self._regions) if older.first <= slot)
         return region.offset + (slot - region.first) * region.slot_size
 
-    def _header(self, codec: int, stored_size: int, size: int, sequence: int, stored: Any) -> bytes:
-        fields = _FIELDS.pack(_MAGIC, codec, stored_size, size, sequence)
-        seed = xxhash.xxh3_64_intdigest(fields, self._identity)
-        return fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(stored, seed))
+    def _checksum(self, fields: bytes | bytearray, stored: Any) -> int:
+        return xxhash.xxh3_64_intdigest(stored, xxhash.xxh3_64_intdigest(fields, self._identity))
 
     def _write_all(self, header: bytes, stored: bytes | memoryview, offset: int) -> None:
         total = len(header) + len(stored)
