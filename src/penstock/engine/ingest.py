@@ -24,6 +24,7 @@ from penstock.expressions.batch import Batch, Row, Rows, arrow_of
 from penstock.expressions.vector import Vector
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
+from penstock.operators.reorder import rises
 from penstock.rejects import Reject
 from penstock.types import Field, SqlType
 
@@ -193,6 +194,8 @@ class Ingest:
             return column
         try:
             if _encodes(column.type, field.type):
+                if column.type == _ENCODED and _has_its_entries(column):
+                    return column
                 return pa.DictionaryArray.from_arrays(
                     column.indices.cast(pa.int32()), column.dictionary.cast(pa.string())
                 )
@@ -232,7 +235,7 @@ class Ingest:
             times = column.view(pa.int64()).to_numpy()
         else:
             times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        if len(times) and (times.min() < self._first or times.max() > self._last):
+        if len(times) and not self._are_within(times):
             beyond = (times > self._last) | (times < self._first)
             counted = self._time_type is not SqlType.TIMESTAMP
             batch = self._without(batch, beyond, (outside(t, unit, counted=counted) for t in times[beyond].tolist()))
@@ -246,6 +249,12 @@ class Ingest:
                 times = times[~ahead]
         return times, batch
 
+    def _are_within(self, times: Int64s) -> bool:
+        """Whether there is an event time for each of these numbers, of which there is one at least."""
+        if rises(times):
+            return bool(self._first <= times[0] and times[-1] <= self._last)
+        return bool(times.min() >= self._first and times.max() <= self._last)
+
     def _without(self, batch: pa.RecordBatch, bad: Bools, reasons: Iterable[str]) -> pa.RecordBatch:
         """The rows that are not bad; each other is rejected with its own reason."""
         passing = ~bad
@@ -257,6 +266,9 @@ class Ingest:
             self._reject(f"stream {self._stream.name}: {reason}", row)
         return batch.filter(pa.array(passing))
 
+
+_ENCODED = pa.dictionary(pa.int32(), pa.string())
+"""Strings with their dictionary, as the engine has them."""
 
 _HEAVY = 1 << 24
 """Events with so many bytes of text, as far as the first one shows, are taken a few at a time."""
@@ -313,6 +325,15 @@ def _encodes(arrow: pa.DataType, kind: SqlType) -> bool:
         return False
     text = arrow.value_type
     return bool(pa.types.is_string(text) or pa.types.is_large_string(text) or pa.types.is_string_view(text))
+
+
+def _has_its_entries(column: pa.DictionaryArray) -> bool:
+    """Whether each row has an entry of the dictionary. False stands for a column that Arrow has to check: it takes
+    several times as long."""
+    if column.indices.null_count or not len(column):
+        return False
+    codes = column.indices.to_numpy()
+    return bool(codes.min() >= 0 and codes.max() < len(column.dictionary))
 
 
 def _to_table(data: Any, stream: str) -> pa.Table:

@@ -109,9 +109,9 @@ class Outlet:
         return {"penstock.query": self.name, "penstock.sequence": str(number)}
 
     def _numbered(self, batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
-        if not batch.schema.equals(self._nullable):
-            batch = self._conformed(batch, self._nullable)
-        return batch.replace_schema_metadata(self._metadata(number))
+        if batch.schema.equals(self._nullable):
+            return batch.replace_schema_metadata(self._metadata(number))
+        return self._conformed(batch, self._nullable.with_metadata(self._metadata(number)))
 
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Inside the engine strings may be dictionary-encoded. Rows from before `widen` lack columns."""

@@ -30,7 +30,7 @@ _BYTES_FOR_ONE = 32768
 _NARROW = 256
 """A row of so many bytes counts as two."""
 
-_BLOCK_OF_ONE = 2048
+_BLOCK_OF_ONE = 1792
 """With blocks of this size rows are taken one by one where memory is short. A piece may be eight times as long where
 blocks are twice as large: that bounds what rows take that differ from all before."""
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated
-from penstock.jit import inline, kernel, prefetch
+from penstock.jit import inline, kernel, prefetch, tight
 from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
 from penstock.operators.single_keys import assign_single, empty_table, rehash_single, table_bytes
@@ -105,6 +105,16 @@ def _rehash(table: Slots, stored: Int64s, used: int, alive: Bools) -> None:
             while table[at] >= 0:
                 at = (at + 1) & mask
             table[at] = slot
+
+
+@tight
+def _look_up(known: Slots, places: Slots, slots: Slots) -> bool:
+    """The slots of dictionary entries by their places; False if one has none."""
+    least = np.int32(0)
+    for row in range(len(places)):
+        slots[row] = known[places[row]]
+        least = min(least, slots[row])
+    return bool(least >= 0)
 
 
 _FLAGS = 64
@@ -239,8 +249,8 @@ class GroupTable:
         places = column.indices.to_numpy()
         known = self._known_entries
         if known is not None and known[0].equals(column.dictionary):
-            slots: Slots = known[1].take(places)
-            if slots.min() >= 0:
+            slots: Slots = np.empty(rows, np.int32)
+            if _look_up(known[1], places, slots):
                 return slots
         slots = self._assign_all(columns, rows, None)
         if column.dictionary.null_count == 0 and column.dictionary.nbytes * _ENTRIES_SHARE <= self._account.total:

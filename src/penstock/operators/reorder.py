@@ -92,12 +92,12 @@ def _find_late(times: Int64s, sequence: Int64s, largest: int, lateness: int, tie
 
 
 @kernel
-def _rises(times: Int64s) -> bool:
-    """Whether no time is below the one before it."""
-    for row in range(1, len(times)):  # noqa: SIM110 - a generator is no kernel
-        if times[row] < times[row - 1]:
-            return False
-    return True
+def rises(times: Int64s) -> bool:
+    """Whether no time is below the one before it. All are looked at: the loop is vectorised only without a way out."""
+    falls = False
+    for row in range(1, len(times)):
+        falls |= times[row] < times[row - 1]
+    return not falls
 
 
 @kernel
@@ -153,7 +153,7 @@ class Reorder:
             and self._passes_through
             and len(times)
             and times.item(0) >= self._largest
-            and (len(times) == 1 or _rises(times))
+            and (len(times) == 1 or rises(times))
         ):
             self._largest = self.watermark = times.item(-1)
             return Released(Chunk(times, batch), self.watermark, None)
@@ -324,7 +324,7 @@ class Reorder:
             return True
         if self._ties_by_value:
             return bool((times[1:] > times[:-1]).all())
-        return self._sequence is None and _rises(times)
+        return self._sequence is None and rises(times)
 
     def _note_held(self) -> None:
         first = self._runs.first_time

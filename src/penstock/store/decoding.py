@@ -37,28 +37,30 @@ def _copy_word(typing: Any, to: Any, source: Any) -> Any:
 
 
 @tight
-def _measure(codes: Int32s, offsets: Int32s, places: Int32s) -> int:
-    """Where each string ends; returns the end of the last one, or -1 if they are too long for one column."""
-    end = 0
-    places[0] = 0
+def _length(codes: Int32s, offsets: Int32s) -> int:
+    """The bytes of all strings together."""
+    length = 0
     for row in range(len(codes)):
-        code = codes[row]
-        end += offsets[code + 1] - offsets[code]
-        if end > _MOST_BYTES:
-            return -1
-        places[row + 1] = end
-    return end
+        length += np.int64(offsets[codes[row] + 1] - offsets[codes[row]])
+    return length
 
 
 @tight
-def _copy(codes: Int32s, offsets: Int32s, source: int, places: Int32s, to: int) -> None:
-    """Up to seven bytes behind a string are written as well; the next string overwrites them."""
+def _copy(codes: Int32s, offsets: Int32s, source: int, places: Int32s, to: int) -> int:
+    """Copies the strings, says where each ends, and returns the end of the last. Up to eight bytes behind a string are
+    written as well; the next string overwrites them."""
+    places[0] = end = 0
     for row in range(len(codes)):
-        start, at, end = source + offsets[codes[row]], to + places[row], to + places[row + 1]
-        while at < end:
-            _copy_word(at, start)
+        code = np.uint64(codes[row])
+        at, start = end, offsets[code]
+        end += offsets[code + np.uint64(1)] - start
+        places[row + 1] = end
+        _copy_word(to + at, source + start)
+        while at + _WORD < end:
             at += _WORD
             start += _WORD
+            _copy_word(to + at, source + start)
+    return end
 
 
 def plain_strings(column: pa.DictionaryArray) -> pa.Array:
@@ -79,10 +81,11 @@ def plain_strings(column: pa.DictionaryArray) -> pa.Array:
     # A copy of the dictionary with room for the last word; entries of a part of a dictionary are few.
     texts: NDArray[np.uint8] = np.empty(int(ends[-1]) + _WORD, np.uint8)
     texts[: int(ends[-1])] = np.frombuffer(data, np.uint8, int(ends[-1]))
-    places: Int32s = np.empty(len(numbers) + 1, np.int32)
-    size = _measure(numbers, ends, places)
-    if size < 0:
+    longest = int((ends[1:] - ends[:-1]).max())
+    most = len(numbers) * longest if longest <= _WORD else _length(numbers, ends)
+    if most > _MOST_BYTES:
         return column.cast(pa.string())
-    made: NDArray[np.uint8] = np.empty(size + _WORD, np.uint8)
-    _copy(numbers, ends, texts.ctypes.data, places, made.ctypes.data)
+    places: Int32s = np.empty(len(numbers) + 1, np.int32)
+    made: NDArray[np.uint8] = np.empty(most + _WORD, np.uint8)
+    size = _copy(numbers, ends, texts.ctypes.data, places, made.ctypes.data)
     return pa.Array.from_buffers(pa.string(), len(numbers), [None, pa.py_buffer(places), pa.py_buffer(made[:size])])
