@@ -186,7 +186,8 @@ class Program:
 
     def run(self) -> int:
         """Goes on; returns what a run ends with (`words`). What a state needs, it is given."""
-        return self._supplied(run(self._address))
+        status = run(self._address)
+        return status if status < words.NEEDS else self._supplied(status)
 
     def start(self, head: int) -> int:
         """Begins: see `machine.start`. The rest is as for `run`."""
@@ -208,9 +209,9 @@ class Program:
         return self._words[words.DONE]
 
     @property
-    def tail_at(self) -> int:
-        """The row of the tail's block at which the tail is."""
-        return self._words[words.TAIL_AT]
+    def reached(self) -> tuple[int, int]:
+        """How many rows are in, and the row of the tail's block at which the tail is."""
+        return self._words[words.DONE], self._words[words.TAIL_AT]
 
     @property
     def emitted(self) -> int:

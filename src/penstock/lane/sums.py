@@ -217,10 +217,10 @@ def _show_integers(own: Int64s, kept: UInt64s, first: int, results: int) -> bool
     if own[AVERAGES] != 0:
         for at in range(results):
             low, high = kept[_LOW + at], kept[_HIGH + at]
-            total = np.float64(np.int64(low))
+            rounded = float(np.int64(low))
             if failed[at]:
-                total = round_three_words(np.uint64(np.int64(high) >> 63), high, low, 0)
-            averages[at] = total / np.int64(kept[at])
+                rounded = round_three_words(np.uint64(np.int64(high) >> 63), high, low, 0)
+            averages[at] = rounded / np.int64(kept[at])
     if own[COUNTS] != 0:
         for at in range(results):
             counts[at] = np.int64(kept[at])

@@ -45,6 +45,7 @@ class StoringLane(Generic[Made]):
         self.program = program
         self._window = window
         self._store: FifoStore = window.store
+        self._block_rows = window.store.block_rows
         self._member = member
         self._tail: WindowTail = member.tail
         self._aggregation = aggregation
@@ -76,7 +77,6 @@ class StoringLane(Generic[Made]):
         self.done = self.left = 0
         if not (self._open_block() and self._stands()):
             return words.STOPS
-        self._tail_at = self.program.tail_at
         return self._supplied(self.program.start(self._store.head))
 
     def _go_on(self) -> int:
@@ -88,21 +88,27 @@ class StoringLane(Generic[Made]):
         had: the ordinary path meets the error again, when the rows that are in have been shown."""
         program, store = self.program, self._store
         while True:
-            done, tail_at = program.done, program.tail_at
+            done, tail_at = program.reached
             gone = tail_at - self._tail_at
-            store.grow(done - self.done)
-            self.done, self.left, self._tail_at = done, self.left + gone, tail_at
-            self._position += gone
-            self._tail.pass_rows(gone)
+            if done != self.done:
+                store.grow(done - self.done)
+                self.done = done
+            if gone:
+                self.left, self._tail_at, self._position = self.left + gone, tail_at, self._position + gone
+                self._tail.pass_rows(gone)
             if status not in (words.NEEDS_TAIL, words.NEEDS_BLOCK):
                 return status
             try:
-                has_blocks = self._stand() if status == words.NEEDS_TAIL else self._open_block() and self._stands()
+                if not (self._stand() if status == words.NEEDS_TAIL else self._turn()):
+                    return words.STOPS
             except (BudgetError, StorageError):
-                has_blocks = False
-            if not has_blocks:
                 return words.STOPS
-            self._tail_at, status = program.tail_at, program.run()
+            status = program.run()
+
+    def _turn(self) -> bool:
+        """The open block is full: the next one begins. The tail's block is where it was, even if the pool has given it
+        up meanwhile; but it may no longer be the last one."""
+        return self._open_block() and (not self._is_last or self._stand())
 
     def _open_block(self) -> bool:
         """Gives the program the block that row `done` of the call enters; False if it holds a NULL."""
@@ -110,7 +116,7 @@ class StoringLane(Generic[Made]):
         if self._nullable and self._holds_null(opened):
             return False
         self._opened = opened
-        self.program.open(opened.address, opened.count - self.done, self._store.block_rows)
+        self.program.open(opened.address, opened.count - self.done, self._block_rows)
         return True
 
     def _stands(self) -> bool:
@@ -130,9 +136,9 @@ class StoringLane(Generic[Made]):
         columns = [address + offsets[place] for place in self._places]
         slots = 0 if self._slots_place is None else address + offsets[self._slots_place]
         is_last = frame is self._opened
-        rows = self._store.block_rows if is_last else frame.count
+        rows = self._block_rows if is_last else frame.count
         self.program.stand(address + offsets[self._time_place], slots, columns, first, at, rows, is_last=is_last)
-        self._block, self._position, self._is_last = frame, tail.position, is_last
+        self._block, self._position, self._tail_at, self._is_last = frame, first + at, at, is_last
         return True
 
     def _holds_null(self, block: Frame) -> bool:

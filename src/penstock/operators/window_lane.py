@@ -79,14 +79,15 @@ class WindowLane:
         program.feed(times, slots, columns, starts, counts)
         if not self._stand():
             return 0, 0, None, _NOTHING
-        left, before, status = 0, program.tail_at, program.start(entered.first)
+        left, before, status = 0, program.reached[1], program.start(entered.first)
         while True:
-            left += program.tail_at - before
-            self._tail.pass_rows(program.tail_at - before)
+            done, tail_at = program.reached
+            left += tail_at - before
+            self._tail.pass_rows(tail_at - before)
             if status != words.NEEDS_TAIL or not self._stand():
                 break
-            before, status = program.tail_at, program.run()
-        done, emitted = program.done, program.emitted
+            before, status = program.reached[1], program.run()
+        emitted = program.emitted
         if not done:
             return 0, left, None, _NOTHING
         if not self._by_position:

@@ -41,7 +41,7 @@ def _length(codes: Int32s, offsets: Int32s) -> int:
     """The bytes of all strings together."""
     length = 0
     for row in range(len(codes)):
-        length += np.int64(offsets[codes[row] + 1] - offsets[codes[row]])
+        length += int(offsets[codes[row] + 1] - offsets[codes[row]])
     return length
 
 

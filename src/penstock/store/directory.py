@@ -47,13 +47,11 @@ class Directory:
         era = self.eras[0]
         return era.first_position + (self.base - era.first_block + 1) * era.layout.rows
 
-    def begin(self, position: int, layout: BlockLayout) -> int:
-        """A new last block, whose first row has this position; returns its number."""
-        block = self.end
+    def begin(self, block: int, position: int, layout: BlockLayout) -> None:
+        """A new last block, the one at the `end`, whose first row has this position."""
         if not self.eras or self.eras[-1].layout is not layout:
             self.eras.append(Era(block, position, layout))
         self._addresses.append(NOT_WRITTEN)
-        return block
 
     def drop_last(self) -> None:
         self._addresses.pop()

@@ -164,12 +164,13 @@ class FifoStore:
 
     def _begin_block(self, position: int) -> Frame:
         """Procedure 1 of SlideM: the recent block is full; a frame is made free and a new recent block begins."""
-        layout, directory = self._layout, self._directory
-        full = -1 if self._open is None else directory.end - 1
-        self._open = None
-        self.pool.turn(full, layout.frame_bytes)
+        layout, directory, pool = self._layout, self._directory, self.pool
+        block = directory.end
+        is_first, self._open = self._open is None, None
+        pool.turn(-1 if is_first else block - 1, pool.frame_bytes)
         frame = self._open = layout.new_frame()
-        self.pool.open(directory.begin(position, layout), frame)
+        directory.begin(block, position, layout)
+        pool.open(block, frame)
         return frame
 
     def _take_back(self, origin: Frame | None, filled: int, blocks: int) -> None:
@@ -288,8 +289,8 @@ class FifoStore:
             if address != NOT_WRITTEN:
                 self.device.free(address)
                 self._on_device -= era.layout.nbytes
-            if directory.base == directory.end:
-                self._open = None
+        if directory.base == directory.end:
+            self._open, ends = None, position
         self._oldest_ends = ends
 
     def frame(self, block: int) -> Frame:
@@ -353,7 +354,8 @@ class FifoStore:
             if era["size"] != layout.size:
                 layout = BlockLayout(self.columns, era["size"], by_row=self._by_row)
             for index in range(era["blocks"]):
-                block = directory.begin(era["first"] + index * layout.rows, layout)
+                block = directory.end
+                directory.begin(block, era["first"] + index * layout.rows, layout)
                 directory.set_address(block, next(addresses))
                 self._on_device += layout.nbytes
             position = era["first"] + era["blocks"] * layout.rows

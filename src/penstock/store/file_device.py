@@ -74,7 +74,7 @@ class FileDevice(BlockDevice):
 
     def write(self, payload: bytes | memoryview) -> int:
         size = len(payload)
-        assert size <= self.capacity
+        assert size <= self._block_size - HEADER_SIZE
         codec, stored = self._codec.compress(payload)
         slot, sequence = self._slots.take()
         fields = _FIELDS.pack(_MAGIC, codec, len(stored), size, sequence)
