@@ -49,12 +49,15 @@ def stop_at_wide(context: int, instruction: int) -> int:
     words, own = int64s(context), int64s(instruction)
     slots, bits, base = int32s(words[SLOTS]), uint64s(own[VALUES]), np.uint64(own[BASE])
     one_group = words[SLOTS] == 0
-    for row in range(words[DONE], words[UPTO]):
-        _, _, narrow = split(bits[row], base)
-        if not narrow and (one_group or slots[row] >= 0):
-            words[UPTO] = row
-            words[STOPPED] = 1
-            break
+    wide = False
+    for row in range(words[DONE], words[UPTO]):  # without a way out it is vectorised
+        wide |= not split(bits[row], base)[2]
+    if wide:
+        for row in range(words[DONE], words[UPTO]):
+            if not split(bits[row], base)[2] and (one_group or slots[row] >= 0):
+                words[UPTO] = row
+                words[STOPPED] = 1
+                break
     return GOES_ON
 
 
