@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.aggregates.selective import SelectiveState
 from penstock.aggregates.state import Argument, Rows, Schedule
+from penstock.columns import Values
 from penstock.errors import BudgetError, StorageError
 from penstock.store.budget import Budget
 from penstock.store.device import BlockDevice
@@ -38,7 +39,7 @@ class Shelf(BlockDevice):
         self.blocks.append(bytes(payload))
         return len(self.blocks) - 1
 
-    def read(self, address: int) -> memoryview:
+    def read(self, address: int, room: Values | None = None) -> memoryview:
         return memoryview(self.blocks[address])
 
     def free(self, address: int) -> None:

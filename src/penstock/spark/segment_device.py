@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import xxhash
 
+from penstock.columns import Values
 from penstock.errors import StorageError
 from penstock.spark.file_system import file_system
 from penstock.store.device import BlockDevice
@@ -123,7 +124,7 @@ class SegmentDevice(BlockDevice):
             self.sync()
         return number << _OFFSET_BITS | offset
 
-    def read(self, address: int) -> memoryview:
+    def read(self, address: int, room: Values | None = None) -> memoryview:
         number, offset = address >> _OFFSET_BITS, address & _OFFSET_MASK
         if self._open is not None and number == self._next - 1:
             # Not every file system can read what is still being written.

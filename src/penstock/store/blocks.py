@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -58,6 +58,12 @@ class Frame:
         if self._values is None:
             self._values = self.layout.columns_in(self.payload)
         return self._values
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether no array of it was ever made: no view shows its rows, so its memory can have others. In blocks that
+        may hold NULLs it cannot."""
+        return self._values is None and not self.layout.nullable
 
     @property
     def address(self) -> int:
@@ -170,12 +176,15 @@ class BlockLayout:
             bits[:] = 255 if valid is None else np.packbits(valid, bitorder="little")
         return frame.payload.data
 
-    def open(self, payload: memoryview) -> Frame:
-        """A full frame from its bytes."""
+    def open(self, payload: memoryview, room: Frame | None = None) -> Frame:
+        """A full frame from its bytes, which may be in the frame that there is `room` in."""
         if len(payload) != self.nbytes:
             raise StorageError(f"a block of {len(payload):,} bytes is there where {self.nbytes:,} were expected")
-        block = np.frombuffer(payload, np.uint8)
-        frame = Frame(block.copy() if payload.readonly else block, self)  # kernels are compiled for writable arrays
+        if room is not None and payload.obj is cast(object, room.payload):
+            frame = room
+        else:
+            block = np.frombuffer(payload, np.uint8)
+            frame = Frame(block.copy() if payload.readonly else block, self)  # kernels are compiled for writable arrays
         frame.count = self.rows
         for index, offset in self.nullable:
             bits = frame.payload[offset : offset + (self.rows + 7) // 8]

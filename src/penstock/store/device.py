@@ -14,12 +14,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from penstock.columns import Values
+
 
 class BlockDevice(ABC):
     written = 0
     """Bytes of all blocks written so far."""
     stored = 0
     """Bytes that these took on the device: less where blocks were compressed."""
+    copies = False
+    """Whether a block has no memory in common with what is written or read here."""
 
     @property
     @abstractmethod
@@ -28,11 +32,12 @@ class BlockDevice(ABC):
 
     @abstractmethod
     def write(self, payload: bytes | memoryview) -> int:
-        """Stores a block of at most `capacity` bytes; returns its address. The caller never changes `payload` again."""
+        """Stores a block of at most `capacity` bytes; returns its address. The caller never changes `payload` again,
+        except where the device `copies`."""
 
     @abstractmethod
-    def read(self, address: int) -> memoryview:
-        """The block at an address, verified."""
+    def read(self, address: int, room: Values | None = None) -> memoryview:
+        """The block at an address, verified. It may be in `room`, if that has its size."""
 
     @abstractmethod
     def free(self, address: int) -> None:

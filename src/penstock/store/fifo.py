@@ -96,6 +96,8 @@ class FifoStore:
         self.pool = BufferPool(account, self._layout.frame_bytes, pool_blocks, self._spill, self._readers)
         self._cursors: list[ref[Cursor]] = []
         self._open: Frame | None = None
+        self._spare: Frame | None = None
+        """The frame of the last block that was released, if the pool has set its memory aside."""
         self._on_device = 0
         self._has_snapshot = False
         self._oldest_ends = 0  # no block ends before this position
@@ -167,11 +169,24 @@ class FifoStore:
         layout, directory, pool = self._layout, self._directory, self.pool
         block = directory.end
         is_first, self._open = self._open is None, None
-        pool.turn(-1 if is_first else block - 1, pool.frame_bytes)
-        frame = self._open = layout.new_frame()
+        frame = self._open = self._frame_in(pool.turn(-1 if is_first else block - 1, pool.frame_bytes))
         directory.begin(block, position, layout)
         pool.open(block, frame)
         return frame
+
+    def _frame_in(self, given_up: Frame | None) -> Frame:
+        """An empty frame: in the memory of one that was given up or released, or new."""
+        frame, self._spare = self._reusable(given_up) or self._spare, None
+        if frame is None:
+            return self._layout.new_frame()
+        frame.count = 0
+        return frame
+
+    def _reusable(self, frame: Frame | None) -> Frame | None:
+        """A frame that the pool has dropped, if only the store has it and its memory is set aside."""
+        if frame is None or not (self.device.copies and frame.is_unseen and frame.layout is self._layout):
+            return None
+        return frame if self.pool.nbytes + frame.nbytes <= self.pool.granted else None
 
     def _take_back(self, origin: Frame | None, filled: int, blocks: int) -> None:
         """Undoes a failed append: `origin` is the open block again, with `filled` rows, and the last of `blocks`."""
@@ -284,7 +299,8 @@ class FifoStore:
         directory = self._directory
         while (ends := directory.first_ends) <= position:
             era, block = directory.eras[0], directory.base
-            self.pool.drop(block)
+            frame = self.pool.drop(block)
+            self._spare = self._reusable(frame)
             address = directory.drop_first()
             if address != NOT_WRITTEN:
                 self.device.free(address)
@@ -407,7 +423,8 @@ class FifoStore:
     def _read(self, block: int) -> Frame:
         layout = self._directory.era(block).layout
         try:
-            frame = layout.open(self.device.read(self._directory.address(block)))
+            room = self._frame_in(None) if layout is self._layout else layout.new_frame()
+            frame = layout.open(self.device.read(self._directory.address(block), room.payload), room)
         except StorageError as error:
             first = self._directory.first_position(block)
             rows = f"rows {first:,} to {first + layout.rows - 1:,}"

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xxhash
 
+from penstock.columns import Values
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.compression import BlockCodec
 from penstock.store.device import BlockDevice
@@ -48,6 +49,8 @@ class Region(NamedTuple):
 
 class FileDevice(BlockDevice):
     """`path` is made if need be. Until `restore`, nothing in an existing file is taken as ours."""
+
+    copies = True
 
     def __init__(self, path: str | os.PathLike[str], block_size: int = 65536, compression: str | None = None) -> None:
         if block_size <= HEADER_SIZE:
@@ -98,11 +101,12 @@ class FileDevice(BlockDevice):
         self.stored += len(stored)
         return slot
 
-    def read(self, address: int) -> memoryview:
+    def read(self, address: int, room: Values | None = None) -> memoryview:
         sequence = self._slots.sequence(address)
         expected = self._stored[address]
         header = bytearray(HEADER_SIZE)
-        stored = np.empty(expected, np.uint8)  # not zeroed, unlike a bytearray
+        # An array is not zeroed, unlike a bytearray.
+        stored = room if room is not None and len(room) == expected else np.empty(expected, np.uint8)
         try:
             length = os.preadv(self._file, (header, stored.data), self._offset(address))
         except OSError as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.columns import Values
 from penstock.errors import StorageError
 from penstock.store.device import BlockDevice
 from penstock.store.slots import SlotMap
@@ -31,7 +32,7 @@ class MemoryDevice(BlockDevice):
         self.stored += len(payload)
         return slot
 
-    def read(self, address: int) -> memoryview:
+    def read(self, address: int, room: Values | None = None) -> memoryview:
         block = self._blocks.get(address)
         if block is None:
             raise StorageError(f"block {address} is not in use; the state that names it does not fit these blocks")

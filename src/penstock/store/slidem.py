@@ -133,17 +133,17 @@ class BufferPool:
                 self._account.resize(max(self.floor, self._held + nbytes))
                 return
 
-    def turn(self, full: int, nbytes: int) -> None:
+    def turn(self, full: int, nbytes: int) -> Frame | None:
         """Room for a block that begins, of this size and behind block `full`, which was the recent one until now; -1 if
         there was none. A sole reader needs the full block last: if one has to go it is this one, which has the size of
-        the new one, and the others are not looked at."""
+        the new one, and the others are not looked at. Returns its frame then."""
         self.begun += 1
         if self.began is not None:
             self.began()
         if full >= 0:
             self._dirty.append(full)
         if self._has_place(nbytes):
-            return
+            return None
         readers = self.readers()
         if full >= 0 and len(readers) == 1 and readers[0] < full:
             self._note_victim(readers)
@@ -152,8 +152,9 @@ class BufferPool:
             self._dirty.pop()
             del self.frames[full]
             self._held -= frame.nbytes
-        else:
-            self.make_room(nbytes)
+            return frame
+        self.make_room(nbytes)
+        return None
 
     def _has_place(self, nbytes: int) -> bool:
         """Whether a frame of this size can be added."""
@@ -222,11 +223,11 @@ class BufferPool:
             self.newest = block
         self._held += frame.nbytes
 
-    def drop(self, block: int) -> None:
-        """Forgets a frame, if there is one."""
+    def drop(self, block: int) -> Frame | None:
+        """Forgets a frame, if there is one, and returns it."""
         frame = self.frames.pop(block, None)
         if frame is None:
-            return
+            return None
         for held in (self._dirty, self._clean):
             index = bisect_left(held, block)
             if index < len(held) and held[index] == block:
@@ -235,6 +236,7 @@ class BufferPool:
         self._held -= frame.nbytes
         if self._account.nbytes != self.floor:
             self._reserve()
+        return frame
 
     def clear(self) -> None:
         self.frames.clear()
