@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +14,15 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import App
 from penstock.engine import push_lane, push_lanes
+from penstock.errors import StorageError
 from penstock.operators import column_lane, results, window_lane
+from penstock.store import file_device
 
 STREAM = """
     CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING NOT NULL, g BIGINT NOT NULL, x DOUBLE{null}, y DOUBLE NOT NULL,
@@ -248,3 +253,33 @@ def test_a_null_behind_the_tail_in_the_open_block() -> None:
     steps = [(1, "a", 1, float(i), 2.0, 1, 1, 0 if i == 20 else 9) for i in range(200)]
     how, rows = How(program, "64MB", 65536, None), as_rows(steps, nulls=True)
     assert run(how, rows, [("dict", 1)], (True, True)) == run(how, rows, [("dict", 1)], (False, False))
+
+
+def test_rows_that_are_in_are_shown_when_a_block_cannot_be_written() -> None:
+    program = STREAM.format(null=" NOT NULL") + SELECTS[0].format(w="RANGE 4000 MICROSECONDS")
+    rows = [{"t": i, "k": "ab"[i % 2], "g": 0, "x": i / 4, "y": 1.0, "n": 1 + i % 3, "b": 0} for i in range(6000)]
+    batch, written = batch_of(rows, encoded=False), 0
+
+    def write(file: int, parts: Any, offset: int) -> int:
+        nonlocal written
+        written += 1
+        if written > 5:
+            raise OSError(errno.ENOSPC, "full")
+        return os.pwrite(file, b"".join(parts), offset)
+
+    shown: list[list[pa.RecordBatch]] = []
+    for fails in (False, True):
+        found: list[pa.RecordBatch] = []
+        with App(program, memory="40KB", block_size=4096) as app:
+            app.subscribe("q1", found.append)
+            app.push("s", batch.slice(0, 2000))
+            if fails:
+                with patch.object(file_device.os, "pwritev", write), pytest.raises(StorageError, match="disk is full"):
+                    app.push("s", batch.slice(2000))
+            else:
+                app.push("s", batch.slice(2000))
+        shown.append(found)
+    whole, part = (bits(pa.Table.from_batches(found)) for found in shown)
+    assert len(whole) == 6000
+    assert 2000 < len(part) < 6000
+    assert part == whole[: len(part)]
