@@ -106,12 +106,12 @@ def run(context: int) -> int:
 
 
 @tight
-def start(context: int, head: int, open_rows: int) -> int:
-    """Runs a program from its beginning, for rows that enter at position `head`, behind so many rows of the open
-    block."""
+def start(context: int, row: int, head: int, open_rows: int) -> int:
+    """Runs a program from its beginning: row `row` of the columns of the call enters at position `head`, behind so many
+    rows of the open block. Its result is result `row`."""
     words = int64s(context)
-    words[NEXT_INSTRUCTION] = words[DONE] = words[AT_PHASE] = 0
-    words[EMITTED] = words[EMITTED_NEXT] = words[MET] = 0
-    words[HEAD] = head
-    words[OPEN_ROWS] = open_rows
+    words[NEXT_INSTRUCTION] = words[AT_PHASE] = words[MET] = 0
+    words[DONE] = words[EMITTED] = words[EMITTED_NEXT] = row
+    words[HEAD] = head - row
+    words[OPEN_ROWS] = open_rows - row
     return run(context)

@@ -61,6 +61,8 @@ class Program:
         back: Sequence[Operation] = (),
     ) -> None:
         self.context: Int64s = np.zeros(words.CONTEXT_WORDS, np.int64)
+        self.row = 0
+        """The row of the columns that the next call begins with."""
         self._by_group = by_group
         self._left = np.zeros(words.STRIP_ROWS, np.int64)
         self._kept = np.zeros(words.STRIP_ROWS, np.int64)
@@ -192,7 +194,7 @@ class Program:
 
     def start(self, head: int, open_rows: int) -> int:
         """Begins: see `machine.start`. The rest is as for `run`."""
-        status = start(self._address, head, open_rows)
+        status = start(self._address, self.row, head, open_rows)
         return status if status < words.NEEDS else self._supplied(status)
 
     def _supplied(self, status: int) -> int:
@@ -207,7 +209,7 @@ class Program:
     @property
     def done(self) -> int:
         """How many rows are in."""
-        return self._words[words.DONE]
+        return self._words[words.DONE] - self.row
 
     @property
     def tail_at(self) -> int:
@@ -217,7 +219,7 @@ class Program:
     @property
     def emitted(self) -> int:
         """How many results there are."""
-        return self._words[words.EMITTED]
+        return self._words[words.EMITTED] - self.row
 
     def results(self) -> list[tuple[Emitted, ...]]:
         """What each state answered."""
