@@ -73,19 +73,22 @@ class PushLane:
         self._types = tuple(_PYTHON.get(kinds[name], int) for name in names)
         self._type_sets = [{kind} for kind in self._types]
         self._formats = [(kind, struct.calcsize(kind)) for kind in plan.formats]
-        self._first, self._last = source.ingest.bounds
+        self._last = source.ingest.bounds[1] * self._unit
+        """The last time there is. The watermark is no earlier than the first one: the lane begins behind other rows."""
         self._known: dict[str, int] = {}
         self._forgotten = -1
         outputs = (SqlType.TIMESTAMP, SqlType.TIMESTAMP, *(kind for _, kind in plan.outputs))
         self._shown = dict(zip(outlet.made_schema.names, outputs, strict=True))
-        self._begin_sheet(0)
+        self._sheet = self._begun_sheet(0)
 
-    def _begin_sheet(self, least_room: int) -> None:
-        """Results go to a new sheet, which has room for texts of so many bytes."""
+    def _begun_sheet(self, least_room: int) -> ResultSheet:
+        """A new sheet for results, which has room for texts of so many bytes."""
         program = self._program
         self._sheet = ResultSheet(self._outlet.made_schema, self._lane.shown, program.most_rows, least_room)
         program.begin_sheet(self._sheet.cells)
-        self._times, *self._inputs = program.inputs
+        self._times = program.inputs[0]
+        self._others = [(place, cells) for place, cells in enumerate(program.inputs) if place > 0]
+        return self._sheet
 
     def push(self, event: dict[Any, Any]) -> bool:
         """Takes an event, if it can."""
@@ -95,23 +98,19 @@ class PushLane:
             return False
         if tuple(map(type, values)) != self._types:
             return False
-        time, text, program = values[0], b"", self._program
-        if not self._first <= time <= self._last:
-            return False
-        time *= self._unit
-        if time < self._reorder.watermark:
+        time, key, text, program = values[0] * self._unit, values[1], b"", self._program
+        if not self._reorder.watermark <= time <= self._last:
             return False
         try:
-            others = values[1:]
             if self._codes is not None:
-                text = others[0].encode()
-                others = (self._codes[text], *others[1:])
-            if program.row == program.most_rows or len(text) > self._sheet.room:
-                self._begin_sheet(len(text))
-            row = program.row
+                text = key.encode()
+                values = (time, self._codes[text], *values[2:])
+            row, sheet = program.row, self._sheet
+            if row == program.most_rows or sheet.end + len(text) > sheet.most:
+                sheet, row = self._begun_sheet(len(text)), 0
             self._times[row] = time
-            for cells, value in zip(self._inputs, others, strict=False):
-                cells[row] = value
+            for place, cells in self._others:
+                cells[row] = values[place]
         except (KeyError, ValueError):  # a new key, or a value that its column cannot hold
             return False
         if not self._lane.enter(1):
@@ -119,22 +118,22 @@ class PushLane:
         self._source.pass_rows(1, time)
         self._note_rows(self._name, 1, time)
         if not program.is_plain:
-            self._show_ordinarily(1, values[1:2])
+            self._show_ordinarily(1, [key])
         elif self._outlet.is_heard:
             if self._codes is not None:
-                self._sheet.put_text(row, text)
+                sheet.put_text(row, text)
             program.row = row + 1
-            self._outlet.send(self._sheet.rows(row, 1))
+            self._outlet.send(sheet.rows(row, 1))
         else:
-            self._outlet.put(self._row(row, values[1:2]))
+            self._outlet.put(self._row(row, key))
         return True
 
-    def _row(self, row: int, key: Sequence[Any]) -> Row:
+    def _row(self, row: int, key: Any) -> Row:
         """A row of the sheet as Python values."""
         shown: dict[str, Any] = {}
         for (name, kind), register in zip(self._shown.items(), self._lane.shown, strict=True):
             cells = None if register is None else self._program.column(register).view(kind.storage)
-            shown[name] = key[0] if cells is None else cells.item(row)
+            shown[name] = key if cells is None else cells.item(row)
         return Row(self._shown, shown)
 
     def push_list(self, events: list[Any]) -> int:
@@ -158,12 +157,8 @@ class PushLane:
         for column, types in zip(columns, self._type_sets, strict=True):
             if set(map(type, column)) != types:
                 return 0
-        times = list(columns[0])
-        if times != sorted(times) or not (self._first <= times[0] and times[-1] <= self._last):
-            return 0
-        if self._unit != 1:
-            times = [time * self._unit for time in times]
-        if times[0] < self._reorder.watermark:
+        times = list(columns[0]) if self._unit == 1 else [time * self._unit for time in columns[0]]
+        if times != sorted(times) or not self._reorder.watermark <= times[0] <= times[-1] <= self._last:
             return 0
         columns[0], keys = times, columns[1]
         try:
@@ -171,9 +166,9 @@ class PushLane:
             if self._codes is not None:
                 columns[1] = self._codes_of(keys)
                 room = len("".join(keys).encode())
-            if program.row + rows > program.most_rows or room > self._sheet.room:
-                self._begin_sheet(room)
-            row = program.row
+            row, sheet = program.row, self._sheet
+            if row + rows > program.most_rows or sheet.end + room > sheet.most:
+                sheet, row = self._begun_sheet(room), 0
             for cells, (kind, width), column in zip(program.inputs, self._formats, columns, strict=False):
                 struct.pack_into(f"{rows}{kind}", cells, width * row, *column)
         except (struct.error, UnicodeEncodeError):  # a value that its column cannot hold
@@ -185,9 +180,9 @@ class PushLane:
         self._note_rows(self._name, done, times[done - 1])
         if program.is_plain:
             if self._codes is not None:
-                self._sheet.put_texts(row, keys[:done])
+                sheet.put_texts(row, keys[:done])
             program.row = row + done
-            (self._outlet.send if self._outlet.is_heard else self._outlet.put)(self._sheet.rows(row, done))
+            (self._outlet.send if self._outlet.is_heard else self._outlet.put)(sheet.rows(row, done))
         else:
             self._show_ordinarily(done, keys)
         return done

@@ -34,10 +34,9 @@ class ResultSheet:
     """
 
     def __init__(self, schema: pa.Schema, registers: Sequence[int | None], rows: int, least_room: int = 0) -> None:
-        self._end, size = 0, 8 * rows
-        self.room = max(TEXT_BYTES * rows, least_room)
-        """How many bytes of texts it has room for."""
-        texts, ends = np.empty(self.room, np.uint8), np.zeros(rows + 1, np.int32)
+        size, self.end, self.most = 8 * rows, 0, max(TEXT_BYTES * rows, least_room)
+        """Of `most` bytes of texts, those before `end` are taken."""
+        texts, ends = np.empty(self.most, np.uint8), np.zeros(rows + 1, np.int32)
         self._texts, self._ends = texts.data, ends.data
         places = list(dict.fromkeys(register for register in registers if register is not None))
         self.cells: Int64s = np.empty(rows * len(places), np.int64)
@@ -53,17 +52,14 @@ class ResultSheet:
 
     def put_text(self, row: int, text: bytes) -> None:
         """The text of a row; the rows before it have theirs."""
-        begin = self._end
-        self._end = end = begin + len(text)
-        self.room -= len(text)
-        self._texts[begin:end] = text
-        self._ends[row + 1] = end
+        begin = self.end
+        self.end = self._ends[row + 1] = begin + len(text)
+        self._texts[begin : self.end] = text
 
     def put_texts(self, row: int, texts: Sequence[str]) -> None:
         """The texts of some rows from one on."""
-        begin, encoded = self._end, "".join(texts).encode()
-        self._end = end = begin + len(encoded)
-        self.room -= len(encoded)
+        begin, encoded = self.end, "".join(texts).encode()
+        self.end = end = begin + len(encoded)
         self._texts[begin:end] = encoded
         ends = list(accumulate(map(len, texts), initial=begin))
         if ends[-1] != end:  # some characters take several bytes

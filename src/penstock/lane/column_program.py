@@ -40,7 +40,7 @@ class ColumnProgram(RowProgram):
         self.most_rows = most_rows
         self._flat = self._code.reshape(-1)
         own = [(word, register) for memory, word, register in self._moved if memory is self._instructions]
-        shared = [(word, register) for memory, word, register in self._moved if memory is self._words]
+        shared = [(word, register) for memory, word, register in self._moved if memory is self.words]
         self._own = np.array(own, np.int64).reshape(-1, 2).T.copy()
         self._shared = np.array(shared, np.int64).reshape(-1, 2).T.copy()
         self._scratch = address_of(self.cells) + 8 * most_rows * np.arange(self.registers)

@@ -85,7 +85,8 @@ class Program:
         for member in self._members:
             if isinstance(member.state, ExtremeState):
                 self._code[member.at, extremes.KEPT] = address_of(self._kept)
-        self._words, self._instructions = self.context.data, self._code.reshape(-1).data
+        self.words, self._instructions = self.context.data, self._code.reshape(-1).data
+        """The context and the instructions, word by word: Python reads and writes them sooner than arrays."""
         self._tail_values = [
             (m.at * words.INSTRUCTION_WORDS + sums.TAIL_VALUES, m.column)
             for m in self._members
@@ -138,7 +139,7 @@ class Program:
     def feed(self, times: Int64s, slots: Slots, columns: Sequence[NDArray[Any]], starts: Int64s, tally: Int64s) -> None:
         """These rows enter next; `columns` are those that arguments name. `starts` gets where
         windows by position begin, and `tally` how many rows groups have; they may be empty if that is not wanted."""
-        context, rows = self._words, len(times)
+        context, rows = self.words, len(times)
         context[words.ROWS], context[words.TIMES] = rows, address_of(times)
         context[words.SLOTS] = address_of(slots) if self._by_group else 0
         context[words.STARTS] = address_of(starts)
@@ -178,7 +179,7 @@ class Program:
     def stand(self, times: int, slots: int, columns: Sequence[int], first: int, at: int, rows: int) -> None:
         """The tail is at row `at` of a block of so many rows, of which the first has position `first`; its columns are
         at these addresses."""
-        context = self._words
+        context = self.words
         context[words.TAIL_TIMES], context[words.TAIL_SLOTS], context[words.TAIL_FIRST] = times, slots, first
         context[words.TAIL_AT], context[words.TAIL_ROWS] = at, rows
         for place, column in self._tail_values:
@@ -186,7 +187,7 @@ class Program:
 
     def stand_last(self, is_last: bool) -> None:
         """Whether the tail is in the last block of the store."""
-        self._words[words.TAIL_IS_LAST] = is_last
+        self.words[words.TAIL_IS_LAST] = is_last
 
     def run(self) -> int:
         """Goes on; returns what a run ends with (`words`). What a state needs, it is given."""
@@ -209,17 +210,17 @@ class Program:
     @property
     def done(self) -> int:
         """How many rows are in."""
-        return self._words[words.DONE] - self.row
+        return self.words[words.DONE] - self.row
 
     @property
     def tail_at(self) -> int:
         """The row of the tail's block at which the tail is."""
-        return self._words[words.TAIL_AT]
+        return self.words[words.TAIL_AT]
 
     @property
     def emitted(self) -> int:
         """How many results there are."""
-        return self._words[words.EMITTED] - self.row
+        return self.words[words.EMITTED] - self.row
 
     def results(self) -> list[tuple[Emitted, ...]]:
         """What each state answered."""

@@ -113,13 +113,13 @@ class RowProgram(Program):
                 self._moved.append((code, at + counts.RESULTS, named["COUNT"]))
         if plan.tally is not None:
             self._moved.append((self._instructions, self._tally_at * width + counts.RESULTS, plan.tally))
-        self._moved += [(self._words, words.TIMES, 0), (self._words, words.STARTS, plan.starts)]
+        self._moved += [(self.words, words.TIMES, 0), (self.words, words.STARTS, plan.starts)]
         if by_group:
-            self._moved.append((self._words, words.SLOTS, plan.slots))
+            self._moved.append((self.words, words.SLOTS, plan.slots))
 
     def limit(self, rows: int) -> None:
         """The next call is for so many rows."""
-        self._words[words.ROWS] = self.row + rows
+        self.words[words.ROWS] = self.row + rows
 
     def set_word(self, instruction: int, word: int, value: int) -> None:
         """A word of an instruction of the front."""
@@ -127,12 +127,12 @@ class RowProgram(Program):
 
     def open(self, address: int) -> None:
         """Rows go into the open block at this address."""
-        self._words[words.OPEN] = address
+        self.words[words.OPEN] = address
 
     @property
     def is_plain(self) -> bool:
         """Whether all results are as the instructions have them: none failed, none is rejected."""
-        return self._words[words.MET] == 0
+        return self.words[words.MET] == 0
 
     def register(self, register: int) -> Int64s:
         """The values of a register, for the results there are."""

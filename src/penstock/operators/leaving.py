@@ -123,16 +123,17 @@ class WindowTail:
         frame, first = self._cursor.block()
         return frame, first, self._cursor.position - first, first + frame.count == self._store.head
 
-    def is_in(self, block: Frame) -> bool:
-        """Whether the cursor is in this block, and that in memory."""
-        return self._cursor.is_in(block)
+    def stands_in(self, block: Frame, position: int) -> bool:
+        """Whether the cursor is at this position, in this block, and that in memory."""
+        return self._cursor.position == position and self._cursor.is_in(block)
 
     def pass_rows(self, count: int) -> None:
         """Rows of the cursor's block have left."""
         if count:
-            self._cursor.advance(count)
-            if self._cursor.is_at_end:
-                self._passed(self._cursor.position)
+            cursor = self._cursor
+            cursor.advance(count)
+            if cursor.is_at_end:
+                self._passed(cursor.position)
 
     @property
     def oldest(self) -> int:

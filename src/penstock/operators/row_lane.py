@@ -74,14 +74,14 @@ class RowLane(StoringLane[SheetProgram]):
 
     def enter(self, rows: int) -> int:
         """Takes rows that are in the registers, in order; returns how many."""
-        store, program = self._store, self.program
+        store = self._store
         if store.head != self._head and not (self._link() and self._link_table()):
             return 0
         opened = store.block_with_room()
         if not self._stand(opened):
             return 0
         room = store.block_rows - opened.count
-        program.limit(rows if rows <= room else room)
+        self.program.limit(rows if rows <= room else room)
         done, left = self._play(opened)
         self._head = store.head
         self._window.note_entered(done, left)

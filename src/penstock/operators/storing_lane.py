@@ -75,8 +75,7 @@ class StoringLane(Generic[Made]):
             self._open = opened
             self.program.open(opened.address)
         tail, block = self._tail, self._block
-        is_there = tail.position == self._position and self._is_last == (block is opened)
-        if block is not None and is_there and tail.is_in(block):
+        if block is not None and self._is_last == (block is opened) and tail.stands_in(block, self._position):
             return True
         frame, first, at, _ = tail.block()
         if self._nullable and self._holds_null(frame):
@@ -99,18 +98,18 @@ class StoringLane(Generic[Made]):
     def _play(self, opened: Frame) -> tuple[int, int]:
         """Runs the program, whose blocks are given, for rows that fit into the open one. Returns how many are in, and
         how many rows have left."""
-        program, store = self.program, self._store
-        at, status = program.tail_at, program.start(store.head, opened.count)
+        program, store, now = self.program, self._store, self.program.words
+        at, status = now[words.TAIL_AT], program.start(store.head, opened.count)
         done = left = 0
         while True:
-            moved, gone = program.done - done, program.tail_at - at
+            moved, gone = now[words.DONE] - program.row - done, now[words.TAIL_AT] - at
             done, left = done + moved, left + gone
             store.grow(moved)
             self._tail.pass_rows(gone)
             self._position += gone
             if status != words.NEEDS_TAIL or not self._stand(opened):
                 break
-            at, status = program.tail_at, program.run()
+            at, status = now[words.TAIL_AT], program.run()
         self._policy.pass_rows(done)
         return done, left
 
