@@ -35,8 +35,6 @@ from penstock.types import SqlType
 _PYTHON = {SqlType.DOUBLE: float, SqlType.STRING: str}
 """The Python type of values; int for all others."""
 
-_DICT = {dict}
-
 MOST_ROWS = 256
 """Lists of more events take the ordinary path."""
 
@@ -71,8 +69,7 @@ class PushLane:
         kinds = {field.name: field.type for field in definition.schema.fields}
         self._get: Callable[[Any], tuple[Any, ...]] = itemgetter(*names)
         self._types = tuple(_PYTHON.get(kinds[name], int) for name in names)
-        self._type_sets = [{kind} for kind in self._types]
-        self._formats = [(kind, struct.calcsize(kind)) for kind in plan.formats]
+        self._formats = [(form, struct.calcsize(form)) for form in plan.formats]
         self._last = source.ingest.bounds[1] * self._unit
         """The last time there is. The watermark is no earlier than the first one: the lane begins behind other rows."""
         self._known: dict[str, int] = {}
@@ -148,14 +145,14 @@ class PushLane:
 
     def _push_some(self, events: list[Any]) -> int:
         rows, program = len(events), self._program
-        if set(map(type, events)) != _DICT:
+        if list(map(type, events)).count(dict) < rows:
             return 0
         try:
-            columns = list[Sequence[Any]](zip(*map(self._get, events), strict=True))
+            columns: list[Sequence[Any]] = list(zip(*map(self._get, events), strict=True))
         except KeyError:
             return 0
-        for column, types in zip(columns, self._type_sets, strict=True):
-            if set(map(type, column)) != types:
+        for column, kind in zip(columns, self._types, strict=True):
+            if list(map(type, column)).count(kind) < rows:
                 return 0
         times = list(columns[0]) if self._unit == 1 else [time * self._unit for time in columns[0]]
         if times != sorted(times) or not self._reorder.watermark <= times[0] <= times[-1] <= self._last:
@@ -169,8 +166,8 @@ class PushLane:
             row, sheet = program.row, self._sheet
             if row + rows > program.most_rows or sheet.end + room > sheet.most:
                 sheet, row = self._begun_sheet(room), 0
-            for cells, (kind, width), column in zip(program.inputs, self._formats, columns, strict=False):
-                struct.pack_into(f"{rows}{kind}", cells, width * row, *column)
+            for cells, (form, width), column in zip(program.inputs, self._formats, columns, strict=False):
+                struct.pack_into(f"{rows}{form}", cells, width * row, *column)
         except (struct.error, UnicodeEncodeError):  # a value that its column cannot hold
             return 0
         done = self._lane.enter(rows)
