@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock import App
-from penstock.engine import push_lane, push_lanes
+from penstock.engine import push_lanes
 from penstock.lane.eligibility import why_not
 from penstock.lang import parse
+from penstock.operators import row_lane
 from penstock.plan.build import build
 from penstock.plan.nodes import AggregateNode
 
@@ -60,16 +61,16 @@ DICTS = "CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING NOT NULL, x DOUBLE NOT 
 def taken(program: str, events: list[Any], query: str | None = "q1") -> tuple[int, list[pa.RecordBatch]]:
     """How many events a push lane has taken, and what a subscriber got."""
     got: list[pa.RecordBatch] = []
-    count, push = 0, push_lane.PushLane.push
+    count, enter = 0, row_lane.RowLane.enter
 
-    def counted(self: Any, data: Any) -> int:
+    def counted(self: Any, rows: int) -> int:
         nonlocal count
-        count += (found := push(self, data))
+        count += (found := enter(self, rows))
         return found
 
     with (
         patch.object(push_lanes, "LEAST_PUSHES", 0),
-        patch.object(push_lane.PushLane, "push", counted),
+        patch.object(row_lane.RowLane, "enter", counted),
         App(program) as app,
     ):
         if query is not None:

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from penstock import App
 from penstock.engine import push_lane, push_lanes
 from penstock.errors import StorageError
-from penstock.operators import column_lane, results, window_lane
+from penstock.lane import sheet_program
+from penstock.operators import column_lane, results, row_lane, window_lane
 from penstock.store import file_device
 
 STREAM = """
@@ -77,6 +78,7 @@ class How:
     memory: str
     block_size: int
     restart_at: int | None
+    is_heard: bool = False
 
 
 @contextmanager
@@ -84,6 +86,8 @@ def paths(*, lane: bool) -> Iterator[None]:
     """Everything that may goes through the lane, or nothing does."""
     with (
         patch.object(push_lanes, "LEAST_PUSHES", 0),
+        patch.object(push_lane, "MOST_ROWS", 24),
+        patch.object(sheet_program, "SHEET_ROWS", 24),
         patch.object(window_lane, "LEAST_ROWS", 1),
         patch.object(column_lane, "LEAST_ROWS", 1),
         patch.object(results, "why_not", results.why_not if lane else lambda node: "not here"),
@@ -123,13 +127,18 @@ def bits(table: pa.Table) -> list[Any]:
 
 
 def run(how: How, rows: list[dict[str, Any]], cut: list[tuple[str, int]], lanes: tuple[bool, bool]) -> tuple[Any, ...]:
-    """`lanes` says whether there is a lane before the restart, and after it."""
+    """`lanes` says whether there is a lane before the restart, and after it. What a subscriber gets is kept to the end:
+    it must not change."""
     found: list[Any] = []
+    heard: list[pa.RecordBatch] = []
     with tempfile.TemporaryDirectory() as directory:
 
         def begun(lane: bool) -> App:
             with paths(lane=lane):
-                return App(how.program, memory=how.memory, block_size=how.block_size, checkpoint=Path(directory) / "c")
+                app = App(how.program, memory=how.memory, block_size=how.block_size, checkpoint=Path(directory) / "c")
+            if how.is_heard:
+                app.subscribe(app.queries[0], heard.append)
+            return app
 
         app, at, turn, restarted = begun(lanes[0]), 0, 0, False
         while at < len(rows):
@@ -153,6 +162,10 @@ def run(how: How, rows: list[dict[str, Any]], cut: list[tuple[str, int]], lanes:
         rejects = [str(reject) for reject in app.rejects]
         metrics = app.metrics
         app.close()
+    numbers = [int(batch.schema.metadata[b"penstock.sequence"]) for batch in heard]
+    assert numbers == [sum(batch.num_rows for batch in heard[:at]) for at in range(len(heard))]
+    if heard:
+        found.append(bits(pa.Table.from_batches([batch.replace_schema_metadata() for batch in heard])))
     return found, last, rejects, metrics.events, metrics.late, metrics.results
 
 
@@ -165,6 +178,7 @@ def run(how: How, rows: list[dict[str, Any]], cut: list[tuple[str, int]], lanes:
     room=st.sampled_from((("64MB", 65536), ("64MB", 256), ("200KB", 512), ("1MB", 1024))),
     restart_at=st.one_of(st.none(), st.integers(0, 80)),
     lanes=st.sampled_from(((True, True), (True, True), (True, False), (False, True))),
+    is_heard=st.booleans(),
 )
 @settings(max_examples=120, deadline=None)
 def test_equal(
@@ -176,9 +190,10 @@ def test_equal(
     room: tuple[str, int],
     restart_at: int | None,
     lanes: tuple[bool, bool],
+    is_heard: bool,
 ) -> None:
     program = STREAM.format(null="" if nulls else " NOT NULL") + select.format(w=window) + ";"
-    how = How(program, room[0], room[1], restart_at)
+    how = How(program, room[0], room[1], restart_at, is_heard)
     rows = as_rows(drawn, nulls)
     assert run(how, rows, cut, lanes) == run(how, rows, cut, (False, False))
 
@@ -210,7 +225,7 @@ def test_the_lanes_are_used() -> None:
     """What is compared above is played by the lane: nearly all rows of a plain stream are."""
     rows = as_rows([(1, "abc"[i % 3], i % 4, i / 4, 1.0, i % 7 + 1, i, 9) for i in range(400)], nulls=False)
     taken = {"rows": 0, "dicts": 0}
-    enter, push = column_lane.ColumnLane.enter, push_lane.PushLane.push
+    enter, enter_rows = column_lane.ColumnLane.enter, row_lane.RowLane.enter
     enter_shared = window_lane.WindowLane.enter
 
     def counted_enter(self: Any, chunk: Any) -> int:
@@ -222,8 +237,8 @@ def test_the_lanes_are_used() -> None:
         taken["rows"] += found[0]
         return found
 
-    def counted_push(self: Any, data: Any) -> int:
-        taken["dicts"] += (found := push(self, data))
+    def counted_enter_rows(self: Any, rows: int) -> int:
+        taken["dicts"] += (found := enter_rows(self, rows))
         return found
 
     for select in SELECTS[:6]:
@@ -232,7 +247,7 @@ def test_the_lanes_are_used() -> None:
         with (
             patch.object(column_lane.ColumnLane, "enter", counted_enter),
             patch.object(window_lane.WindowLane, "enter", counted_enter_shared),
-            patch.object(push_lane.PushLane, "push", counted_push),
+            patch.object(row_lane.RowLane, "enter", counted_enter_rows),
         ):
             run(how, rows, [("batch", 40), ("dict", 1), ("list", 10)], (True, True))
         assert taken["rows"] >= 250, select

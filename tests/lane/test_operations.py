@@ -17,8 +17,10 @@ from penstock.aggregates.state import AggregateState, Want
 from penstock.expressions.tree import Call, Cast, Column
 from penstock.lane import records, words
 from penstock.lane.expressions import Instruction, Registers, compiled
+from penstock.lane.memory import address_of
 from penstock.lane.program import Program
-from penstock.lane.row_program import RowPlan, RowProgram, packer
+from penstock.lane.row_program import RowPlan
+from penstock.lane.sheet_program import SheetProgram
 from penstock.plan.nodes import StateSpec
 from penstock.store.budget import Budget
 from penstock.store.charged import UNLIMITED
@@ -192,18 +194,25 @@ def test_arithmetic_of_few_rows() -> None:
     assert quotient is not None
     front.append(Instruction(records.begin_windows, {records.TO: registers.of("start")}))
     assert compiled(Column("unknown", SqlType.DOUBLE), registers, front, of_results=False) is None
-    plan = RowPlan(registers, None, {}, [], -1, registers.of("start"), front, back)
-    program = RowProgram(Range(10), [], [], [], plan, by_group=False)
-    program.shape(4)
-    packer("qdi", 4).pack_into(program.cells.data.cast("B"), 0, 1, 2, 3, 4, 0.5, -3.0, 7.25, 1.0, 3, 2, 0, 1)
+    start = registers.of("start")
+    plan = RowPlan(registers, None, {}, ["q", "d", "i"], -1, start, front, back)
+    program = SheetProgram(Range(10), [], [], [], plan, by_group=False, shown=[start, 0])
     program.link(np.zeros(1, np.int64))
-    program.stand(program.cells.ctypes.data, 0, [], 0, 0, 4, is_last=True)
-    assert program.start(0) == words.STOPS  # the third row divides by zero
-    assert program.done == 2
-    doubles = program.cells.view(np.float64)
-    assert doubles[4 * product : 4 * product + 2].tolist() == [1.5, -6.0]
-    assert doubles[4 * quotient : 4 * quotient + 2].tolist() == [0.5 / 3, -1.5]
-    assert program.register(registers.of("start")).tolist() == [-9, -8]
+    found: list[tuple[float, float]] = []
+    for first in (0, 5):  # the first call of a sheet, and one behind others
+        program.begin_sheet(np.zeros(2 * program.most_rows, np.int64))
+        program.row = first
+        for cells, values in zip(program.inputs, ((1, 2, 3, 4), (0.5, -3.0, 7.25, 1.0), (3, 2, 0, 1)), strict=True):
+            for row, value in enumerate(values, first):
+                cells[row] = value
+        program.stand(address_of(program.column(0)), 0, [], 0, 0, first + 4, is_last=True)
+        program.limit(4)
+        assert program.start(first) == words.STOPS  # the third row divides by zero
+        assert program.done == 2
+        columns = [program.column(register).view(np.float64)[first : first + 2] for register in (product, quotient)]
+        found += zip(*(column.tolist() for column in columns), strict=True)
+        assert program.register(start).tolist() == [-9, -8]
+    assert found == [(1.5, 0.5 / 3), (-6.0, -1.5)] * 2
 
 
 def _call(function: str, *args: Any) -> Any:

@@ -35,7 +35,7 @@ from penstock.engine.metrics import Metrics
 from penstock.engine.moments import micros_of
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
-from penstock.engine.push_lanes import PushLanes
+from penstock.engine.push_lanes import ALL_TAKEN, PushLanes
 from penstock.engine.rejects import Rejects
 from penstock.engine.rule_calls import RuleCalls
 from penstock.engine.running import as_html, plan_at_work
@@ -59,9 +59,6 @@ from penstock.store.manager import StoreManager
 from penstock.store.scratch import Scratch
 
 REJECTS_SEEN = 20
-
-_ALL_TAKEN: Any = object()
-"""What is left of a push that a lane has taken."""
 
 
 class App:
@@ -138,7 +135,7 @@ class App:
             )
             ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
             self._inputs = Inputs(self._stores, self._rejects.add, self._clock, self._flow.dispatch, ahead)
-            self._lanes = PushLanes(self._flow, self._inputs, self._may_use_lanes)
+            self._lanes = PushLanes(self._flow, self._inputs, self._guard, self._may_use_lanes)
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
@@ -303,8 +300,8 @@ class App:
         Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
         """
         if not self._waiting.is_used:
-            data = self._without_lane(stream, data)
-            if data is _ALL_TAKEN:
+            data = self._lanes.push(stream, data)
+            if data is ALL_TAKEN:
                 return
         source = self._inputs.named(stream)
         self._guard.check()
@@ -379,8 +376,8 @@ class App:
 
     def _push(self, source: StreamInput, data: Any) -> None:
         if self._waiting.is_used:
-            data = self._without_lane(source.definition.name, data)
-            if data is _ALL_TAKEN:
+            data = self._lanes.push(source.definition.name, data)
+            if data is ALL_TAKEN:
                 return
         if data.__class__ is dict or data.__class__ is list:
             self._lanes.note_push(source)
@@ -389,17 +386,6 @@ class App:
         with self._guard:
             self._do_what_is_due()
             self._inputs.take(source, batches)
-
-    def _without_lane(self, stream: str, data: Any) -> Any:
-        """What a push lane leaves of pushed events."""
-        lane = self._lanes.open(stream)
-        if lane is None or not (data.__class__ is dict or data.__class__ is list):
-            return data
-        with self._guard:
-            taken = lane.push(data)
-        if not taken:
-            return data
-        return _ALL_TAKEN if data.__class__ is dict or taken == len(data) else data[taken:]
 
     def _may_use_lanes(self) -> bool:
         """Whether a push does nothing but take its events in."""

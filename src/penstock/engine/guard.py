@@ -9,9 +9,9 @@ Why: docs/decisions/failed-app-stops.md
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock, get_ident
 from types import TracebackType
 
 from penstock.errors import PenstockError
@@ -20,11 +20,12 @@ from penstock.errors import PenstockError
 class Guard:
     """`with guard:` around everything that moves events."""
 
-    __slots__ = ("_at_work", "_closed", "_failure", "_is_barred", "_owner", "_thread")
+    __slots__ = ("_acquire", "_at_work", "_closed", "_failure", "_is_barred", "_owner", "_release", "_thread")
 
     def __init__(self) -> None:
-        self._at_work = threading.Lock()
+        self._at_work = Lock()
         """Held while a call is at work."""
+        self._acquire, self._release = self._at_work.acquire, self._at_work.release
         self._thread = 0
         self._is_barred = False
         """Whether `check` may refuse a call although none is at work."""
@@ -51,12 +52,12 @@ class Guard:
         self._is_barred = self._owner is not None or self._closed or self._failure is not None
 
     def check(self) -> None:
-        if self._owner is not None and self._owner != threading.get_ident():
+        if self._owner is not None and self._owner != get_ident():
             raise PenstockError(
                 "a dispatcher is at work in a thread of its own; offer events, or do this within its paused()"
             )
         if self._at_work.locked():
-            if self._thread != threading.get_ident():
+            if self._thread != get_ident():
                 raise PenstockError(
                     "another thread is inside this app, and one call gets in at a time\n"
                     "  hint: call it from one thread, or with a lock around each call; offer() takes events from any "
@@ -83,14 +84,14 @@ class Guard:
         try:
             yield
         finally:
-            self._at_work.release()
+            self._release()
 
     def __enter__(self) -> None:
         if self._is_barred:
             self.check()
-        while not self._at_work.acquire(False):
+        while not self._acquire(False):
             self.check()
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -98,7 +99,7 @@ class Guard:
         if error is not None:
             self._failure = error
             self._note_barred()
-        self._at_work.release()
+        self._release()
 
 
 def _reason(failure: BaseException) -> str:

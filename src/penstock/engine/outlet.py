@@ -27,25 +27,32 @@ class Outlet:
 
     def __init__(self, name: str, schema: pa.Schema, waiting: WaitingRows, keep: int | None = None) -> None:
         self.name = name
+        self._query = name.encode()
         self.schema = schema
         self._nullable = _nullable(schema)
         self._keep = keep
         self._waiting = waiting
         self._subscribers: list[Callback] = []
         self._watchers: list[Watcher] = []
+        self.is_heard = False
+        """Whether rows go to subscribers, and to nobody else."""
         self.count = 0
 
     def watch(self, watcher: Watcher) -> None:
         """Has the rows that come seen, as they are inside the engine, with the number of the first; they are not read
         by that."""
         self._watchers.append(watcher)
+        self.is_heard = False
 
     def subscribe(self, callback: Callback) -> None:
         """From now on every batch goes to the callback, beginning with what waits."""
         self._subscribers.append(callback)
+        self.is_heard = not self._watchers
         number = self.count - self._waiting.rows
         for batch in self._waiting.take():
-            callback(self._numbered(batch, number))
+            if not batch.schema.equals(self._nullable):
+                batch = self._conformed(batch, self._nullable)
+            callback(batch.replace_schema_metadata(self._metadata(number)))
             number += batch.num_rows
 
     def put(self, rows: Rows) -> None:
@@ -61,17 +68,14 @@ class Outlet:
         batch = arrow_of(rows)
         for watcher in self._watchers:
             watcher(batch, self.count)
+        if not batch.schema.equals(self._nullable):
+            batch = self._conformed(batch, self._nullable)
         if self._subscribers:
-            numbered = self._numbered(batch, self.count)
-            self.count += batch.num_rows
-            for callback in self._subscribers:
-                callback(numbered)
+            self.send(batch)
             return
         self.count += batch.num_rows
         if self._keep == 0:
             return
-        if not batch.schema.equals(self._nullable):
-            batch = self._conformed(batch, self._nullable)
         self._waiting.put(batch)
         if self._keep is not None and self._waiting.rows > self._keep:
             self._waiting.forget(self._waiting.rows - self._keep)
@@ -80,13 +84,10 @@ class Outlet:
         batch = columns_of([row.values for row in rows], rows[0].kinds).to_arrow()
         return batch if batch.schema.equals(self._nullable) else self._conformed(batch, self._nullable)
 
-    def put_made(self, make: Callable[[pa.Schema], pa.RecordBatch], rows: int) -> None:
-        """The same of so many rows that are made with the declared columns, once, in the schema that they go out in."""
-        if self._watchers or not self._subscribers:
-            self.put(make(self._nullable))
-            return
-        numbered = make(self._nullable.with_metadata(self._metadata(self.count)))
-        self.count += rows
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Rows with the declared columns go to the subscribers."""
+        numbered = batch.replace_schema_metadata(self._metadata(self.count))
+        self.count += numbered.num_rows
         for callback in self._subscribers:
             callback(numbered)
 
@@ -105,13 +106,8 @@ class Outlet:
         """The schema gets more columns; rows that wait have NULL there."""
         self.schema = self._nullable = _nullable(schema)
 
-    def _metadata(self, number: int) -> dict[str, str]:
-        return {"penstock.query": self.name, "penstock.sequence": str(number)}
-
-    def _numbered(self, batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
-        if batch.schema.equals(self._nullable):
-            return batch.replace_schema_metadata(self._metadata(number))
-        return self._conformed(batch, self._nullable.with_metadata(self._metadata(number)))
+    def _metadata(self, number: int) -> pa.KeyValueMetadata:
+        return pa.KeyValueMetadata(**{"penstock.query": self._query, "penstock.sequence": b"%d" % number})
 
     def _conformed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Inside the engine strings may be dictionary-encoded. Rows from before `widen` lack columns."""

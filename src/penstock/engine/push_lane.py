@@ -1,12 +1,14 @@
 """The way of dicts into a window that has a row lane: few Python calls from `App.push` to the subscribers.
 
-    dict ─▶ values of the declared types ─▶ registers ─▶ one compiled call ─▶ columns of results ─▶ outlet
+    dict ─▶ values of the declared types ─▶ registers ─▶ one compiled call ─▶ rows of a sheet ─▶ outlet
 
-`PushLane.push` takes events from the front of a push and says how many; the others are for the ordinary path. If the
+`push` takes an event if it can, and `push_list` events from the front; the others are for the ordinary path. If the
 values of one event are not plainly those declared, or a time goes back, it takes none: the ordinary path decides then
 whether the push is refused as a whole.
 
-Invariant: between calls all counters of the stream and of the app are where the ordinary path has them.
+Invariants:
+1. Between calls all counters of the stream and of the app are where the ordinary path has them.
+2. The rows of a sheet before `program.row` have gone out as they are. The other rows are filled again.
 
 Why: docs/decisions/lane-on-the-states.md
 """
@@ -15,34 +17,26 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
-from penstock.engine.one_row import LONGEST, OneRow
 from penstock.engine.outlet import Outlet
+from penstock.engine.result_sheet import ResultSheet
 from penstock.engine.stream_input import StreamInput
-from penstock.expressions.batch import Data
-from penstock.expressions.vector import Vector, strings
-from penstock.lane.row_program import MOST_ROWS
+from penstock.expressions.batch import Data, Row
+from penstock.expressions.vector import Vector
 from penstock.operators.results import ResultShow
 from penstock.operators.row_lane import RowLane
 from penstock.types import SqlType
 
-_TIMESTAMP = SqlType.TIMESTAMP.arrow
-
 _PYTHON = {SqlType.DOUBLE: float, SqlType.STRING: str}
 """The Python type of values; int for all others."""
 
-_DICT = {dict}
-
-_SHORT = LONGEST // 4
-"""Texts of so many characters have at most `LONGEST` bytes."""
+MOST_ROWS = 256
+"""Lists of more events take the ordinary path."""
 
 _MOST_KNOWN = 4096
 """So many keys of lists are remembered."""
@@ -57,99 +51,138 @@ class PushLane:
     def __init__(
         self, source: StreamInput, lane: RowLane, show: ResultShow, outlet: Outlet, note_rows: NoteRows
     ) -> None:
-        self.ingest = source.ingest
         self._source = source
+        self._reorder = source.reorder
         self._lane = lane
+        self._program = lane.program
         self._show = show
         self._outlet = outlet
         self._note_rows = note_rows
         definition, plan = source.definition, lane.plan
         self._name, self._unit = definition.name, definition.time_unit
-        self._codes, self._has_key = lane.codes, plan.key is not None
+        self._codes = lane.codes
+        self._key_type = None if plan.key is None else plan.key.type
         names = [definition.event_time, *([plan.key.name] if plan.key is not None else []), *plan.columns]
-        self._names = names
         self.columns = frozenset(names)
+        if len(names) == 1:
+            names *= 2  # of one name alone there would be no tuple
         kinds = {field.name: field.type for field in definition.schema.fields}
+        self._get: Callable[[Any], tuple[Any, ...]] = itemgetter(*names)
         self._types = tuple(_PYTHON.get(kinds[name], int) for name in names)
-        self._get: Callable[[Any], tuple[Any, ...]] = itemgetter(*names, names[0])
-        """The values of an event, the time once more at the end: of one name alone there would be no tuple."""
-        self._types += (int,)
-        self._first, self._last = source.ingest.bounds
+        self._formats = [(form, struct.calcsize(form)) for form in plan.formats]
+        self._last = source.ingest.bounds[1] * self._unit
+        """The last time there is. The watermark is no earlier than the first one: the lane begins behind other rows."""
         self._known: dict[str, int] = {}
         self._forgotten = -1
-        self._cells = lane.program.cells.data.cast("B")
-        self._packers: dict[int, struct.Struct] = {}
-        self._key_type = SqlType.NULL if plan.key is None else plan.key.type
-        self._outputs = [(register, kind.arrow) for register, kind in plan.outputs]
-        self._words = struct.Struct(f"<{lane.program.registers}q")
-        texts = [] if self._codes is None else [lane.program.registers, lane.program.registers + 1]
-        shown = [[r] if r >= 0 else texts or [1] for r, _ in plan.outputs]
-        self._row: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(plan.starts, 0, *chain(*shown))
-        """What `OneRow` takes, of the registers of one row and, behind them, the length of the key and its bytes."""
-        self._one = OneRow(outlet.made_schema) if OneRow.fits(outlet.made_schema) else None
+        outputs = (SqlType.TIMESTAMP, SqlType.TIMESTAMP, *(kind for _, kind in plan.outputs))
+        self._shown = dict(zip(outlet.made_schema.names, outputs, strict=True))
+        self._sheet = self._begun_sheet(0)
 
-    def push(self, data: dict[Any, Any] | list[Any]) -> int:
-        """Takes events from the front of a push; returns how many."""
-        if data.__class__ is dict:
-            return self._push_one(data)
-        if not 0 < len(data) <= MOST_ROWS:
-            return 0
-        done = taken = self._push_some(data)  # type: ignore[arg-type]
-        while taken and done < len(data):  # the block was full, or the next event is unusual
-            taken = self._push_some(data[done:])
-            done += taken
-        return done
+    def _begun_sheet(self, least_room: int) -> ResultSheet:
+        """A new sheet for results, which has room for texts of so many bytes."""
+        program = self._program
+        self._sheet = ResultSheet(self._outlet.made_schema, self._lane.shown, program.most_rows, least_room)
+        program.begin_sheet(self._sheet.cells)
+        self._times = program.inputs[0]
+        self._others = [(place, cells) for place, cells in enumerate(program.inputs) if place > 0]
+        return self._sheet
 
-    def _push_one(self, event: Any) -> int:
+    def push(self, event: dict[Any, Any]) -> bool:
+        """Takes an event, if it can."""
         try:
             values = self._get(event)
         except KeyError:
-            return 0
+            return False
         if tuple(map(type, values)) != self._types:
-            return 0
-        time = values[0]
-        if not self._first <= time <= self._last:
-            return 0
-        time *= self._unit
-        if time < self._source.reorder.watermark:
-            return 0
+            return False
+        time, key, text, program = values[0] * self._unit, values[1], b"", self._program
+        if not self._reorder.watermark <= time <= self._last:
+            return False
         try:
             if self._codes is not None:
-                code = self._codes.get(values[1].encode(), -1)
-                self._packer(1).pack_into(self._cells, 0, time, code, *values[2:-1])
-            else:
-                self._packer(1).pack_into(self._cells, 0, time, *values[1:-1])
-        except (struct.error, UnicodeEncodeError):
+                text = key.encode()
+                values = (time, self._codes[text], *values[2:])
+            row, sheet = program.row, self._sheet
+            if row == program.most_rows or sheet.end + len(text) > sheet.most:
+                sheet, row = self._begun_sheet(len(text)), 0
+            self._times[row] = time
+            for place, cells in self._others:
+                cells[row] = values[place]
+        except (KeyError, ValueError):  # a new key, or a value that its column cannot hold
+            return False
+        if not self._lane.enter(1):
+            return False
+        self._source.pass_rows(1, time)
+        self._note_rows(self._name, 1, time)
+        if not program.is_plain:
+            self._show_ordinarily(1, [key])
+        elif self._outlet.is_heard:
+            if self._codes is not None:
+                sheet.put_text(row, text)
+            program.row = row + 1
+            self._outlet.send(sheet.rows(row, 1))
+        else:
+            self._outlet.put(self._row(row, key))
+        return True
+
+    def _row(self, row: int, key: Any) -> Row:
+        """A row of the sheet as Python values."""
+        shown: dict[str, Any] = {}
+        for (name, kind), register in zip(self._shown.items(), self._lane.shown, strict=True):
+            cells = None if register is None else self._program.column(register).view(kind.storage)
+            shown[name] = key if cells is None else cells.item(row)
+        return Row(self._shown, shown)
+
+    def push_list(self, events: list[Any]) -> int:
+        """Takes events from the front of a list; returns how many."""
+        if not 0 < len(events) <= MOST_ROWS:
             return 0
-        return self._enter(1, values[1:2] if self._has_key else (), time)
+        done = taken = self._push_some(events)
+        while taken and done < len(events):  # the block was full, or the next event is unusual
+            taken = self._push_some(events[done:])
+            done += taken
+        return done
 
     def _push_some(self, events: list[Any]) -> int:
-        rows = len(events)
-        if set(map(type, events)) != _DICT:
+        rows, program = len(events), self._program
+        if list(map(type, events)).count(dict) < rows:
             return 0
         try:
-            columns = list(zip(*map(self._get, events), strict=True))
+            columns: list[Sequence[Any]] = list(zip(*map(self._get, events), strict=True))
         except KeyError:
             return 0
         for column, kind in zip(columns, self._types, strict=True):
-            if set(map(type, column)) != {kind}:
+            if list(map(type, column)).count(kind) < rows:
                 return 0
-        times, values = columns[0], list[Sequence[Any]](columns[1:-1])
-        ordered = sorted(times)
-        if not (self._first <= ordered[0] and ordered[-1] <= self._last):
+        times = list(columns[0]) if self._unit == 1 else [time * self._unit for time in columns[0]]
+        if times != sorted(times) or not self._reorder.watermark <= times[0] <= times[-1] <= self._last:
             return 0
-        if self._unit != 1:
-            times, ordered = tuple([time * self._unit for time in times]), [time * self._unit for time in ordered]
-        if ordered[0] < self._source.reorder.watermark or times != tuple(ordered):
-            return 0
-        keys = values[0] if self._has_key else ()
+        columns[0], keys = times, columns[1]
         try:
+            room = 0
             if self._codes is not None:
-                values[0] = self._codes_of(keys)
-            self._packer(rows).pack_into(self._cells, 0, *chain(times, *values))
-        except (struct.error, UnicodeEncodeError):
+                columns[1] = self._codes_of(keys)
+                room = len("".join(keys).encode())
+            row, sheet = program.row, self._sheet
+            if row + rows > program.most_rows or sheet.end + room > sheet.most:
+                sheet, row = self._begun_sheet(room), 0
+            for cells, (form, width), column in zip(program.inputs, self._formats, columns, strict=False):
+                struct.pack_into(f"{rows}{form}", cells, width * row, *column)
+        except (struct.error, UnicodeEncodeError):  # a value that its column cannot hold
             return 0
-        return self._enter(rows, keys, times)
+        done = self._lane.enter(rows)
+        if done == 0:
+            return 0
+        self._source.pass_rows(done, times[done - 1])
+        self._note_rows(self._name, done, times[done - 1])
+        if program.is_plain:
+            if self._codes is not None:
+                sheet.put_texts(row, keys[:done])
+            program.row = row + done
+            (self._outlet.send if self._outlet.is_heard else self._outlet.put)(sheet.rows(row, done))
+        else:
+            self._show_ordinarily(done, keys)
+        return done
 
     def _codes_of(self, keys: Sequence[str]) -> list[int]:
         """The codes of keys, -1 where there is none. Those of a list are remembered while no code is given up."""
@@ -157,71 +190,21 @@ class PushLane:
         if forgotten != self._forgotten or len(self._known) > _MOST_KNOWN:
             self._known.clear()
             self._forgotten = forgotten
-        codes = list(map(self._known.get, keys))
-        if None not in codes:
-            return codes  # type: ignore[return-value]
-        assert self._codes is not None
+        try:
+            return list(map(self._known.__getitem__, keys))
+        except KeyError:
+            assert self._codes is not None
         found = [self._codes.get(key.encode(), -1) for key in keys]
         self._known.update((key, code) for key, code in zip(keys, found, strict=True) if code >= 0)
         return found
 
-    def _packer(self, rows: int) -> struct.Struct:
-        self._lane.program.shape(rows)
-        packer = self._packers.get(rows)
-        if packer is None:
-            packer = self._packers[rows] = self._lane.packer(rows)
-        return packer
-
-    def _enter(self, rows: int, keys: Sequence[Any], times: int | Sequence[int]) -> int:
-        """Rows that are packed enter, as far as the row lane takes them, and their results go out."""
-        done = self._lane.enter(rows)
-        if done == 0:
-            return 0
-        last = times if isinstance(times, int) else times[done - 1]
-        source = self._source
-        source.pass_rows(done, last)
-        self._note_rows(self._name, done, last)
-        if not self._lane.program.is_plain:
-            self._show_ordinarily(done, keys)
-        elif self._one is not None and rows == 1 and (self._codes is None or len(keys[0]) <= _SHORT):
-            self._outlet.put_made(partial(self._read_one, self._one, keys), 1)
-        else:
-            columns = self._plain(rows, done, keys)
-            self._outlet.put_made(lambda schema: pa.RecordBatch.from_arrays(columns, schema=schema), done)
-        return done
-
-    def _read_one(self, one: OneRow, keys: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-        """The result of one row."""
-        registers = self._words.unpack_from(self._cells)
-        if self._codes is None:
-            return one.read(self._row(registers), schema)
-        key = keys[0].encode()
-        return one.read(self._row((*registers, len(key), key)), schema)
-
-    def _plain(self, rows: int, done: int, keys: Sequence[Any]) -> list[pa.Array]:
-        """The columns of the results: parts of one copy of the registers."""
-        data = pa.py_buffer(bytes(self._cells[: 8 * rows * self._lane.program.registers]))
-        make = pa.Array.from_buffers
-        columns = [
-            make(_TIMESTAMP, done, [None, data], 0, rows * self._lane.plan.starts),
-            make(_TIMESTAMP, done, [None, data]),
-        ]
-        for register, kind in self._outputs:
-            if register >= 0:
-                columns.append(make(kind, done, [None, data], 0, rows * register))
-            elif self._codes is not None:
-                columns.append(strings(list(keys[:done])))
-            else:
-                columns.append(make(kind, done, [None, data], 0, 8 * rows // (kind.bit_width // 8)))
-        return columns
-
     def _show_ordinarily(self, done: int, keys: Sequence[Any]) -> None:
         """The select list is computed by the evaluator, which knows what is rejected and why."""
-        program = self._lane.program
+        program = self._program
         shown: list[Data] = []
         if self._codes is not None:
             shown.append(list(keys[:done]))
-        elif self._has_key:
+        elif self._key_type is not None:
             shown.append(Vector(np.array(keys[:done], self._key_type.storage), None))
         starts: Int64s = program.register(self._lane.plan.starts).copy()
         ends: Int64s = program.register(0).copy()

@@ -7,8 +7,10 @@ or calls `close`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.engine.flow import Flow
+from penstock.engine.guard import Guard
 from penstock.engine.inputs import Inputs
 from penstock.engine.push_lane import PushLane
 from penstock.engine.stream_input import StreamInput
@@ -16,22 +18,37 @@ from penstock.engine.stream_input import StreamInput
 LEAST_PUSHES = 16
 """A lane is worth making after so many pushes."""
 
+ALL_TAKEN: Any = object()
+"""What is left of a push that a lane has taken."""
+
 
 class PushLanes:
     """`may_open` says whether a push does nothing but take its events in, as far as the app knows."""
 
-    def __init__(self, flow: Flow, inputs: Inputs, may_open: Callable[[], bool]) -> None:
+    def __init__(self, flow: Flow, inputs: Inputs, guard: Guard, may_open: Callable[[], bool]) -> None:
         self._flow = flow
         self._inputs = inputs
+        self._guard = guard
         self._may_open = may_open
         self._version = -1
         self._open: dict[str, PushLane] = {}
         self._tried: set[str] = set()
         self._pushes: dict[str, int] = {}
 
-    def open(self, stream: str) -> PushLane | None:
-        """The lane of a stream by the name that it is declared with; None if none is open."""
-        return self._open.get(stream) if self._version == self._flow.version else None
+    def push(self, stream: str, data: Any) -> Any:
+        """What the lane of a stream leaves of pushed events; the stream has the name that it is declared with."""
+        lane = self._open.get(stream)
+        if lane is None or self._version != self._flow.version:
+            return data
+        if data.__class__ is dict:
+            with self._guard:
+                return ALL_TAKEN if lane.push(data) else data
+        if data.__class__ is list:
+            with self._guard:
+                taken = lane.push_list(data)
+            if taken:
+                return ALL_TAKEN if taken == len(data) else data[taken:]
+        return data
 
     def close(self) -> None:
         """From now on a push may need more than the lanes."""

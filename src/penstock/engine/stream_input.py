@@ -93,7 +93,8 @@ class StreamInput:
         """Rows in order have been passed on without `take`; the last one has this time."""
         self.events += rows
         self.reorder.pass_rows(last)
-        self.dispatched = max(self.dispatched, last)
+        if last > self.dispatched:
+            self.dispatched = last
 
     def _note_heard(self) -> None:
         """The stream has given a sign of life."""

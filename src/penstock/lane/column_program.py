@@ -60,10 +60,10 @@ class ColumnProgram(RowProgram):
         self.context[words.STOPS_AT_MARKS] = 1
         self._given = {register: [one for one in self._moved if one[2] == register] for register in given}
         for register, value in self._constants.items():
-            self._cells_of(register).view(np.float64)[:] = value
+            self.column(register).view(np.float64)[:] = value
         code, context = address_of(self._code), address_of(self.context)
         scratch = [
-            ((code if memory is self._instructions else context) + 8 * word, address_of(self._cells_of(register)), 8)
+            ((code if memory is self._instructions else context) + 8 * word, address_of(self.column(register)), 8)
             for memory, word, register in self._moved
             if register not in self._given
         ]
@@ -86,18 +86,15 @@ class ColumnProgram(RowProgram):
     @property
     def marked_from(self) -> int:
         """The first row of the strip at which the run was marked."""
-        return self._words[words.STRIP_FIRST]
+        return self.words[words.STRIP_FIRST]
 
     def clear_marks(self) -> None:
         """What was marked has been seen to."""
-        self._words[words.MET] = 0
+        self.words[words.MET] = 0
 
     def register(self, register: int) -> Int64s:
         """The values of a register, for the strip at which the run was marked."""
         column = self._columns.get(register)
         if column is None:
-            return self._cells_of(register)[: self.done - self.marked_from]
+            return self.column(register)[: self.done - self.marked_from]
         return column[self.marked_from : self.done]
-
-    def _cells_of(self, register: int) -> Int64s:
-        return self.cells[STRIP_ROWS * register : STRIP_ROWS * (register + 1)]

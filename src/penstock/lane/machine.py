@@ -118,10 +118,11 @@ def run(context: int) -> int:
 
 
 @tight
-def start(context: int, head: int) -> int:
-    """Runs a program from its beginning, for rows that enter at position `head`."""
+def start(context: int, row: int, head: int) -> int:
+    """Runs a program from its beginning: row `row` of the columns of the call enters at position `head`. Its result is
+    result `row`."""
     words = int64s(context)
-    words[NEXT_INSTRUCTION] = words[DONE] = words[AT_PHASE] = 0
-    words[EMITTED] = words[EMITTED_NEXT] = words[MET] = 0
-    words[HEAD] = head
+    words[NEXT_INSTRUCTION] = words[AT_PHASE] = words[MET] = 0
+    words[DONE] = words[EMITTED] = words[EMITTED_NEXT] = row
+    words[HEAD] = head - row
     return run(context)

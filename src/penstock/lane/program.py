@@ -63,6 +63,8 @@ class Program:
         back: Sequence[Operation] = (),
     ) -> None:
         self.context: Int64s = np.zeros(words.CONTEXT_WORDS, np.int64)
+        self.row = 0
+        """The row of the columns that the next call begins with."""
         self._by_group = by_group
         self._left = np.zeros(words.STRIP_ROWS, np.int64)
         self._kept = np.zeros(4 * words.STRIP_ROWS, np.int64)
@@ -82,7 +84,8 @@ class Program:
         code += [_counting(by_group=by_group), *back]
         self._code = np.zeros((len(code), words.INSTRUCTION_WORDS), np.int64)
         self._code[:, words.OPERATION] = [entry(operation) for operation in code]
-        self._words, self._instructions = self.context.data, self._code.reshape(-1).data
+        self.words, self._instructions = self.context.data, self._code.reshape(-1).data
+        """The context and the instructions, word by word: Python reads and writes them sooner than arrays."""
         self._tail_values = [
             (m.at * words.INSTRUCTION_WORDS + sums.TAIL_VALUES, m.column)
             for m in self._members
@@ -136,7 +139,7 @@ class Program:
     def feed(self, times: Int64s, slots: Slots, columns: Sequence[NDArray[Any]], starts: Int64s, tally: Int64s) -> None:
         """These rows enter next; `columns` are those that arguments name. `starts` gets where
         windows by position begin, and `tally` how many rows groups have; they may be empty if that is not wanted."""
-        context, rows = self._words, len(times)
+        context, rows = self.words, len(times)
         context[words.ROWS], context[words.TIMES] = rows, address_of(times)
         context[words.SLOTS] = address_of(slots) if self._by_group else 0
         context[words.STARTS] = address_of(starts)
@@ -178,7 +181,7 @@ class Program:
     ) -> None:
         """The tail is at row `at` of a block of so many rows, of which the first has position `first`; its columns are
         at these addresses. `is_last` says whether it is the last block of the store."""
-        context = self._words
+        context = self.words
         context[words.TAIL_TIMES], context[words.TAIL_SLOTS], context[words.TAIL_FIRST] = times, slots, first
         context[words.TAIL_AT], context[words.TAIL_ROWS], context[words.TAIL_IS_LAST] = at, rows, is_last
         for place, column in self._tail_values:
@@ -191,7 +194,7 @@ class Program:
 
     def start(self, head: int) -> int:
         """Begins: see `machine.start`. The rest is as for `run`."""
-        status = start(self._address, head)
+        status = start(self._address, self.row, head)
         return status if status < words.NEEDS else self._supplied(status)
 
     def _supplied(self, status: int) -> int:
@@ -206,17 +209,17 @@ class Program:
     @property
     def done(self) -> int:
         """How many rows are in."""
-        return self._words[words.DONE]
+        return self.words[words.DONE] - self.row
 
     @property
     def reached(self) -> tuple[int, int]:
         """How many rows are in, and the row of the tail's block at which the tail is."""
-        return self._words[words.DONE], self._words[words.TAIL_AT]
+        return self.words[words.DONE] - self.row, self.words[words.TAIL_AT]
 
     @property
     def emitted(self) -> int:
         """How many results there are."""
-        return self._words[words.EMITTED]
+        return self.words[words.EMITTED] - self.row
 
     def results(self) -> list[tuple[Emitted, ...]]:
         """What each state answered."""

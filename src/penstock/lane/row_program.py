@@ -1,14 +1,12 @@
-"""A program for a few rows that come as Python values: they are packed into registers, and the program does the rest.
+"""A program that does all for the rows of a call: their columns are in registers, and so are the results.
 
     registers: times | slots | columns | ... | starts | results | outputs
 
-Register r of a call of n rows begins at `cells + 8 * n * r`: a call of one row is one record. `shape` moves the
-addresses when n changes.
+`SheetProgram` is for rows that come as Python values, `ColumnProgram` for rows that come as columns.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,17 +24,14 @@ from penstock.plan.nodes import StateSpec
 from penstock.types import SqlType
 from penstock.windows.spec import Extent
 
-MOST_ROWS = 256
-"""So many rows are packed at once."""
-
 
 @dataclass
 class RowPlan:
     """Register 0 is the time. If the lane finds slots itself, register 1 is the `key`. The next ones are the `columns`
-    of the stream. The registers up to here are packed with `formats`. `outputs` are the registers of the select list;
-    -1 is the first key, -2 the second and so on. `find_at` is the place of the instruction that finds slots, -1 if
-    there is none. `values` are the registers of the states' arguments. `answers` has the register of each state's
-    results by function; `tally` that of the groups' row counts, or None. `starts` is the register of windows'
+    of the stream. The values of the registers up to here have `formats`, as in `struct`. `outputs` are the registers of
+    the select list; -1 is the first key, -2 the second and so on. `find_at` is the place of the instruction that finds
+    slots, -1 if there is none. `values` are the registers of the states' arguments. `answers` has the register of each
+    state's results by function; `tally` that of the groups' row counts, or None. `starts` is the register of windows'
     beginnings, and `slots` that of slots."""
 
     registers: Registers
@@ -55,7 +50,8 @@ class RowPlan:
 
 
 class RowProgram(Program):
-    """For the rows of a plan. Without `by_group` all rows are of slot 0. A call has at most `most_rows` rows."""
+    """For the rows of a plan. Without `by_group` all rows are of slot 0. A register has cells of 8 bytes for
+    `most_rows` rows."""
 
     def __init__(
         self,
@@ -66,7 +62,7 @@ class RowProgram(Program):
         plan: RowPlan,
         *,
         by_group: bool,
-        most_rows: int = MOST_ROWS,
+        most_rows: int,
     ) -> None:
         front, back, registers = plan.front, plan.back, plan.registers
         super().__init__(
@@ -80,7 +76,7 @@ class RowProgram(Program):
         )
         self.cells: Int64s = np.zeros(max(1, registers.count) * most_rows, np.int64)
         self.registers = registers.count
-        self._rows = 0
+        self.most_rows = most_rows
         self._constants = registers.constants
         self._answers = plan.answers
         self._counted = plan.tally
@@ -120,44 +116,36 @@ class RowProgram(Program):
                 self._moved.append((code, at + counts.RESULTS, named["COUNT"]))
         if plan.tally is not None:
             self._moved.append((self._instructions, self._tally_at * width + counts.RESULTS, plan.tally))
-        self._moved += [(self._words, words.TIMES, 0), (self._words, words.STARTS, plan.starts)]
+        self._moved += [(self.words, words.TIMES, 0), (self.words, words.STARTS, plan.starts)]
         if by_group:
-            self._moved.append((self._words, words.SLOTS, plan.slots))
-
-    def shape(self, rows: int) -> None:
-        """The next calls have so many rows."""
-        if rows == self._rows:
-            return
-        self._rows = rows
-        cells = address_of(self.cells)
-        for memory, word, register in self._moved:
-            memory[word] = cells + 8 * rows * register
-        for register, value in self._constants.items():
-            self.cells[rows * register : rows * (register + 1)].view(np.float64)[:] = value
-        self.limit(rows)
+            self._moved.append((self.words, words.SLOTS, plan.slots))
 
     def limit(self, rows: int) -> None:
-        """The next call is for so many of the rows that are packed, the first ones."""
-        self._words[words.ROWS] = rows
+        """The next call is for so many rows."""
+        self.words[words.ROWS] = self.row + rows
 
     def set_word(self, instruction: int, word: int, value: int) -> None:
         """A word of an instruction of the front."""
         self._instructions[instruction * words.INSTRUCTION_WORDS + word] = value
 
     def open(self, address: int, rows: int, limit: int) -> None:
-        """Rows go into the open block at this address. It had so many rows before row 0, and can have `limit`."""
-        context = self._words
-        context[words.OPEN], context[words.OPEN_ROWS], context[words.OPEN_LIMIT] = address, rows, limit
+        """Rows go into the open block at this address, which can have `limit` rows. It had so many before the first
+        row of the call; less than 0 if it was begun behind that."""
+        context = self.words
+        context[words.OPEN], context[words.OPEN_ROWS], context[words.OPEN_LIMIT] = address, rows - self.row, limit
 
     @property
     def is_plain(self) -> bool:
         """Whether all results are as the instructions have them: none failed, none is rejected."""
-        return self._words[words.MET] == 0
+        return self.words[words.MET] == 0
 
     def register(self, register: int) -> Int64s:
         """The values of a register, for the results there are."""
-        first = self._rows * register
-        return self.cells[first : first + self.emitted]
+        return self.column(register)[self.row : self.row + self.emitted]
+
+    def column(self, register: int) -> Int64s:
+        """The cells of a register."""
+        return self.cells[self.most_rows * register : self.most_rows * (register + 1)]
 
     def results(self) -> list[tuple[Emitted, ...]]:
         """What each state answered; copies, for the registers are used again."""
@@ -170,7 +158,7 @@ class RowProgram(Program):
                     columns.append(Emitted(values.view(np.float64), None))
                 elif want.function == "SUM":
                     assert member.failed is not None
-                    columns.append(Emitted(values, None, member.failed[: len(values)].copy()))
+                    columns.append(Emitted(values, None, member.failed[self.row : self.row + len(values)].copy()))
                 else:
                     columns.append(Emitted(self._typed(member, values), None))
             found.append(tuple(columns))
@@ -179,9 +167,3 @@ class RowProgram(Program):
     def tally(self) -> Int64s:
         """How many rows the groups of results have; empty if that is not wanted."""
         return self.register(self._counted).copy() if self._counted is not None else self.cells[:0]
-
-
-def packer(formats: Sequence[str], rows: int) -> struct.Struct:
-    """What packs the first registers of a call: columns of values with these format characters."""
-    columns = [f"{rows}{one}{(8 - struct.calcsize(one)) * rows}x" for one in formats]
-    return struct.Struct("<" + "".join(columns))

@@ -16,7 +16,7 @@ from __future__ import annotations
     STOPPED,  # 1 if row UPTO is for the ordinary path
     TIMES,  # the times of the rows that enter
     SLOTS,  # their slots (int32); 0 if all rows are of slot 0
-    HEAD,  # the position of row 0 in the store
+    HEAD,  # the position of row 0 in the store; a call may begin with a later row
     LEFT,  # for each row of the strip: the rows of the tail's block before this place have left
     KEPT,  # room for four words for each row of the strip, while an operation is at work
     STARTS,  # where windows by position write the beginning of each row's window

@@ -123,9 +123,9 @@ class WindowTail:
         frame, first = self._cursor.block()
         return frame, first, self._cursor.position - first, first + frame.count == self._store.head
 
-    def is_in(self, block: Frame) -> bool:
-        """Whether the cursor is in this block, and that in memory."""
-        return self._cursor.is_in(block)
+    def stands_in(self, block: Frame, position: int) -> bool:
+        """Whether the cursor is at this position, in this block, and that in memory."""
+        return self._cursor.position == position and self._cursor.is_in(block)
 
     def pass_rows(self, count: int) -> None:
         """Rows of the cursor's block have left."""

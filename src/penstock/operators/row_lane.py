@@ -1,11 +1,11 @@
 """The lane of single events: a few rows that come as Python values are stored and played by one compiled call.
 
-The rows are packed into the registers of a `RowProgram`. It finds their slots, computes the arguments, writes the rows
-into the open block, plays the states and computes the select list.
+The rows are in the registers of a `SheetProgram`. It finds their slots, computes the arguments, writes the rows into
+the open block, plays the states and computes the select list.
 
 Invariants, besides those of `storing_lane`:
 1. It takes rows up to the first one with a key or a value that needs the ordinary path, or up to the end of the open
-   block. The others can be packed again.
+   block. The others can be written again.
 2. Rows that enter on another path move the head of the store. While it is where the lane left it, the arrays of groups
    and states are where they were.
 
@@ -18,18 +18,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.lane.memory import address_of
-from penstock.lane.row_program import RowPlan, RowProgram, packer
+from penstock.lane.row_program import RowPlan
+from penstock.lane.sheet_program import SheetProgram
 from penstock.operators import single_keys
 from penstock.operators.aggregation import Aggregation
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.storing_lane import StoringLane
 from penstock.operators.window_member import WindowMember
 from penstock.plan.nodes import AggregateNode
+from penstock.types import SqlType
 from penstock.windows.steps import EventPolicy
 
 
-class RowLane(StoringLane[RowProgram]):
-    """`node` has all states of the aggregation of the window's only member."""
+class RowLane(StoringLane[SheetProgram]):
+    """`node` has all states of the aggregation of the window's only member. `shown` are the registers of the columns of
+    results: the beginning of the window, its end, and the select list; None is for a key that is a text."""
 
     def __init__(
         self,
@@ -40,22 +43,22 @@ class RowLane(StoringLane[RowProgram]):
         aggregation: Aggregation,
         policy: EventPolicy,
     ) -> None:
-        program = RowProgram(
+        has_number = plan.key is not None and plan.key.type is not SqlType.STRING
+        outputs = [register if register >= 0 else 1 if has_number else None for register, _ in plan.outputs]
+        self.shown: list[int | None] = [plan.starts, 0, *outputs]
+        program = SheetProgram(
             node.window.extent,
             aggregation.states,
             node.states,
             [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
             plan,
             by_group=member.has_slots,
+            shown=list(dict.fromkeys(register for register in self.shown if register is not None)),
         )
         super().__init__(program, window, member, aggregation, policy)
         self.plan = plan
         self._head = -1
         self._table: Any = None
-
-    def packer(self, rows: int) -> Any:
-        """Packs so many rows into `program.cells`: times, keys, and then the columns, each column as a whole."""
-        return packer(self.plan.formats, rows)
 
     @property
     def codes(self) -> Mapping[bytes, int] | None:
@@ -70,7 +73,7 @@ class RowLane(StoringLane[RowProgram]):
         return 0 if interner is None else interner.forgotten
 
     def enter(self, rows: int) -> int:
-        """Takes rows that are packed, in order; returns how many."""
+        """Takes rows that are in the registers, in order; returns how many."""
         store = self._store
         if store.head != self._head and not (self._link() and self._link_table()):
             return 0

@@ -53,7 +53,7 @@ _TIME = "time"
 _FIRST_ROWS = 256
 """The first rows of a window take the ordinary path: by them states find what the lane needs to know."""
 
-_COLLECTED = 64
+_COLLECTED = 1024
 """Slots of groups are looked at once so many rows have left that entered one by one."""
 
 LEAST_TURN = 1024
@@ -296,9 +296,12 @@ class SharedWindow(Stage):
     def note_entered(self, rows: int, left: int) -> None:
         """The only member has stored and played so many rows itself, and so many have left its window. None is in
         flight."""
-        self.note_rows(rows, left)
-        if self._left[self._members[0].grouping.key.name] >= _COLLECTED:
-            self._collect()
+        self._rows += rows
+        if left:
+            name = self._members[0].grouping.key.name
+            self._left[name] += left
+            if self._left[name] >= _COLLECTED:
+                self._collect()
 
     def note_rows(self, rows: int, left: int) -> None:
         """The same where others of the call are still to come."""

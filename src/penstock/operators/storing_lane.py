@@ -122,8 +122,9 @@ class StoringLane(Generic[Made]):
     def _stands(self) -> bool:
         """Whether the program has the block in which the tail is; it is given it if need be."""
         tail, block = self._tail, self._block
-        is_there = tail.position == self._position and self._is_last == (block is self._opened)
-        return (block is not None and is_there and tail.is_in(block)) or self._stand()
+        if block is not None and self._is_last == (block is self._opened) and tail.stands_in(block, self._position):
+            return True
+        return self._stand()
 
     def _stand(self) -> bool:
         """Gives the program the block in which the tail is; False if it holds a NULL."""
