@@ -53,20 +53,20 @@ class _Part(ABC):
         self.port = 0
         for port, below in enumerate(inputs):
             below.above, below.port = self, port
-            below.connect(partial(self._take if len(inputs) == 1 else self._meet, port))
+            below.connect(self._take if len(inputs) == 1 else partial(self._meet, port=port))
 
     @abstractmethod
     def connect(self, consumer: Consumer) -> None:
         """From now on the rows go there."""
 
     @abstractmethod
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
         """Takes rows of an input."""
 
-    def _meet(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _meet(self, chunks: list[Chunk], watermark: int, port: int) -> None:
         for chunk in chunks:
             self.met += len(chunk.times)
-        self._take(port, chunks, watermark)
+        self._take(chunks, watermark, port)
 
     def waits(self, port: int) -> dict[Hashable, Waits]:
         """What may wait for the time of an input."""
@@ -88,7 +88,7 @@ class _Stream(_Part):
     def connect(self, consumer: Consumer) -> None:
         self._entries.setdefault(self.name, []).append(consumer)
 
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
         raise AssertionError("a stream has no input")
 
 
@@ -105,12 +105,14 @@ class _Operated(_Part):
     def connect(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
-        if len(chunks) == 1:
-            self._send(*self.operator.process(chunks[0], watermark, port))
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
+        if len(chunks) == 1:  # mostly; and then mostly nothing comes of a single row
+            rows, reached = self.operator.process(chunks[0], watermark, port)
+            if rows or reached > self._reached:
+                self._send(rows, reached)
             return
-        for chunk, reached in moves(chunks, watermark):
-            self._send(*self.operator.process(chunk, reached, port))
+        for chunk, upto in moves(chunks, watermark):
+            self._send(*self.operator.process(chunk, upto, port))
 
     def _send(self, chunks: list[Chunk], watermark: int) -> None:
         if watermark > self._reached:
@@ -167,7 +169,7 @@ class _Shared(_Part):
     def connect(self, consumer: Consumer) -> None:
         self.output.consumer = consumer
 
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
         self.stage.take(chunks, watermark, port)
 
     def waits(self, port: int) -> dict[Hashable, Waits]:

@@ -167,8 +167,9 @@ class History:
     def put_single(self, single: Single) -> None:
         """Appends an entry."""
         is_first = not len(self)
-        self._settle()
-        if not len(self._had):
+        if not is_first:
+            self._settle()
+        elif not len(self._had):
             self._make_room(1)
         self.single = single
         if not is_first:
