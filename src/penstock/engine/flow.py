@@ -102,7 +102,7 @@ class Flow:
         self.passed: dict[str, int] = {}
         self._ticking = Ticking(clock.now())
         self._planner = Planner(
-            lambda stream: self._routes.of(stream).readers, self._rates.of, self._strategy_of, stores.budget.total
+            lambda stream: self._routes[stream].readers, self._rates.of, self._strategy_of, stores.budget.total
         )
         self._maker = Maker(self._names, self._resources, lambda name: self._windows[name], in_parts=in_parts)
         self._changing = self._make_changing() if adapts else None
@@ -134,7 +134,7 @@ class Flow:
             schemas |= {q.into: columns_of(q.body) for q in queries if q.into is not None and q.into in names}
             known = {name: StreamRef(name, schema) for name, schema in schemas.items()}
             self.tables.declare(tables, writes, known, self.passed)
-            self._routes.forget()
+            self._routes.clear()  # streams may write more tables than before
 
     def load_tables(self) -> None:
         """Fills the tables from their sources, except those that an expected snapshot has."""
@@ -272,7 +272,7 @@ class Flow:
 
     def sole_reader(self, stream: str) -> Running | None:
         """The query that is all that a stream's rows reach, now and until `version` changes; None if there is more."""
-        route = self._routes.of(stream)
+        route = self._routes[stream]
         if len(route.readers) != 1 or len(route.feeds) != 1 or route.readers[0].feeds is not None:
             return None
         if self.tables or route.steps is not None or self.next_tick is not None:
@@ -323,7 +323,7 @@ class Flow:
 
     def _pass(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         self._told[stream] = watermark
-        route = self._routes.of(stream)
+        route = self._routes[stream]
         if route.steps is not None:
             for some, reached in route.steps.cut(self._stepped.get(stream), chunks, watermark):
                 self._dispatch_pieces(route, some, reached)
@@ -339,7 +339,7 @@ class Flow:
 
     def _dispatch(self, route: Route, chunks: list[Chunk], watermark: int, rows: int) -> None:
         stream = route.stream
-        self._quiet.stir(stream)
+        self._quiet.stirred.add(stream)
         self.passed[stream] = self.passed.get(stream, 0) + rows
         if rows:
             self._rates.note(stream, chunks, rows)

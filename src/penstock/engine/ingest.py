@@ -105,7 +105,8 @@ class Ingest:
         for name in self._strings:
             if not (event[name].isascii() or _is_text(event[name])):
                 return None
-        return Row(self._kinds, dict(zip(self._kinds, values, strict=True)))
+        has_no_others = len(event) == len(values)
+        return Row(self._kinds, event.copy() if has_no_others else dict(zip(self._kinds, values, strict=True)))
 
     def _from_few(self, events: Sequence[Any]) -> Batch | None:
         """A few events without a detour through Arrow; None where their values are not plainly those declared."""

@@ -29,25 +29,27 @@ class QuietTime:
         """For each derived stream what may wait for its time; None where each time is handed on."""
         self._touched: dict[str, frozenset[Hashable]] = {}
         """For each stream what its rows reach before their results become another stream."""
-        self._stirred: set[str] = set()
-        self._asked: dict[frozenset[str], list[tuple[str, Waits]]] = {}
-        """For streams that were stirred together what may wait from then on, and for the time of which stream."""
+        self.stirred: set[str] = set()
+        """Streams of which rows have passed. The operators that they reach may wait from now on; those that the results
+        of these reach are stirred by the stream of the results."""
+        self._asked: dict[frozenset[str], dict[str, list[Waits]]] = {}
+        """For streams that were stirred together what may wait from then on, by the stream whose time it waits for."""
 
     def note(self, running: Sequence[Running], routes: Routes, tables: TableSet) -> None:
         """These queries are at work. Queries read only streams that were there before them, so the last ones come
-        first here. The time of streams that passes in steps is always handed on."""
-        self._reached = dict.fromkeys(routes.stepped)
+        first here."""
+        self._reached = {}
         for one in reversed(running):
             if one.feeds is not None and one.feeds not in self._reached:
-                found = self._waiting(one.feeds, routes.of(one.feeds).readers)
+                found = self._waiting(one.feeds, routes[one.feeds].readers)
                 self._reached[one.feeds] = None if found is None else found | tables.waits(one.feeds)
         self._held = {stream: time for stream, time in self._held.items() if stream in self._reached}
         self._touched = {}
         for stream in {stream for one in running for stream in one.pipeline.streams}:
-            pipelines = [reader.pipeline for reader in routes.of(stream).readers]
+            pipelines = [reader.pipeline for reader in routes[stream].readers]
             own = [pipeline.waits(read) for pipeline in pipelines for read in pipeline.streams]
             self._touched[stream] = frozenset(tables.waits(stream)).union(*own)
-        self._stirred = set(self._touched)
+        self.stirred = set(self._touched)
         self._asked.clear()
 
     def _waiting(self, stream: str, readers: Sequence[Running]) -> dict[Hashable, Waits] | None:
@@ -60,11 +62,6 @@ class QuietTime:
                     return None
                 found |= beyond
         return found
-
-    def stir(self, stream: str) -> None:
-        """Rows of a stream pass. The operators that they reach may wait from now on; those that the results of these
-        reach are stirred by the stream of the results."""
-        self._stirred.add(stream)
 
     def is_stirred_by(self, stream: str) -> bool:
         """Whether rows of a stream reach operators that may wait for the time of a derived stream."""
@@ -92,26 +89,26 @@ class QuietTime:
 
     def due(self) -> tuple[str, int] | None:
         """A stream whose time is waited for by now, and that time."""
-        stirred = frozenset(self._stirred)
+        stirred = frozenset(self.stirred)
         asked = self._asked.get(stirred)
-        for stream, waits in self._asked_after(stirred) if asked is None else asked:
-            watermark = self._held.get(stream)
-            if watermark is not None and waits(watermark):
-                return stream, watermark
-        self._stirred.clear()
+        if asked is None:
+            asked = self._asked[stirred] = self._asked_after(stirred)
+        if asked:
+            for stream, watermark in self._held.items():
+                for waits in asked.get(stream, ()):
+                    if waits(watermark):
+                        return stream, watermark
+        self.stirred.clear()
         return None
 
-    def _asked_after(self, stirred: frozenset[str]) -> list[tuple[str, Waits]]:
+    def _asked_after(self, stirred: frozenset[str]) -> dict[str, list[Waits]]:
         nothing = frozenset[Hashable]()
         touched = nothing.union(*(self._touched.get(stream, nothing) for stream in stirred))
-        asked = [
-            (stream, waits)
+        asked = {
+            stream: [waits for key, waits in (reached or {}).items() if key in touched]
             for stream, reached in self._reached.items()
-            for key, waits in (reached or {}).items()
-            if key in touched
-        ]
-        self._asked[stirred] = asked
-        return asked
+        }
+        return {stream: waits for stream, waits in asked.items() if waits}
 
     def take(self) -> dict[str, int]:
         """All times that are held; they are handed on now."""

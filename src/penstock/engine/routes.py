@@ -29,38 +29,27 @@ class Route:
     steps: Steps | None
 
 
-class Routes:
+class Routes(dict[str, Route]):
+    """By the names of the streams. A route is made when it is asked for first."""
+
     def __init__(self, tables: TableSet, budget: Budget) -> None:
         self._tables = tables
         self._budget = budget
-        self._routes: dict[str, Route] = {}
         self._readers: dict[str, tuple[Running, ...]] = {}
         self._steps: dict[str, Steps] = {}
 
     def note(self, running: Sequence[Running]) -> None:
         """These queries are at work."""
-        self._routes.clear()
+        self.clear()
         streams = set().union(*(one.pipeline.streams for one in running))
         self._readers = {s: tuple(one for one in running if s in one.pipeline.streams) for s in streams}
         self._steps = self._make_steps(running)
 
-    def forget(self) -> None:
-        """Tables have been declared: streams may reach more than before."""
-        self._routes.clear()
-
-    def of(self, stream: str) -> Route:
-        route = self._routes.get(stream)
-        if route is None:
-            readers = self._readers.get(stream, ())
-            feeds = tuple(_feeds(stream, readers))
-            route = Route(stream, readers, self._tables.writers(stream), feeds, self._steps.get(stream))
-            self._routes[stream] = route
+    def __missing__(self, stream: str) -> Route:
+        readers = self._readers.get(stream, ())
+        feeds = tuple(_feeds(stream, readers))
+        route = self[stream] = Route(stream, readers, self._tables.writers(stream), feeds, self._steps.get(stream))
         return route
-
-    @property
-    def stepped(self) -> Sequence[str]:
-        """The streams whose time passes in steps."""
-        return tuple(self._steps)
 
     def _make_steps(self, running: Sequence[Running]) -> dict[str, Steps]:
         meeting = [(one.pipeline, meeting_slides(one.node)) for one in running]

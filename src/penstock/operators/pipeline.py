@@ -21,6 +21,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.expressions.batch import Row
+from penstock.expressions.evaluate import UNCERTAIN
 from penstock.operators.chunk import Chunk
 from penstock.operators.combine import Combine
 from penstock.operators.joins.core import JoinCore, JoinOutput
@@ -99,20 +101,36 @@ class _Operated(_Part):
         super().__init__(inputs)
         self.operator = operator
         self._is_lowest = all(isinstance(below, _Stream) for below in inputs)
-        self._reached = START
+        self._filter = operator.row_filter
+        self._told = self._reached = START
         operator.send_to(self._send_rows)
 
     def connect(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
     def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
-        if len(chunks) == 1:  # mostly; and then mostly nothing comes of a single row
+        if self._filter is not None and port == 0 and self._leaves_out(chunks, watermark):
+            return
+        if len(chunks) == 1:
             rows, reached = self.operator.process(chunks[0], watermark, port)
             if rows or reached > self._reached:
                 self._send(rows, reached)
             return
         for chunk, upto in moves(chunks, watermark):
             self._send(*self.operator.process(chunk, upto, port))
+
+    def _leaves_out(self, chunks: list[Chunk], watermark: int) -> bool:
+        """Whether nothing can come of what is a single row."""
+        if watermark > self._told:
+            self._told = watermark
+        elif len(chunks) == 1 and isinstance(row := chunks[0].columns, Row) and self._filter is not None:
+            try:
+                if self._filter(row.values) is not True:
+                    self.operator.left_out += 1
+                    return True
+            except UNCERTAIN:
+                pass
+        return False
 
     def _send(self, chunks: list[Chunk], watermark: int) -> None:
         if watermark > self._reached:

@@ -32,7 +32,7 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.row_selection import RowSelection
 from penstock.operators.rows import taken
-from penstock.operators.tables.history import AFTER_ALL
+from penstock.operators.tables.history import AFTER_ALL, LITTLE
 from penstock.operators.tables.reading import Piece, TableReading
 from penstock.operators.tables.single import SingleReading, renamed
 from penstock.operators.tables.table import END
@@ -48,9 +48,6 @@ _SEQUENCE = "#sequence"
 
 _NOTHING_NEW = Progress([], START)
 """No rows, and a time that has been told."""
-
-_LITTLE = 1024
-"""Changes of a table that may be kept for a reader to which no time is handed on."""
 
 
 class LookUp(Operator):
@@ -69,7 +66,7 @@ class LookUp(Operator):
             TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
             for i, lookup in enumerate(node.lookups)
         ]
-        self._first_of_one = None if node.first is None else compile_row(renamed(node.first, self._names))
+        self.row_filter = None if node.first is None else compile_row(renamed(node.first, self._names))
         self._single: SingleReading | None = None
         self._waits = bool(node.clocks)
         if not self._waits and len(node.lookups) == 1 and SingleReading.fits(self._tables[0].table, node.lookups[0]):
@@ -90,6 +87,8 @@ class LookUp(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if port == 0:
+            if self.left_out:
+                self._next, self.left_out = self._next + self.left_out, 0
             is_new = watermark > self._watermark
             if is_new:
                 self._watermark = watermark
@@ -121,11 +120,11 @@ class LookUp(Operator):
         stream; a little may wait longer."""
         if port:
             return bool(self._ports.heads)
-        return any(len(reading.table.history) > _LITTLE for reading in self._tables)
+        return any(len(reading.table.history) > LITTLE for reading in self._tables)
 
     def _look_up_one(self, chunk: Chunk, values: Values) -> list[Chunk] | None:
         """What comes of a single event at once; None if the ordinary path says it."""
-        first = self._first_of_one
+        first = self.row_filter
         try:
             if first is not None and first(values) is not True:
                 return []
@@ -209,14 +208,14 @@ class LookUp(Operator):
     def snapshot(self) -> dict[str, Any]:
         return {
             "waiting": self._ports.snapshot(),
-            "next": self._next,
+            "next": self._next + self.left_out,
             "watermark": self._watermark,
             "passed": [reading.reader.passed for reading in self._tables],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["waiting"])
-        self._next, self._watermark = snapshot["next"], snapshot["watermark"]
+        self._next, self._watermark, self.left_out = snapshot["next"], snapshot["watermark"], 0
         for reading, passed in zip(self._tables, snapshot["passed"], strict=True):
             reading.reader.passed = passed
 
