@@ -21,7 +21,7 @@ from penstock.arrays import Bools, Int64s
 from penstock.engine.event_times import bounds, outside
 from penstock.errors import InputError
 from penstock.expressions.batch import Batch, Row, Rows, arrow_of
-from penstock.expressions.vector import Vector
+from penstock.expressions.vector import Vector, numpy_of
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
 from penstock.rejects import Reject
@@ -228,11 +228,7 @@ class Ingest:
                 nulls = column.is_null().to_numpy(zero_copy_only=False)
                 batch = self._without(batch, nulls, repeat(f"{name} is NULL"))
         column = batch.column(self._stream.event_time)
-        times: Int64s
-        if self._time_type is SqlType.TIMESTAMP:
-            times = column.view(pa.int64()).to_numpy()
-        else:
-            times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        times: Int64s = numpy_of(column, self._time_type).astype(np.int64, copy=False)
         if len(times) and (times.min() < self._first or times.max() > self._last):
             beyond = (times > self._last) | (times < self._first)
             counted = self._time_type is not SqlType.TIMESTAMP
