@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.expressions.batch import Row, columns_of
+from penstock.expressions.batch import Row, columns_of_tuples, row_getter
 from penstock.expressions.evaluate import UNCERTAIN, compile_expression, compile_row
 from penstock.expressions.functions import FUNCTIONS as FUNCTIONS_OF_THE_LANGUAGE
 from penstock.expressions.functions import can_cast, coerce, resolve
@@ -228,7 +228,7 @@ def test_a_row_is_a_batch() -> None:
 @settings(max_examples=50, deadline=None)
 def test_rows_together_are_the_rows_one_by_one(rows: list[dict[str, Any]]) -> None:
     rows = [{name: row[name] for name in KINDS} for row in rows]
-    together = columns_of(rows, KINDS).to_arrow()
+    together = columns_of_tuples(list(map(row_getter(KINDS), rows)), KINDS).to_arrow()
     singly = pa.Table.from_batches([Row(KINDS, row).to_arrow() for row in rows]).combine_chunks().to_batches()[0]
     assert together.schema == singly.schema
     for name, type_ in KINDS.items():

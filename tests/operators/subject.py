@@ -159,7 +159,8 @@ class _PipelineStage:
         chunk = Chunk(times, pa.RecordBatch.from_pylist(events, self._schemas[stream]))
         found: list[str] = []
         for piece, reached in self._pieces.in_order([chunk], watermark):
-            self._tables.process(stream, piece, reached)
+            for writer in self._tables.writers(stream):
+                writer.process(stream, piece, reached)
             for stage, port in self.pipeline.stages(stream):
                 stage.take(piece, reached, port)
             for take in self.pipeline.entries.get(stream, ()):

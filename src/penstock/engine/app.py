@@ -312,11 +312,12 @@ class App:
             self._inputs.put(source, data, dispatcher.work_a_round)
             dispatcher.work()
             return
-        if self._waiting.takes(data):
-            if self._waiting.add(source.definition.name, data):
-                self.flush()
-            return
-        self.flush()
+        if self._waiting.is_used:
+            if self._waiting.takes(data):
+                if self._waiting.add(source.definition.name, data):
+                    self.flush()
+                return
+            self.flush()
         self._push(source, data)
 
     def offer(self, stream: str, data: Any, timeout: float | None = None) -> None:

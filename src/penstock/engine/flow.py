@@ -16,9 +16,8 @@ Why: docs/decisions/derived-stream-time.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
@@ -29,13 +28,14 @@ from penstock.engine.pieces import Pieces
 from penstock.engine.planner import Planner
 from penstock.engine.quiet_time import QuietTime
 from penstock.engine.rates import Rates
+from penstock.engine.routes import Route, Routes
 from penstock.engine.running import Running, Shared
 from penstock.engine.saved_queries import Names, SavedQueries
-from penstock.engine.stepping import Steps, meeting_slides
 from penstock.engine.strategy_change import StrategyChange, kin
 from penstock.engine.tables.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
+from penstock.expressions.batch import Row
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns_of
 from penstock.lang.table_defs import TableDef, TableWrite
@@ -46,7 +46,7 @@ from penstock.operators.pipeline import Pipeline
 from penstock.operators.resources import Resources
 from penstock.operators.shared_aggregation import SharedAggregation
 from penstock.operators.shared_window import SharedWindow
-from penstock.operators.stage import Consumer, Stage
+from penstock.operators.stage import Stage
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.chains import check_chains
 from penstock.plan.nodes import Node
@@ -88,9 +88,7 @@ class Flow:
         self._strategy = "window" if in_parts else strategy
         self._asked: dict[str, str] = {}
         self._rates = Rates()
-        self._readers: dict[str, tuple[Running, ...]] = {}
-        self._feeds: dict[str, list[Consumer]] = {}
-        self._steps: dict[str, Steps] = {}
+        self._routes = Routes(self.tables, stores.budget)
         self._quiet = QuietTime()
         self._pieces = Pieces(stores)
         self._stepped: dict[str, int] = {}
@@ -104,7 +102,7 @@ class Flow:
         self.passed: dict[str, int] = {}
         self._ticking = Ticking(clock.now())
         self._planner = Planner(
-            lambda stream: self._readers.get(stream, ()), self._rates.of, self._strategy_of, stores.budget.total
+            lambda stream: self._routes[stream].readers, self._rates.of, self._strategy_of, stores.budget.total
         )
         self._maker = Maker(self._names, self._resources, lambda name: self._windows[name], in_parts=in_parts)
         self._changing = self._make_changing() if adapts else None
@@ -136,6 +134,7 @@ class Flow:
             schemas |= {q.into: columns_of(q.body) for q in queries if q.into is not None and q.into in names}
             known = {name: StreamRef(name, schema) for name, schema in schemas.items()}
             self.tables.declare(tables, writes, known, self.passed)
+            self._routes.clear()  # streams may write more tables than before
 
     def load_tables(self) -> None:
         """Fills the tables from their sources, except those that an expected snapshot has."""
@@ -273,12 +272,12 @@ class Flow:
 
     def sole_reader(self, stream: str) -> Running | None:
         """The query that is all that a stream's rows reach, now and until `version` changes; None if there is more."""
-        readers, feeds = self._readers.get(stream, ()), self._feeds.get(stream, [])
-        if len(readers) != 1 or len(feeds) != 1 or readers[0].feeds is not None:
+        route = self._routes[stream]
+        if len(route.readers) != 1 or len(route.feeds) != 1 or route.readers[0].feeds is not None:
             return None
-        if self.tables or stream in self._steps or self.next_tick is not None:
+        if self.tables or route.steps is not None or self.next_tick is not None:
             return None
-        return None if self._quiet.is_stirred_by(stream) else readers[0]
+        return None if self._quiet.is_stirred_by(stream) else route.readers[0]
 
     def note_rows(self, stream: str, rows: int, last: int) -> None:
         """Rows have passed to the sole reader of a stream without `dispatch`; the last one has this time."""
@@ -289,20 +288,8 @@ class Flow:
         self.version += 1
         self._told.clear()
         everyone = tuple(self.running.values())
-        streams = set().union(*(running.pipeline.streams for running in everyone))
-        self._readers = {s: tuple(r for r in everyone if s in r.pipeline.streams) for s in streams}
-        self._feeds = {stream: list(_feeds(stream, readers)) for stream, readers in self._readers.items()}
-        self._steps = self._make_steps()
-        self._quiet.note(everyone, self._readers, self._steps, self.tables)
-
-    def _make_steps(self) -> dict[str, Steps]:
-        meeting = [(running.pipeline, meeting_slides(running.node)) for running in self.running.values()]
-        found: dict[str, Steps] = {}
-        for stream in set().union(*(slides for _, slides in meeting)):
-            slide = min(slides[stream] for _, slides in meeting if stream in slides)
-            pipelines = [pipeline for pipeline, slides in meeting if stream in slides]
-            found[stream] = Steps(slide, partial(_rows_met, pipelines), self._stores.budget)
-        return found
+        self._routes.note(everyone)
+        self._quiet.note(everyone, self._routes, self.tables)
 
     @property
     def _windows(self) -> dict[str, SharedWindow]:
@@ -326,8 +313,7 @@ class Flow:
         readers of these are called in the middle of it. Where windows over the stream meet again in one query, time
         passes in steps (`engine.stepping`). Time alone goes on where something waits for it (`engine.quiet_time`)."""
         self._pass(stream, chunks, watermark)
-        if self.tables:
-            self.tables.collect()
+        self.tables.collect()
         while (due := self._quiet.due()) is not None:
             self._hand_on(*due)
 
@@ -337,35 +323,33 @@ class Flow:
 
     def _pass(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         self._told[stream] = watermark
-        steps = self._steps.get(stream)
-        if steps is None:
-            self._dispatch_pieces(stream, chunks, watermark)
-        else:
-            for some, reached in steps.cut(self._stepped.get(stream), chunks, watermark):
-                self._dispatch_pieces(stream, some, reached)
+        route = self._routes[stream]
+        if route.steps is not None:
+            for some, reached in route.steps.cut(self._stepped.get(stream), chunks, watermark):
+                self._dispatch_pieces(route, some, reached)
             self._stepped[stream] = watermark
+        elif len(chunks) == 1 and isinstance(chunks[0].columns, Row):
+            self._dispatch(route, chunks, watermark, 1)
+        else:
+            self._dispatch_pieces(route, chunks, watermark)
 
-    def _dispatch_pieces(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        if not chunks or (len(chunks) == 1 and len(chunks[0].times) <= 1):
-            self._dispatch(stream, chunks, watermark)
-            return
+    def _dispatch_pieces(self, route: Route, chunks: list[Chunk], watermark: int) -> None:
         for piece, reached in self._pieces.in_order(chunks, watermark):
-            self._dispatch(stream, piece, reached)
+            self._dispatch(route, piece, reached, sum(chunk.rows for chunk in piece))
 
-    def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        self._quiet.stir(stream)
-        rows = 0
-        for chunk in chunks:
-            rows += len(chunk.times)
+    def _dispatch(self, route: Route, chunks: list[Chunk], watermark: int, rows: int) -> None:
+        stream = route.stream
+        self._quiet.stirred.add(stream)
         self.passed[stream] = self.passed.get(stream, 0) + rows
-        self._rates.note(stream, chunks)
-        if self.tables:
-            self.tables.process(stream, chunks, watermark)
-        for feed in self._feeds.get(stream, ()):
+        if rows:
+            self._rates.note(stream, chunks, rows)
+        for writer in route.writers:
+            writer.process(stream, chunks, watermark)
+        for feed in route.feeds:
             feed(chunks, watermark)
         if self._changing is not None:
             self._changing.after(stream, chunks, watermark)
-        if rows > 1 and self.tables:
+        if rows > 1:
             self.tables.collect()  # what one row leaves is collected at the end of the call
 
     def _deliver(self, outlet: Outlet, feeds: str | None, chunks: list[Chunk], watermark: int) -> None:
@@ -378,13 +362,18 @@ class Flow:
                 outlet.put(chunk.columns)
         if feeds is None:
             return
-        if not rows and (self._told.get(feeds) == watermark or self._quiet.is_held(feeds, watermark)):
-            return
-        if not rows and self._quiet.is_quiet(feeds, watermark):
-            self._quiet.hold(feeds, watermark)
-        else:
+        if rows or not self._is_quiet(feeds, watermark):
             self._quiet.handed_on(feeds)
             self._pass(feeds, chunks, watermark)
+
+    def _is_quiet(self, stream: str, watermark: int) -> bool:
+        """Whether a time without rows goes nowhere."""
+        if self._told.get(stream) == watermark or self._quiet.is_held(stream, watermark):
+            return True
+        if not self._quiet.is_quiet(stream, watermark):
+            return False
+        self._quiet.hold(stream, watermark)
+        return True
 
     def tick(self, now: int) -> None:
         """Lets the windows slide that follow the local clock."""
@@ -480,21 +469,6 @@ class Flow:
         self._ticking.restored()
         self._told.clear()
         self.version += 1
-
-
-def _feeds(stream: str, readers: Sequence[Running]) -> Iterator[Consumer]:
-    """What takes the rows of a stream: each stage once, and the operators of single queries."""
-    called = set[tuple[Stage, int]]()
-    for reader in readers:
-        for stage, port in reader.pipeline.stages(stream):
-            if (stage, port) not in called:
-                called.add((stage, port))
-                yield partial(stage.take, port=port)
-        yield from reader.pipeline.entries.get(stream, ())
-
-
-def _rows_met(pipelines: Sequence[Pipeline]) -> int:
-    return sum(pipeline.met for pipeline in pipelines)
 
 
 def _check(strategy: str) -> None:

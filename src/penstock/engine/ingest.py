@@ -21,7 +21,7 @@ from penstock.arrays import Bools, Int64s
 from penstock.engine.event_times import bounds, outside
 from penstock.errors import InputError
 from penstock.expressions.batch import Batch, Row, Rows, arrow_of
-from penstock.expressions.vector import Vector
+from penstock.expressions.vector import Vector, numpy_of
 from penstock.lang.query import StreamDef
 from penstock.operators.chunk import readable
 from penstock.operators.reorder import rises
@@ -106,7 +106,8 @@ class Ingest:
         for name in self._strings:
             if not (event[name].isascii() or _is_text(event[name])):
                 return None
-        return Row(self._kinds, dict(zip(self._kinds, values, strict=True)))
+        has_no_others = len(event) == len(values)
+        return Row(self._kinds, event.copy() if has_no_others else dict(zip(self._kinds, values, strict=True)))
 
     def _from_few(self, events: Sequence[Any]) -> Batch | None:
         """A few events without a detour through Arrow; None where their values are not plainly those declared."""
@@ -230,11 +231,7 @@ class Ingest:
                 nulls = column.is_null().to_numpy(zero_copy_only=False)
                 batch = self._without(batch, nulls, repeat(f"{name} is NULL"))
         column = batch.column(self._stream.event_time)
-        times: Int64s
-        if self._time_type is SqlType.TIMESTAMP:
-            times = column.view(pa.int64()).to_numpy()
-        else:
-            times = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        times: Int64s = numpy_of(column, self._time_type).astype(np.int64, copy=False)
         if len(times) and not self._are_within(times):
             beyond = (times > self._last) | (times < self._first)
             counted = self._time_type is not SqlType.TIMESTAMP

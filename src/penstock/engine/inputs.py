@@ -154,9 +154,11 @@ class Inputs:
             self._pass_parts(source, released)
 
     def _pass_parts(self, source: StreamInput, released: Released) -> None:
+        name = source.definition.name
         for chunk, reached in released.parts():
-            source.dispatched = max(source.dispatched, reached)
-            self._pass_on(source.definition.name, [chunk], reached)
+            if reached > source.dispatched:
+                source.dispatched = reached
+            self._pass_on(name, [chunk], reached)
 
     def _set_aside(self, source: StreamInput, late: pa.RecordBatch) -> None:
         self.late += late.num_rows

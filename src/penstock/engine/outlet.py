@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.expressions.batch import Row, Rows, arrow_of, columns_of
+from penstock.expressions.batch import Batch, Row, Rows, arrow_of
 from penstock.store.decoding import plain_strings
 from penstock.store.waiting_rows import WaitingRows
 
@@ -56,15 +56,17 @@ class Outlet:
             number += batch.num_rows
 
     def put(self, rows: Rows) -> None:
-        if self._keep == 0 and not self._subscribers and not self._watchers:
-            self.count += rows.num_rows
-            return
-        if isinstance(rows, Row) and not self._subscribers and not self._watchers:
-            self.count += 1
-            self._waiting.put_row(rows, self._conformed_rows)
-            if self._keep is not None and self._waiting.rows > self._keep:
-                self._waiting.forget(self._waiting.rows - self._keep)
-            return
+        if not self._subscribers and not self._watchers:
+            if self._keep == 0:
+                self.count += rows.num_rows
+                return
+            if isinstance(rows, Row):
+                self.count += 1
+                waiting = self._waiting
+                waiting.put_row(rows, self._conformed_rows)
+                if self._keep is not None and waiting.rows > self._keep:
+                    waiting.forget(waiting.rows - self._keep)
+                return
         batch = arrow_of(rows)
         for watcher in self._watchers:
             watcher(batch, self.count)
@@ -80,8 +82,8 @@ class Outlet:
         if self._keep is not None and self._waiting.rows > self._keep:
             self._waiting.forget(self._waiting.rows - self._keep)
 
-    def _conformed_rows(self, rows: list[Row]) -> pa.RecordBatch:
-        batch = columns_of([row.values for row in rows], rows[0].kinds).to_arrow()
+    def _conformed_rows(self, rows: Batch) -> pa.RecordBatch:
+        batch = rows.to_arrow()
         return batch if batch.schema.equals(self._nullable) else self._conformed(batch, self._nullable)
 
     def send(self, batch: pa.RecordBatch) -> None:

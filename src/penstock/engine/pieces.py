@@ -30,9 +30,10 @@ _BYTES_FOR_ONE = 32768
 _NARROW = 256
 """A row of so many bytes counts as two."""
 
-_BLOCK_OF_ONE = 1792
-"""With blocks of this size rows are taken one by one where memory is short. A piece may be eight times as long where
-blocks are twice as large: that bounds what rows take that differ from all before."""
+_BLOCK_OF_ONE = 2048
+"""With blocks of this size rows are taken one by one where memory is short. A piece may be nine times as long where
+blocks are twice as large: that bounds what rows take that differ from all before. With blocks of 64 KB rows of up to
+256 bytes are taken a whole chunk at a time."""
 
 _BYTES_AT_FIRST = 1024
 """What a row takes until it is seen what rows take: much."""
@@ -50,7 +51,7 @@ class Pieces:
     def __init__(self, stores: StoreManager) -> None:
         self._budget = stores.budget
         self._allowed = stores.block_size // 4
-        self._longest = max(1.0, (stores.block_size / _BLOCK_OF_ONE) ** 3)
+        self._longest = max(1.0, (stores.block_size / _BLOCK_OF_ONE) ** 3.2)
         self._short = min(self._longest, stores.block_size / _BYTES_AT_FIRST)
         """The narrow rows of a piece where memory is short."""
 

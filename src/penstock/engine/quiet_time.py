@@ -14,8 +14,9 @@ Why: docs/decisions/quiet-time.md
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
+from penstock.engine.routes import Routes
 from penstock.engine.running import Running
 from penstock.engine.tables.tables import TableSet
 from penstock.operators.pipeline import Waits
@@ -26,27 +27,30 @@ class QuietTime:
         self._held: dict[str, int] = {}
         self._reached: dict[str, dict[Hashable, Waits] | None] = {}
         """For each derived stream what may wait for its time; None where each time is handed on."""
-        self._stirring: frozenset[str] = frozenset()
-        self._is_stirred = False
+        self._touched: dict[str, frozenset[Hashable]] = {}
+        """For each stream what its rows reach before their results become another stream."""
+        self.stirred: set[str] = set()
+        """Streams of which rows have passed. The operators that they reach may wait from now on; those that the results
+        of these reach are stirred by the stream of the results."""
+        self._asked: dict[frozenset[str], dict[str, list[Waits]]] = {}
+        """For streams that were stirred together what may wait from then on, by the stream whose time it waits for."""
 
-    def note(
-        self,
-        running: Sequence[Running],
-        readers: Mapping[str, Sequence[Running]],
-        stepped: Iterable[str],
-        tables: TableSet,
-    ) -> None:
+    def note(self, running: Sequence[Running], routes: Routes, tables: TableSet) -> None:
         """These queries are at work. Queries read only streams that were there before them, so the last ones come
-        first here. The time of `stepped` streams is always handed on."""
-        self._reached = dict.fromkeys(stepped)
+        first here."""
+        self._reached = {}
         for one in reversed(running):
             if one.feeds is not None and one.feeds not in self._reached:
-                found = self._waiting(one.feeds, readers.get(one.feeds, ()))
+                found = self._waiting(one.feeds, routes[one.feeds].readers)
                 self._reached[one.feeds] = None if found is None else found | tables.waits(one.feeds)
-        derived = set(self._reached)
-        together = [one.pipeline.streams for one in running if one.pipeline.streams & derived]
-        self._stirring = frozenset[str]().union(*together)
         self._held = {stream: time for stream, time in self._held.items() if stream in self._reached}
+        self._touched = {}
+        for stream in {stream for one in running for stream in one.pipeline.streams}:
+            pipelines = [reader.pipeline for reader in routes[stream].readers]
+            own = [pipeline.waits(read) for pipeline in pipelines for read in pipeline.streams]
+            self._touched[stream] = frozenset(tables.waits(stream)).union(*own)
+        self.stirred = set(self._touched)
+        self._asked.clear()
 
     def _waiting(self, stream: str, readers: Sequence[Running]) -> dict[Hashable, Waits] | None:
         found: dict[Hashable, Waits] = {}
@@ -59,13 +63,9 @@ class QuietTime:
                 found |= beyond
         return found
 
-    def stir(self, stream: str) -> None:
-        """Rows of a stream pass. Where they reach operators that read derived streams, these may wait from now on."""
-        self._is_stirred = self._is_stirred or stream in self._stirring
-
     def is_stirred_by(self, stream: str) -> bool:
-        """Whether rows of a stream reach operators that read derived streams."""
-        return stream in self._stirring
+        """Whether rows of a stream reach operators that may wait for the time of a derived stream."""
+        return bool(self._asked_after(frozenset([stream])))
 
     def is_quiet(self, stream: str, watermark: int) -> bool:
         """Whether nothing waits for the stream's time to come so far."""
@@ -89,13 +89,26 @@ class QuietTime:
 
     def due(self) -> tuple[str, int] | None:
         """A stream whose time is waited for by now, and that time."""
-        if not self._is_stirred:
-            return None
-        for stream, watermark in self._held.items():
-            if not self.is_quiet(stream, watermark):
-                return stream, watermark
-        self._is_stirred = False
+        stirred = frozenset(self.stirred)
+        asked = self._asked.get(stirred)
+        if asked is None:
+            asked = self._asked[stirred] = self._asked_after(stirred)
+        if asked:
+            for stream, watermark in self._held.items():
+                for waits in asked.get(stream, ()):
+                    if waits(watermark):
+                        return stream, watermark
+        self.stirred.clear()
         return None
+
+    def _asked_after(self, stirred: frozenset[str]) -> dict[str, list[Waits]]:
+        nothing = frozenset[Hashable]()
+        touched = nothing.union(*(self._touched.get(stream, nothing) for stream in stirred))
+        asked = {
+            stream: [waits for key, waits in (reached or {}).items() if key in touched]
+            for stream, reached in self._reached.items()
+        }
+        return {stream: waits for stream, waits in asked.items() if waits}
 
     def take(self) -> dict[str, int]:
         """All times that are held; they are handed on now."""

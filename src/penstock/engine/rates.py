@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class Rates:
     >>> import numpy as np
     >>> from penstock.operators.chunk import NO_ROWS
     >>> rates = Rates()
-    >>> rates.note("s", [Chunk(np.arange(5001) * 200, NO_ROWS)])
+    >>> rates.note("s", [Chunk(np.arange(5001) * 200, NO_ROWS)], 5001)
     >>> rates.of("s"), rates.of("other")
     (5001.0, None)
     """
@@ -32,16 +32,15 @@ class Rates:
     def __init__(self) -> None:
         self._spans: dict[str, _Span] = {}
 
-    def note(self, stream: str, chunks: Iterable[Chunk]) -> None:
-        """Events have passed, in the order of their times."""
-        for chunk in chunks:
-            rows = len(chunk.times)
-            if rows:
-                span = self._spans.get(stream)
-                if span is None:
-                    span = self._spans[stream] = _Span(int(chunk.times[0]), 0, 0)
-                span.last = chunk.times.item(-1)
-                span.events += rows
+    def note(self, stream: str, chunks: Sequence[Chunk], rows: int) -> None:
+        """So many events have passed, in the order of their times, and at least one."""
+        span = self._spans.get(stream)
+        if span is None:
+            first = next(chunk for chunk in chunks if chunk.rows)
+            span = self._spans[stream] = _Span(int(first.times[0]), 0, 0)
+        last = chunks[-1].times
+        span.last = last.item(-1) if len(last) else max(int(chunk.times[-1]) for chunk in chunks if chunk.rows)
+        span.events += rows
 
     def note_rows(self, stream: str, rows: int, last: int) -> None:
         """The same of rows after others, the last of which has this time."""

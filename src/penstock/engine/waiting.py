@@ -33,7 +33,7 @@ class Waiting:
         self._since = 0
 
     def takes(self, data: Any) -> bool:
-        return self.is_used and isinstance(data, dict) and not holds_columns(data)
+        return isinstance(data, dict) and not holds_columns(data)
 
     def add(self, stream: str, event: dict[str, Any]) -> bool:
         """Keeps an event; returns whether the oldest has waited long enough."""

@@ -132,11 +132,6 @@ def row_bytes(kinds: Mapping[str, SqlType], values: Mapping[str, Any]) -> int:
     return _OBJECTS + _VALUE * len(values) + sum(texts)
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, SqlType]) -> Batch:
-    """Rows of these columns, as one batch."""
-    return columns_of_tuples(list(map(row_getter(kinds), rows)), kinds)
-
-
 def row_getter(kinds: Mapping[str, SqlType]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """Gets the values of these columns of a row, the first once more at the end: of one name alone there would be no
     tuple."""

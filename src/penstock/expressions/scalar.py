@@ -239,7 +239,7 @@ def _compare(call: Call, compile_: Compile) -> RowFunction | None:
     if holds is None:
         return None
     if isinstance(second, Literal) and second.value is not None:
-        return _compare_with(holds, compile_(first), literal_value(second))
+        return _compare_with(holds, first, literal_value(second), compile_)
     left, right = compile_(first), compile_(second)
 
     def run(values: Values) -> Any:
@@ -252,7 +252,16 @@ def _compare(call: Call, compile_: Compile) -> RowFunction | None:
     return run
 
 
-def _compare_with(holds: Callable[[Any, Any], Any], left: RowFunction, value: Any) -> RowFunction:
+def _compare_with(holds: Callable[[Any, Any], Any], first: Expression, value: Any, compile_: Compile) -> RowFunction:
+    """The commonest of all, so those of columns by plain equality are written out."""
+    if isinstance(first, Column) and holds is operator.eq:
+        name = first.name
+        return lambda values: None if (a := values[name]) is None else a == value
+    if isinstance(first, Column) and holds is operator.ne:
+        name = first.name
+        return lambda values: None if (a := values[name]) is None else a != value
+    left = compile_(first)
+
     def run(values: Values) -> Any:
         a = left(values)
         return None if a is None else holds(a, value)

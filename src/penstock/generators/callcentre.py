@@ -31,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.connect.generate import Parameters
+from penstock.expressions.vector import Vector, to_arrow
 from penstock.generators.chunks import CHUNK_ROWS, ChunkedGenerator, Rows, event_times, random_source
 from penstock.types import Field, Schema, SqlType
 
@@ -127,11 +128,11 @@ def generator(*, rate: int, seconds: int, seed: int, start: int) -> ChunkedGener
     def durations(name: str) -> Callable[[int, Rows], Any]:
         return lambda chunk, rows: draws.milliseconds(name, chunk)
 
-    def as_array(make: Callable[[int, Rows], Any]) -> Callable[[int, Rows], pa.Array]:
-        return lambda chunk, rows: pa.array(make(chunk, rows))
+    def as_array(make: Callable[[int, Rows], Any], kind: SqlType) -> Callable[[int, Rows], pa.Array]:
+        return lambda chunk, rows: to_arrow(Vector(make(chunk, rows), None), kind, len(rows))
 
     makers |= {name: durations(name) for name in _MEAN_MILLISECONDS}
-    arrays = {name: as_array(make) for name, make in makers.items()}
+    arrays = {name: as_array(makers[name], kind) for name, kind in _COLUMNS}
     return ChunkedGenerator(schema(), rate * seconds or None, arrays)
 
 

@@ -36,9 +36,10 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.arguments import Reading
+from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image
 from penstock.operators.emitted_rows import EmittedRows
-from penstock.operators.emitter import OVERFLOW, as_chunk, as_row
+from penstock.operators.emitter import OVERFLOW, as_row, timestamps
 from penstock.operators.evaluation import Arrivals, RowMoves, Show
 from penstock.operators.held_rows import GroupRows, HeldRows
 from penstock.operators.interner import Interner
@@ -63,6 +64,37 @@ class Owners(NamedTuple):
     of_evaluations: Slots
 
 
+class _Picked:
+    """Rows that are shown. The queries of one play mostly show the same rows: a column that several of them have, and
+    the windows of the rows, are made once."""
+
+    def __init__(self, touched: Touched, starts: Int64s, ends: Int64s) -> None:
+        self.touched = touched
+        self._starts, self._ends = starts, ends
+        self._places = self._remain = _NO_NUMBERS
+        self._columns: dict[int, tuple[object, pa.Array]] = {}
+
+    def pick(self, chosen: Int64s, remain: Int64s) -> None:
+        """From now on it is about the rows `chosen[remain]`, of the evaluations of these touched groups."""
+        places = chosen[remain]
+        if np.array_equal(places, self._places) and np.array_equal(remain, self._remain):
+            return
+        self._places, self._remain, self._columns = places, remain, {}
+        evaluation = self.touched.segments[remain]
+        starts, ends = self._starts[evaluation], self._ends[evaluation]
+        self._windows, self._times = [timestamps(starts), timestamps(ends)], ends - 1
+
+    def column(self, value: Evaluated, kind: SqlType) -> pa.Array:
+        held = value.held  # the same object for all that refer to the same column
+        found = self._columns.get(id(held))
+        if found is None:
+            found = self._columns[id(held)] = held, _taken(value, kind, self._places)
+        return found[1]
+
+    def chunk(self, names: Sequence[str], columns: list[pa.Array]) -> Chunk:
+        return Chunk(self._times, pa.RecordBatch.from_arrays([*self._windows, *columns], names=names))
+
+
 class ChangeShow:
     """HAVING and the select list of one query, computed for groups as they were and as they are."""
 
@@ -83,18 +115,18 @@ class ChangeShow:
         self,
         keys: list[Data],
         played: EvaluatedGroups,
-        touched: Touched,
-        starts: Int64s,
-        ends: Int64s,
+        picked: _Picked,
+        evaluations: int,
         owners: Owners | None,
     ) -> None:
         """The groups touched before each evaluation; `played` has their rows."""
+        touched = picked.touched
         rows = self._shown.rows(keys, played)
         keep: Bools | None = None
         failed = played.failed(self._shown.answers)
         if len(self.failing) or (failed is not None and failed.any()):
             keep = np.ones(rows.num_rows, np.bool_) if failed is None else ~failed
-            self._reject_failed(rows, ~keep, touched, len(ends), owners)
+            self._reject_failed(rows, ~keep, touched, evaluations, owners)
         if self._having is not None:
             passed = self._having(rows).true
             keep = passed if keep is None else keep & passed
@@ -108,9 +140,9 @@ class ChangeShow:
                 _compare(*_comparable(value, kind), chosen, other, marks)
         remain = np.flatnonzero(marks == _DIFFERS)
         if len(remain):
-            evaluation, places = touched.segments[remain], chosen[remain]
-            columns = [_taken(value, kind, places) for value, (_, kind) in zip(values, self._outputs, strict=True)]
-            self.outgoing.put(as_chunk(self._names, columns, starts[evaluation], ends[evaluation]))
+            picked.pick(chosen, remain)
+            columns = [picked.column(value, kind) for value, (_, kind) in zip(values, self._outputs, strict=True)]
+            self.outgoing.put(picked.chunk(self._names, columns))
 
     def _reject_failed(
         self, rows: Batch, failed: Bools, touched: Touched, evaluations: int, owners: Owners | None
@@ -240,8 +272,9 @@ class Changes:
         played = EvaluatedGroups(rows.slots, upto, rows.counts, emitted, self._aggregation.first_interners)
         keys = self._groups.keys(rows.slots)
         shown_keys = [keys[place] for place in self._shown_keys]
+        picked = _Picked(touched, starts, ends)
         for show in self._shows:
-            show.see(shown_keys, played, touched, starts, ends, owners)
+            show.see(shown_keys, played, picked, len(ends), owners)
 
     @property
     def _names(self) -> list[str]:

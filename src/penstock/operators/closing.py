@@ -74,6 +74,7 @@ class ClosingAggregate(Operator):
         self._cuts = Cuts(account, self._windows.next_close)
         self._outgoing = Outgoing()
         self._rows = 0
+        self._nothing = Progress([], -FOREVER)
         self._reads = _safe_reads(node)
         """The columns that are read, if rows may wait: none is a text and nothing can fail."""
         self._get = row_getter(self._reads or {"": SqlType.NULL})
@@ -91,7 +92,9 @@ class ClosingAggregate(Operator):
             time = chunk.times.item(0)
             if self._may_wait(time, watermark):
                 self._waiting.append((time, self._get(chunk.columns.values)))
-                return Progress([], watermark)
+                if self._nothing.watermark != watermark:
+                    self._nothing = Progress([], watermark)
+                return self._nothing
         elif not chunk.rows and not self.waits_for(port, watermark):
             return Progress([], watermark)
         self._add_waiting()

@@ -51,6 +51,9 @@ class Combine(Operator):
         reached = self._ports.put(port, chunk, watermark)
         return Progress(self._release(reached), reached)
 
+    def waits_for(self, port: int, watermark: int) -> bool:
+        return bool(self._ports.heads) or (self._last is not None and self._last + self._slide <= watermark)
+
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         """The inputs have ended; `last_time` is the last boundary of the longest window."""
         results = self._release(-START)

@@ -270,7 +270,7 @@ class Emitter:
 
 def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends: Int64s) -> Chunk:
     """Results with the windows that they are of."""
-    arrays = [_timestamps(starts), _timestamps(ends), *columns]
+    arrays = [timestamps(starts), timestamps(ends), *columns]
     return Chunk(ends - 1, pa.RecordBatch.from_arrays(arrays, names=names))
 
 
@@ -285,7 +285,7 @@ def _bytes_of(columns: list[pa.Array]) -> int:
     return nbytes
 
 
-def _timestamps(micros: Int64s) -> pa.Array:
+def timestamps(micros: Int64s) -> pa.Array:
     return pa.Array.from_buffers(_TIMESTAMP, len(micros), [None, pa.py_buffer(np.ascontiguousarray(micros))])
 
 

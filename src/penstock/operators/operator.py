@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
+from penstock.expressions.scalar import RowFunction
 from penstock.operators.chunk import Chunk
 from penstock.operators.outgoing import Receive
 
@@ -22,7 +23,13 @@ class Operator(ABC):
     `process` may be called with no rows, for the watermark alone. `finish` ends a bounded run: everything that the
     contract promises after the last event comes out; `last_time` is the time of the stream's last event where the
     operator has seen only a part of it. `port` tells the inputs of a union apart.
+
+    A single row (`expressions.batch.Row`) at port 0 need not come if `row_filter` does not hold for it and its time has
+    been told. Such rows are counted in `left_out`.
     """
+
+    row_filter: RowFunction | None = None
+    left_out = 0
 
     def send_to(self, receive: Receive) -> None:  # noqa: B027
         """Many results of one call go there while it is at work, before those that it returns (`outgoing`). An operator

@@ -21,6 +21,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.expressions.batch import Row
+from penstock.expressions.evaluate import UNCERTAIN
 from penstock.operators.chunk import Chunk
 from penstock.operators.combine import Combine
 from penstock.operators.joins.core import JoinCore, JoinOutput
@@ -53,20 +55,20 @@ class _Part(ABC):
         self.port = 0
         for port, below in enumerate(inputs):
             below.above, below.port = self, port
-            below.connect(partial(self._take if len(inputs) == 1 else self._meet, port))
+            below.connect(self._take if len(inputs) == 1 else partial(self._meet, port=port))
 
     @abstractmethod
     def connect(self, consumer: Consumer) -> None:
         """From now on the rows go there."""
 
     @abstractmethod
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
         """Takes rows of an input."""
 
-    def _meet(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _meet(self, chunks: list[Chunk], watermark: int, port: int) -> None:
         for chunk in chunks:
             self.met += len(chunk.times)
-        self._take(port, chunks, watermark)
+        self._take(chunks, watermark, port)
 
     def waits(self, port: int) -> dict[Hashable, Waits]:
         """What may wait for the time of an input."""
@@ -88,7 +90,7 @@ class _Stream(_Part):
     def connect(self, consumer: Consumer) -> None:
         self._entries.setdefault(self.name, []).append(consumer)
 
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
         raise AssertionError("a stream has no input")
 
 
@@ -99,18 +101,36 @@ class _Operated(_Part):
         super().__init__(inputs)
         self.operator = operator
         self._is_lowest = all(isinstance(below, _Stream) for below in inputs)
-        self._reached = START
+        self._filter = operator.row_filter
+        self._told = self._reached = START
         operator.send_to(self._send_rows)
 
     def connect(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
-        if len(chunks) == 1:
-            self._send(*self.operator.process(chunks[0], watermark, port))
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
+        if self._filter is not None and port == 0 and self._leaves_out(chunks, watermark):
             return
-        for chunk, reached in moves(chunks, watermark):
-            self._send(*self.operator.process(chunk, reached, port))
+        if len(chunks) == 1:
+            rows, reached = self.operator.process(chunks[0], watermark, port)
+            if rows or reached > self._reached:
+                self._send(rows, reached)
+            return
+        for chunk, upto in moves(chunks, watermark):
+            self._send(*self.operator.process(chunk, upto, port))
+
+    def _leaves_out(self, chunks: list[Chunk], watermark: int) -> bool:
+        """Whether nothing can come of what is a single row."""
+        if watermark > self._told:
+            self._told = watermark
+        elif len(chunks) == 1 and isinstance(row := chunks[0].columns, Row) and self._filter is not None:
+            try:
+                if self._filter(row.values) is not True:
+                    self.operator.left_out += 1
+                    return True
+            except UNCERTAIN:
+                pass
+        return False
 
     def _send(self, chunks: list[Chunk], watermark: int) -> None:
         if watermark > self._reached:
@@ -167,7 +187,7 @@ class _Shared(_Part):
     def connect(self, consumer: Consumer) -> None:
         self.output.consumer = consumer
 
-    def _take(self, port: int, chunks: list[Chunk], watermark: int) -> None:
+    def _take(self, chunks: list[Chunk], watermark: int, port: int = 0) -> None:
         self.stage.take(chunks, watermark, port)
 
     def waits(self, port: int) -> dict[Hashable, Waits]:

@@ -23,6 +23,7 @@ class Project(Operator):
         self._outputs = [compile_expression(o.expression) for o in node.outputs]
         self._names = node.schema.arrow.names
         self._of_one_row = RowSelection(node.where, self._names, [o.expression for o in node.outputs])
+        self.row_filter = self._of_one_row.where
         self._nothing = Progress([], START)
         self._reads = sorted({name for output in node.outputs for name in columns(output.expression)})
 

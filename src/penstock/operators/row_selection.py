@@ -19,7 +19,7 @@ _BESIDE = 32
 
 class RowSelection:
     def __init__(self, where: Expression | None, names: Sequence[str], outputs: Iterable[Expression]) -> None:
-        self._where = None if where is None else compile_row(where)
+        self.where = None if where is None else compile_row(where)
         selected = dict(zip(names, outputs, strict=True))
         self._kinds = {name: output.type for name, output in selected.items()}
         stays = [name for name, output in selected.items() if isinstance(output, Column) and output.name == name]
@@ -29,12 +29,13 @@ class RowSelection:
 
     def shown(self, values: Values) -> Row | None:
         """The select list of the row; None if WHERE does not hold."""
-        if self._where is not None and self._where(values) is not True:
+        where = self.where
+        if where is not None and where(values) is not True:
             return None
         found = [function(values) for function in self._functions]
         if len(values) > self._most:
             shown = {name: values[name] for name in self._kinds if name in values}
         else:
             shown = values.copy()
-        shown.update(zip(self._names, found, strict=True))
+        shown.update(zip(self._names, found))  # noqa: B905 - there is one for each
         return Row(self._kinds, shown)

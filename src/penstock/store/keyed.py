@@ -21,7 +21,7 @@ Why: docs/decisions/table-history.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -196,10 +196,10 @@ class KeyedStore:
         """Whether a column has a mask of NULLs."""
         return self._valid[place] is not None
 
-    def write_one(self, row: int, sets: Iterable[tuple[int, Any]]) -> None:
+    def write_one(self, row: int, places: Sequence[int], found: Sequence[Any]) -> None:
         """Sets columns of a row that was found; None only where the column `has_nulls`."""
         cells = self._cells or self._open_cells()
-        for place, value in sets:
+        for place, value in zip(places, found, strict=True):
             values, valid = cells[place]
             if valid is not None:
                 valid[row] = value is not None

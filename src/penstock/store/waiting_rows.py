@@ -2,8 +2,8 @@
 
     put ─▶ in memory, on the account ─▶ spilled: one Arrow IPC stream over several blocks ─▶ take
 
-Rows that come one by one wait loose, as they are inside the engine, until there are some of them for a batch or they
-are wanted.
+Rows that come one by one wait loose, as tuples of Python values, until there are some of them for a batch or they are
+wanted.
 
 Invariants:
 1. Rows leave in the order in which they came. Those on the device came before those in memory, and batches before
@@ -18,18 +18,19 @@ A batch keeps no more memory alive than it is charged for: a slice of a much lar
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from penstock.errors import StorageError
-from penstock.expressions.batch import Row
+from penstock.expressions.batch import Batch, Row, columns_of_tuples, row_getter
 from penstock.store.batches import copied
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import StoreMetrics
+from penstock.types import SqlType
 
 _BATCH_BYTES = 1024
 """What a batch takes besides its columns, about."""
@@ -38,14 +39,14 @@ _SMALL = 4096
 """Of batches up to so many bytes it is not looked at whether they are slices of others."""
 
 
-_LOOSE = 256
+_LOOSE = 1024
 """So many loose rows become a batch."""
 
 _AHEAD = 16
 """So many loose rows are charged together."""
 
-Pack = Callable[[list[Row]], pa.RecordBatch]
-"""Makes a batch of loose rows."""
+Pack = Callable[[Batch], pa.RecordBatch]
+"""Makes an Arrow batch of rows that were loose."""
 
 
 class _Spilled(NamedTuple):
@@ -80,7 +81,11 @@ class WaitingRows:
         """So many of the oldest spilled rows have been forgotten."""
         self._held: deque[pa.RecordBatch] = deque()
         self._sizes: deque[int] = deque()
-        self._loose: list[Row] = []
+        self._loose: list[tuple[Any, ...]] = []
+        self._kinds: Mapping[str, SqlType] = {}
+        """Of the loose rows; `_get` gets their values."""
+        self._row_bytes = 0
+        """What each of them takes; 0 where they have texts, and differ in that."""
         self._loose_bytes = 0
         """On the account for loose rows, some of it ahead of them."""
         self._loose_left = 0
@@ -97,13 +102,15 @@ class WaitingRows:
 
     def put_row(self, row: Row, pack: Pack) -> None:
         """One row, which `pack` makes a batch of together with others of its kinds."""
-        loose = self._loose
-        if loose and (len(loose) >= _LOOSE or loose[0].kinds is not row.kinds):
+        if row.kinds is not self._kinds:
             self._pack_loose()
-        self._loose.append(row)
-        self._pack = pack
+            self._kinds, self._get, self._pack = row.kinds, row_getter(row.kinds), pack
+            self._row_bytes = 0 if SqlType.STRING in row.kinds.values() else row.nbytes
+        elif len(self._loose) >= _LOOSE:
+            self._pack_loose()
+        self._loose.append(self._get(row.values))
         self.rows += 1
-        size = row.nbytes
+        size = self._row_bytes or row.nbytes
         if size > self._loose_left and not self._charge_loose(size * _AHEAD) and not self._charge_loose(size):
             self._pack_loose()
         else:
@@ -126,7 +133,7 @@ class WaitingRows:
         self._account.resize(self._account.nbytes - self._loose_bytes)
         self._loose_bytes = self._loose_left = 0
         self.rows -= len(loose)
-        self.put(self._pack(loose))
+        self.put(self._pack(columns_of_tuples(loose, self._kinds)))
 
     def put(self, batch: pa.RecordBatch) -> None:
         self._pack_loose()

@@ -6,7 +6,8 @@ known without storing it: at the boundaries that are checked, DuckDB computes al
 these events, each weighted by how often it is in the window. Against that stands the relation that the ISTREAM results
 have made up since the beginning (which cannot say that a group is gone; here none goes).
 
-Another process runs a little of it before, so that what compiling takes on a new machine is not in `peak_mb`.
+Another process runs a little of it before, so that what compiling takes on a new machine is not in `peak_mb`. Nor is
+pandas, which `pa.array` and `to_numpy` import where it is installed: they are not used before the peak is read.
 
 A shorter window of the same KPIs is then made of panes. A pane of 10 seconds has almost as many rows here, one for each
 group, as the stream has events in it, and each has all sums of its group.
@@ -124,9 +125,9 @@ class _Relation:
     def settle(self) -> None:
         """Takes in what came; of a key's rows the last one counts."""
         for batch in self._waiting:
-            key = batch.column(2).to_numpy()
+            key = np.from_dlpack(batch.column(2))
             for own, column in zip((self.calls, self.total, self.mean), batch.columns[3:], strict=True):
-                own[key] = column.to_numpy()
+                own[key] = np.from_dlpack(column)
             self.rows += len(key)
         self._waiting.clear()
 
@@ -163,7 +164,8 @@ class _CallCentre:
 
     def push(self) -> Timing:
         """One batch; the time is that of the push alone."""
-        times = pa.array(self._plan.times(self.pushed, _BATCH_ROWS)).view(SqlType.TIMESTAMP.arrow)
+        numbers = pa.py_buffer(self._plan.times(self.pushed, _BATCH_ROWS))
+        times = pa.Array.from_buffers(SqlType.TIMESTAMP.arrow, _BATCH_ROWS, [None, numbers])
         columns = self._values(self.pushed % _RING_ROWS).columns
         batch = pa.RecordBatch.from_arrays([times, *columns], names=["timestamp", *_VALUES])
         wall, cpu = time.perf_counter(), time.process_time()

@@ -25,7 +25,6 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamRef, TableRef
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.lang.table_options import is_database, is_looked_up, refresh_of
-from penstock.operators.chunk import Chunk
 from penstock.operators.pipeline import Waits
 from penstock.operators.resources import Resources
 from penstock.operators.tables.table import Table
@@ -141,9 +140,9 @@ class TableSet:
 
     # Rows pass
 
-    def process(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
-        for writer in self._by_stream.get(stream, ()):
-            writer.process(stream, chunks, watermark)
+    def writers(self, stream: str) -> Sequence[TableWriter]:
+        """What takes the rows of a stream that writes tables."""
+        return self._by_stream.get(stream, ())
 
     def waits(self, stream: str) -> dict[Hashable, Waits]:
         """What may wait for the time of a stream that writes tables: changes of those that other streams write, too."""

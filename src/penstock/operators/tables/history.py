@@ -30,6 +30,9 @@ from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray, power_of_two
 from penstock.store.keyed import KeyedStore
 
+LITTLE = 1024
+"""Changes of a table that may be kept for a reader to which no time is handed on."""
+
 _ORDER_BYTES = 48
 """What the order of the entries takes for each, besides the words of its key."""
 
@@ -167,8 +170,9 @@ class History:
     def put_single(self, single: Single) -> None:
         """Appends an entry."""
         is_first = not len(self)
-        self._settle()
-        if not len(self._had):
+        if not is_first:
+            self._settle()
+        elif not len(self._had):
             self._make_room(1)
         self.single = single
         if not is_first:

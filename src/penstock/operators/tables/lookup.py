@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data, Row, Rows
 from penstock.expressions.evaluate import UNCERTAIN, compile_expression, compile_row
+from penstock.expressions.scalar import Values
 from penstock.expressions.tree import Column, walk
 from penstock.expressions.vector import Vector
 from penstock.lang.bind_expressions import previous
@@ -31,7 +32,7 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.row_selection import RowSelection
 from penstock.operators.rows import taken
-from penstock.operators.tables.history import AFTER_ALL
+from penstock.operators.tables.history import AFTER_ALL, LITTLE
 from penstock.operators.tables.reading import Piece, TableReading
 from penstock.operators.tables.single import SingleReading, renamed
 from penstock.operators.tables.table import END
@@ -47,9 +48,6 @@ _SEQUENCE = "#sequence"
 
 _NOTHING_NEW = Progress([], START)
 """No rows, and a time that has been told."""
-
-_LITTLE = 1024
-"""Changes of a table that may be kept for a reader to which no time is handed on."""
 
 
 class LookUp(Operator):
@@ -68,9 +66,10 @@ class LookUp(Operator):
             TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
             for i, lookup in enumerate(node.lookups)
         ]
-        self._first_of_one = None if node.first is None else compile_row(renamed(node.first, self._names))
+        self.row_filter = None if node.first is None else compile_row(renamed(node.first, self._names))
         self._single: SingleReading | None = None
-        if len(node.lookups) == 1 and SingleReading.fits(self._tables[0].table, node.lookups[0]):
+        self._waits = bool(node.clocks)
+        if not self._waits and len(node.lookups) == 1 and SingleReading.fits(self._tables[0].table, node.lookups[0]):
             (lookup,) = node.lookups
             self._single = SingleReading(self._tables[0].table, lookup, _wanted(read, lookup.alias), self._names)
         outputs = [renamed(output.expression, self._names) for output in node.outputs]
@@ -79,7 +78,8 @@ class LookUp(Operator):
         stream = node.input.stream_name
         self._position = AFTER_ALL if stream is None else resources.tables.position(stream)
         self._next = resources.rows_before(node.input)
-        self._waits = bool(node.clocks)
+        has_place = not self._waits and self._position != AFTER_ALL
+        self._placed = [reading.reader for reading in self._tables if has_place]
         self._behind = node.behind
         self._ports = Ports(1, resources.account(f"{name}: events that wait for what writes the tables"))
         self._watermark = START
@@ -87,22 +87,21 @@ class LookUp(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if port == 0:
+            if self.left_out:
+                self._next, self.left_out = self._next + self.left_out, 0
             is_new = watermark > self._watermark
             if is_new:
                 self._watermark = watermark
             row = chunk.columns
-            if isinstance(row, Row):
-                passes = self._passes_first(row)
-                if passes is False:
-                    self._next += 1
-                    if not is_new and not self._ports.has_rows:
-                        self._note_place()
-                        return _NOTHING_NEW
-                    chunk = NO_EVENTS
-                elif passes and not self._waits and (done := self._look_up_one(chunk, row)) is not None:
-                    self._next += 1
+            if isinstance(row, Row) and (done := self._look_up_one(chunk, row.values)) is not None:
+                self._next += 1
+                if not is_new and not self._ports.heads:
+                    self._note_place()
+                    return Progress(done, watermark) if done else _NOTHING_NEW
+                if not self._waits:
                     self._note_place()
                     return Progress(done, self._passed(watermark))
+                chunk = NO_EVENTS
             if not self._waits:
                 if chunk.rows:
                     self._look_up(chunk, np.arange(self._next, self._next + chunk.rows))
@@ -120,25 +119,19 @@ class LookUp(Operator):
         """Rows wait for the streams that write the tables. What a table keeps of the past waits for this operator's own
         stream; a little may wait longer."""
         if port:
-            return self._ports.has_rows
-        return any(len(reading.table.history) > _LITTLE for reading in self._tables)
+            return bool(self._ports.heads)
+        return any(len(reading.table.history) > LITTLE for reading in self._tables)
 
-    def _passes_first(self, row: Row) -> bool | None:
-        """Whether a row passes the filter before the look-up; None if that is not certain."""
-        if self._first_of_one is None:
-            return True
+    def _look_up_one(self, chunk: Chunk, values: Values) -> list[Chunk] | None:
+        """What comes of a single event at once; None if the ordinary path says it."""
+        first = self.row_filter
         try:
-            return self._first_of_one(row.values) is True
-        except UNCERTAIN:
-            return None
-
-    def _look_up_one(self, chunk: Chunk, row: Row) -> list[Chunk] | None:
-        """What comes of a single event that has passed the first filter; None if the ordinary path says it."""
-        if self._single is None:
-            return None
-        moment = (chunk.times.item(0) + self._behind, self._position, self._next)
-        try:
-            joined = self._single.join(row.values, moment)
+            if first is not None and first(values) is not True:
+                return []
+            if self._single is None:
+                return None
+            moment = (chunk.times.item(0) + self._behind, self._position, self._next)
+            joined = self._single.join(values, moment)
             shown = None if joined is None else self._of_one_row.shown(joined)
         except UNCERTAIN:
             return None
@@ -146,9 +139,10 @@ class LookUp(Operator):
 
     def _note_place(self) -> None:
         """Where in its own stream the next event is that reads the tables."""
-        if not self._waits and self._position != AFTER_ALL:
-            for reading in self._tables:
-                reading.reader.place = (self._position, self._next)
+        if self._placed:
+            place = self._position, self._next
+            for reader in self._placed:
+                reader.place = place
 
     def _put(self, chunk: Chunk) -> None:
         if chunk.rows:
@@ -214,14 +208,14 @@ class LookUp(Operator):
     def snapshot(self) -> dict[str, Any]:
         return {
             "waiting": self._ports.snapshot(),
-            "next": self._next,
+            "next": self._next + self.left_out,
             "watermark": self._watermark,
             "passed": [reading.reader.passed for reading in self._tables],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["waiting"])
-        self._next, self._watermark = snapshot["next"], snapshot["watermark"]
+        self._next, self._watermark, self.left_out = snapshot["next"], snapshot["watermark"], 0
         for reading, passed in zip(self._tables, snapshot["passed"], strict=True):
             reading.reader.passed = passed
 

@@ -20,7 +20,7 @@ from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.operators.tables.history import AFTER_ALL
+from penstock.operators.tables.history import AFTER_ALL, LITTLE
 from penstock.operators.tables.index import Asked, ValueIndex
 from penstock.operators.tables.table import END
 from penstock.plan.tables.nodes import ScanNode
@@ -60,6 +60,9 @@ class Scan(Operator):
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
+
+    def waits_for(self, port: int, watermark: int) -> bool:
+        return len(self._table.history) > LITTLE or (self._next is not None and self._next <= watermark)
 
     def _due(self, reached: int) -> list[Chunk]:
         while self._next is not None and self._next <= reached:

@@ -67,7 +67,8 @@ class SingleWrite:
 
         self._where = None if write.where is None else compiled(write.where)
         self._words = _words([compiled(key) for key in write.keys])
-        self._sets = [(table.places[name], compiled(expression)) for name, expression in write.sets]
+        self._places = [table.places[name] for name, _ in write.sets]
+        self._functions = [compiled(expression) for _, expression in write.sets]
         looked_at = {name for _, expression in write.sets for name in columns(expression) if name.startswith(own)}
         keys = table.definition.key
         self._others = [(n, table.places[n.removeprefix(own)]) for n in looked_at if n.removeprefix(own) not in keys]
@@ -100,15 +101,16 @@ class SingleWrite:
                     values[name] = before[place]
                 for name, place in self._keys:
                     values[name] = words[place]
-            sets = [(place, function(values)) for place, function in self._sets]
+            found = [function(values) for function in self._functions]
         except UNCERTAIN:
             return False
-        for place, value in sets:
-            if value is None and (place in self._required or not table.store.has_nulls(place)):
-                return False
+        if None in found:
+            for place, value in zip(self._places, found, strict=True):
+                if value is None and (place in self._required or not table.store.has_nulls(place)):
+                    return False
         if table.keeps_history:
             table.history.put_single(Single((time, self._position, sequence), words, before))
-        table.store.write_one(row, sets)
+        table.store.write_one(row, self._places, found)
         return True
 
 

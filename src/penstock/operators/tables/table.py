@@ -199,12 +199,11 @@ class Table:
 
     def collect(self) -> None:
         """Forgets the past that all readers have passed."""
-        if not len(self.history):
-            return
         least = min([(reader.passed, reader.place) for reader in self._readers], default=(END, BEFORE_ALL))
-        if (least, self.history.stop) == self._collected:
+        now = least, self.history.stop
+        if now == self._collected:
             return
-        self._collected = least, self.history.stop
+        self._collected = now
         gone = self.history.collect(*least)
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
