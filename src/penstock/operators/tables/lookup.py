@@ -36,7 +36,7 @@ from penstock.operators.tables.reading import Piece, TableReading
 from penstock.operators.tables.single import SingleReading, renamed
 from penstock.operators.tables.table import END
 from penstock.plan.reads import GroupingKey
-from penstock.plan.tables.lookups import expressions
+from penstock.plan.tables.lookups import expressions, read_behind
 from penstock.plan.tables.nodes import LookupNode
 from penstock.types import SqlType
 
@@ -65,8 +65,8 @@ class LookUp(Operator):
         self._output_names = node.schema.arrow.names
         self._kinds: dict[str, SqlType] = dict(read)
         self._tables = [
-            TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
-            for i, lookup in enumerate(node.lookups)
+            TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), behind, resources)
+            for i, (lookup, behind) in enumerate(zip(node.lookups, read_behind(node), strict=True))
         ]
         self._first_of_one = None if node.first is None else compile_row(renamed(node.first, self._names))
         self._single: SingleReading | None = None
