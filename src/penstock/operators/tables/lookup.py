@@ -121,7 +121,10 @@ class LookUp(Operator):
         stream; a little may wait longer."""
         if port:
             return self._ports.has_rows
-        return any(len(reading.table.history) > _LITTLE for reading in self._tables)
+        for reading in self._tables:  # noqa: SIM110 - asked for every push, so without a generator
+            if len(reading.table.history) > _LITTLE:
+                return True
+        return False
 
     def _passes_first(self, row: Row) -> bool | None:
         """Whether a row passes the filter before the look-up; None if that is not certain."""
