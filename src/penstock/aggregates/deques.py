@@ -133,7 +133,7 @@ def play(
     places, entries = directory.ctypes.data, pool.ctypes.data
     while step < len(add_upto):
         while row < add_upto[step]:
-            if row < far:  # what these rows come to is not in the cache: have it fetched, first the place, then the entry
+            if row < far:  # what these rows come to is not in the cache: have it fetched, first places, then entries
                 prefetch(places + 16 * max(slots[row + _AHEAD], 0))
                 prefetch(entries + 8 * max(directory[max(slots[row + _AHEAD // 2], 0), BACK], 0))
             slot = slots[row]

@@ -116,8 +116,9 @@ def _never_fails(call: Call) -> bool:
     divisor = _unwidened(call.args[1])
     if isinstance(divisor, Call) and divisor.function == "greatest":
         args = [_unwidened(arg) for arg in divisor.args]
+        values = [arg.value for arg in args if isinstance(arg, Literal)]
         are_plain = all(isinstance(arg, Column | Literal) for arg in args)
-        return are_plain and any(isinstance(arg, Literal) and arg.value is not None and arg.value > 0 for arg in args)
+        return are_plain and any(isinstance(value, int | float) and value > 0 for value in values)
     return isinstance(divisor, Literal) and divisor.value is not None and divisor.value not in (0, -1)
 
 
