@@ -263,6 +263,25 @@ def test_a_condition_of_a_left_join_fails_only_where_there_is_a_row() -> None:
         assert [reject["row"]["s.id"] for reject in app.rejects] == [1]
 
 
+@pytest.mark.parametrize(
+    ("output", "shown", "rejected"),
+    [("kept.x", [7, 7], []), ("kept.x DIV s.x", [7], [{"s.id": 1, "s.x": 0, "kept.x": 7}])],
+)
+def test_columns_that_are_only_keys_are_left_behind_unless_rows_can_be_rejected(
+    output: str, shown: list[int], rejected: list[dict[str, int]]
+) -> None:
+    with App(
+        f"""{STREAM}
+        CREATE TABLE kept (id INT PRIMARY KEY, x INT);
+        ON s UPSERT INTO kept VALUES (s.id, 7);
+        CREATE QUERY q AS SELECT {output} AS y FROM s JOIN kept ON s.id = kept.id;"""
+    ) as app:
+        app.push("s", events((1, 1, 1), (2, 1, 0)))
+        app.finish()
+        assert app.results("q").column("y").to_pylist() == shown
+        assert [reject["row"] for reject in app.rejects] == rejected
+
+
 def test_a_table_that_cannot_be_loaded_again_stays_as_it_was(tmp_path: Path) -> None:
     path, clock = tmp_path / "zones.csv", TestClock()
     path.write_text("id,x\n1,10\n")

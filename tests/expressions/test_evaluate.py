@@ -15,7 +15,8 @@ from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
 from penstock.types import SqlType
 
-INT, DOUBLE, STRING, BOOLEAN = SqlType.INT, SqlType.DOUBLE, SqlType.STRING, SqlType.BOOLEAN
+INT, BIGINT, DOUBLE = SqlType.INT, SqlType.BIGINT, SqlType.DOUBLE
+STRING, BOOLEAN = SqlType.STRING, SqlType.BOOLEAN
 X, Y, S, P = Column("x", INT), Column("y", DOUBLE), Column("s", STRING), Column("p", BOOLEAN)
 
 
@@ -134,6 +135,16 @@ def test_total_expressions() -> None:
     assert not is_total(POSITIVE)
     assert not is_total(call("nullif", INT, X, S))
     assert is_total(call("nullif", INT, X, X))
+
+
+def test_division_by_at_least_one() -> None:
+    at_least_one = call("greatest", INT, X, literal(1, INT))
+    ten = literal(10, INT)
+    for function, type_, expected in [
+        ("div", BIGINT, [3, 10, 10, 10, 1]),
+        ("modulo", INT, [1, 0, 0, 0, 0]),
+    ]:
+        assert evaluate(call(function, type_, ten, at_least_one), x=[3, 0, None, -1, 10]) == (expected, [])
 
 
 @pytest.mark.parametrize("pattern", ["a\\", "a\\b"])

@@ -101,6 +101,13 @@ def exact(expression: Expression, row: dict[str, int]) -> int:
         ("abs(k % 7)", True),
         ("b % k", False),
         ("b % 0", False),
+        ("b DIV greatest(k, 1)", True),
+        ("b % greatest(1, b, k)", True),
+        ("b / greatest(k, 1)", True),
+        ("b DIV greatest(k, 0)", False),
+        ("b DIV greatest(k, -5)", False),
+        ("b DIV greatest(CAST(b AS INT), 1)", False),
+        ("b DIV least(k, 1)", False),
     ],
 )
 def test_what_cannot_fail(text: str, total: bool) -> None:

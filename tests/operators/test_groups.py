@@ -137,6 +137,23 @@ def shown(table: GroupTable, order: list[int]) -> list[pa.Array]:
     ]
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_runs_of_equal_keys_with_rows_that_are_left_out(columns: int) -> None:
+    """Some thousand rows, so that the table grows within a call."""
+    rng = np.random.default_rng(columns)
+    groups = GroupTable((SqlType.BIGINT,) * columns)
+    known: dict[tuple[int | None, ...], int] = {}
+    for _ in range(3):
+        runs = rng.integers(-500, 500, (1200, columns)).repeat(rng.integers(1, 6, 1200), axis=0)
+        keep, null = rng.random(len(runs)) < 0.8, rng.random(len(runs)) < 0.1
+        keys = [ColumnView(pa.array(runs[:, w], mask=null), SqlType.BIGINT) for w in range(columns)]
+        slots = groups.assign(keys, len(runs), keep)
+        for row, slot in enumerate(slots.tolist()):
+            key = (None,) * columns if null[row] else tuple(runs[row].tolist())
+            assert slot == (known.setdefault(key, slot) if keep[row] else -1)
+    assert len(set(known.values())) == len(known) == groups.size
+
+
 def test_many_keys_come_and_go_without_a_leak() -> None:
     """A window of 100 rows over ever new strings: memory follows the window, not the stream."""
     table = GroupTable((SqlType.STRING, SqlType.BIGINT))

@@ -106,7 +106,7 @@ def test_entries_are_on_the_account_before_they_are_kept() -> None:
         history.as_of(np.array([[1]]), np.array([0]))
 
 
-@pytest.mark.parametrize(("memory", "at_once"), [(1 << 28, True), (1 << 30, False)])
+@pytest.mark.parametrize(("memory", "at_once"), [(1 << 26, True), (1 << 30, False)])
 def test_what_is_forgotten_goes_back_to_the_budget(memory: int, at_once: bool) -> None:
     """What takes a small part of the memory goes back when there was less than that for many bursts."""
     budget = Budget(memory)

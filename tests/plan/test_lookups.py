@@ -9,6 +9,7 @@ from penstock.lang import parse
 from penstock.plan.build import build
 from penstock.plan.placement import Spread, order_matters, place_alone
 from penstock.plan.tables.explain import describe_writes
+from penstock.plan.tables.lookups import read_behind
 from penstock.plan.tables.nodes import LookupNode
 
 DECLARED = """
@@ -38,6 +39,21 @@ def plan(query: str, writes: str = "") -> LookupNode:
 )
 def test_found_by(text: str, by: list[tuple[str, tuple[str, ...]]]) -> None:
     assert [(lookup.table, tuple(map(render, lookup.by))) for lookup in plan(text).lookups] == by
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("SELECT b FROM s, a WHERE s.id = a.id", [{"a.b"}]),
+        ("SELECT b, s.id FROM s, a WHERE s.id = a.id AND a.u < s.u", [{"a.b", "s.id", "a.u", "s.u"}]),
+        ("SELECT v FROM s, a, c WHERE s.id = a.id AND c.x = a.b AND c.y = s.u", [{"a.b", "s.u", "c.v"}, {"c.v"}]),
+        # What fails is rejected with all its columns.
+        ("SELECT b + 1 AS b FROM s, a WHERE s.id = a.id", [None]),
+        ("SELECT v FROM s, a, c WHERE s.id = a.id AND c.x = a.b + 1 AND c.y = s.u", [None, None]),
+    ],
+)
+def test_what_is_read_behind_a_look_up(text: str, read: list[set[str] | None]) -> None:
+    assert read_behind(plan(text)) == read
 
 
 @pytest.mark.parametrize(

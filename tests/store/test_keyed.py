@@ -43,7 +43,7 @@ def put(store: KeyedStore, model: dict[tuple[int, ...], Row], rows: dict[tuple[i
 def check(store: KeyedStore, model: dict[tuple[int, ...], Row], asked: list[tuple[int, ...]], words: int) -> None:
     assert store.rows == len(model)
     valid = np.arange(len(asked)) % 7 != 3
-    for grace in (False, True):
+    for grace in (False, True, None, None):  # the last one finds dense keys directly
         found = store.find(words_of(asked, words), valid, grace)
         there = found.in_order() >= 0
         a, b = store.column(0, found), store.column(1, found)
@@ -62,11 +62,17 @@ KEYS = st.integers(-40, 40) | st.sampled_from([2**31 - 1, -(2**31)])
 ROW = st.tuples(st.integers(-9, 9), st.none() | st.floats(allow_nan=False))
 
 
-@pytest.mark.parametrize(("words", "narrow"), [(1, True), (1, False), (2, True)])
+DENSE = st.integers(0, 60) | st.sampled_from([-1, 2**31 - 1])
+
+
+@pytest.mark.parametrize(
+    ("words", "narrow", "word"),
+    [(1, True, KEYS), (1, True, DENSE), (1, False, KEYS | st.integers(-(2**63), 2**63 - 1)), (2, True, KEYS)],
+)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_like_a_dictionary(words: int, narrow: bool, data: st.DataObject) -> None:
-    key = st.tuples(*[KEYS if narrow else KEYS | st.integers(-(2**63), 2**63 - 1)] * words)
+def test_like_a_dictionary(words: int, narrow: bool, word: st.SearchStrategy[int], data: st.DataObject) -> None:
+    key = st.tuples(*[word] * words)
     store, model = make(words, narrow), {}
     pages = KeyedPages(store, MemoryDevice(256))
     for _ in range(data.draw(st.integers(1, 6))):
@@ -110,6 +116,33 @@ def test_is_small() -> None:
     store.reserve(rows)
     store.put(np.arange(rows, dtype=np.int64)[:, None])
     assert store.nbytes / store.raw_nbytes <= 1.4
+
+
+def test_dense_keys_are_found_directly_as_long_as_rows_stay() -> None:
+    budget = Budget(1 << 20)
+    store = KeyedStore(1, True, COLUMNS, budget.account("t"))
+    keys = np.arange(100, dtype=np.int64)[:, None]
+    rows, _ = store.put(keys)
+    plain = store.nbytes
+    asked = np.array([[3], [-1], [99], [100], [2**31 - 1]])
+    for _ in range(30):
+        assert store.find(asked).rows.tolist() == [rows[3], -1, rows[99], -1, -1]
+    assert budget.used == store.nbytes == plain + 4 * 100
+    store.put(np.array([[100]]))
+    assert budget.used == store.nbytes == plain
+    assert store.find(asked).rows.tolist()[3] >= 0
+    for _ in range(30):
+        store.find(asked)
+    assert store.nbytes > plain
+    store.remove(np.array([[3]]))
+    assert budget.used == store.nbytes == plain
+    assert store.find(asked).rows.tolist()[0] == -1
+    for _ in range(30):
+        store.find(asked)
+    other = budget.account("other")
+    other.resize(budget.total - plain)  # the index is given up
+    assert budget.used == budget.total
+    assert store.nbytes == plain
 
 
 def test_asks_before_it_grows() -> None:

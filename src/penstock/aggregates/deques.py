@@ -28,7 +28,7 @@ import numpy as np
 
 from penstock.aggregates.images import Word, ordering_key, total_key
 from penstock.arrays import Bools, Int64s, Slots
-from penstock.jit import inline, tight
+from penstock.jit import inline, prefetch, tight
 
 CHUNK_WORDS = 32
 """Two links, then ten entries: (position * 2 + payload valid, key, payload) each. A power of two: see `chunk_of`."""
@@ -49,6 +49,10 @@ CONTROL_WORDS = 8
 BY_KEY, BY_RANK, KEEP_ALL, KEEP_NEWEST, BY_TOTAL_KEY = 0, 1, 2, 3, 4
 """What a key is: the value's ordering key, a string code that `ranks` orders, nothing (FIRST, LAST), or the value's
 total key."""
+
+_AHEAD = 16
+_IN_CACHE = 1 << 12
+"""Deques of so many slots are not waited for."""
 
 DONE, NEEDS_CHUNK, NEEDS_FRONT, NEEDS_BACK = 0, 1, 2, 3
 
@@ -125,8 +129,13 @@ def play(
     keys_nullable, payloads_nullable = len(keys_valid) > 0, len(payloads_valid) > 0
     ranked = rule == BY_RANK
     need = DONE
+    far = len(slots) - _AHEAD if len(directory) > _IN_CACHE else 0
+    places, entries = directory.ctypes.data, pool.ctypes.data
     while step < len(add_upto):
         while row < add_upto[step]:
+            if row < far:  # what these rows come to is not in the cache: have it fetched, first places, then entries
+                prefetch(places + 16 * max(slots[row + _AHEAD], 0))
+                prefetch(entries + 8 * max(directory[max(slots[row + _AHEAD // 2], 0), BACK], 0))
             slot = slots[row]
             if slot >= 0 and not (keys_nullable and not keys_valid[row]):
                 if rule == BY_KEY:

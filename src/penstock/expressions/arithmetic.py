@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.expressions.ranges import result_fits
-from penstock.expressions.tree import Call, Cast, Literal
+from penstock.expressions.tree import Call, Cast, Column, Expression, Literal
 from penstock.expressions.vector import (
     Array,
     Mask,
@@ -111,11 +111,23 @@ def _divisor_first(args: tuple[Vector, ...]) -> tuple[Vector, ...]:
 
 
 def _never_fails(call: Call) -> bool:
-    """Whether the divisor is a literal, perhaps a widened integer, by which every number can be divided."""
-    divisor = call.args[1]
-    if isinstance(divisor, Cast) and divisor.operand.type.is_integer:
-        divisor = divisor.operand
+    """Whether the divisor is a literal by which every number can be divided, or GREATEST of columns and of a literal
+    above 0. Integers may be widened."""
+    divisor = _unwidened(call.args[1])
+    if isinstance(divisor, Call) and divisor.function == "greatest":
+        args = [_unwidened(arg) for arg in divisor.args]
+        values = [arg.value for arg in args if isinstance(arg, Literal)]
+        are_plain = all(isinstance(arg, Column | Literal) for arg in args)
+        return are_plain and any(isinstance(value, int | float) and value > 0 for value in values)
     return isinstance(divisor, Literal) and divisor.value is not None and divisor.value not in (0, -1)
+
+
+def _unwidened(expression: Expression) -> Expression:
+    if not isinstance(expression, Cast) or not expression.operand.type.is_integer:
+        return expression
+    kind, narrow = expression.type, expression.operand.type
+    is_wider = kind.is_floating or (kind.is_integer and kind.storage.itemsize > narrow.storage.itemsize)
+    return expression.operand if is_wider else expression
 
 
 def _divide(call: Call, site: Site) -> Operation:

@@ -7,7 +7,7 @@ of kernels) and for single events, whose way through Arrow would cost more than 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -55,6 +55,10 @@ class Batch:
     def with_columns(self, data: dict[str, Data], kinds: Mapping[str, SqlType] | None = None) -> Batch:
         """The same rows with more columns, or others of the same name. `kinds` has those that are new."""
         return Batch({**self.kinds, **kinds} if kinds else self.kinds, self._data | data, self.num_rows)
+
+    def only(self, names: Set[str]) -> Batch:
+        """The same rows without the other columns."""
+        return Batch(self.kinds, {name: data for name, data in self._data.items() if name in names}, self.num_rows)
 
     def prefixed(self, prefix: str) -> Batch:
         """The same columns with longer names."""

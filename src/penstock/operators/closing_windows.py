@@ -67,6 +67,9 @@ class TumblingWindows:
             self._first = int(chunk.times[0])
         self._last = int(chunk.times[-1])
         slide = self._slide
+        if self.is_open(first_boundary_after(self._last, slide)):
+            # A row of this window has come before, and times do not fall: all rows are of this window.
+            return np.full(chunk.rows, self._open[-1])
         bounds = (chunk.times - slide.offset) // slide.micros * slide.micros + (slide.micros + slide.offset)
         fresh = bounds[np.flatnonzero(np.diff(bounds, prepend=bounds[0] - 1))]
         self._open = np.concatenate(

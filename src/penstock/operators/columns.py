@@ -48,14 +48,16 @@ def image(
     column: Evaluated, kind: SqlType, interner: Interner | None, *, only_known: bool = False
 ) -> tuple[Int64s, Bools | None]:
     """Each value as one int64: equal values, equal images. NaN is one value and -0.0 is 0.0, as in Spark's grouping.
-    With `only_known` strings that the interner does not know are as NULLs."""
+    With `only_known` strings that the interner does not know are as NULLs. What stands in place of a NULL means
+    nothing."""
     if interner is not None and only_known:
-        codes = interner.find(column.held if isinstance(column, TextView) else column.values)
+        strings = column.held if isinstance(column, TextView) else column.values
+        codes = interner.find(strings)
         known = codes >= 0
-        valid = validity(column.held if isinstance(column, TextView) else column.values)
+        valid = validity(strings)
         if valid is not None:
             known &= valid
-        return np.where(known, codes, 0).astype(np.int64), None if known.all() else known
+        return codes.astype(np.int64), None if known.all() else known
     return image_of(to_argument(column, kind, interner), kind)
 
 

@@ -24,7 +24,7 @@ from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import Evaluated, RowErrors
 from penstock.jit import kernel
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.groups import GroupTable
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
@@ -32,20 +32,23 @@ from penstock.plan.nodes import EdgeNode
 
 
 @kernel
-def _rise(slots: Slots, holds: Bools, held: Int64s, fires: Bools) -> int:
-    """Marks the rows that fire; returns how many rows left their key without state."""
-    fell = 0
+def _rise(slots: Slots, holds: Bools, held: Int64s, fires: Int64s) -> tuple[int, int]:
+    """Puts the rows that fire into `fires`; returns how many these are, and how many rows left their key without
+    state."""
+    fired = fell = 0
     for row in range(len(slots)):
         slot = slots[row]
         if slot < 0:
             continue
         if holds[row]:
-            fires[row] = held[slot] == 0
+            if held[slot] == 0:
+                fires[fired] = row
+                fired += 1
             held[slot] = 1
         else:
             held[slot] = 0
             fell += 1
-    return fell
+    return fired, fell
 
 
 class EdgeOperator(Operator):
@@ -75,13 +78,13 @@ class EdgeOperator(Operator):
             keep = self._without(chunk, keep, key.errors)
             keys.append(key)
         slots = self._groups.assign(keys, chunk.rows, keep)
-        fires = np.zeros(chunk.rows, np.bool_)
-        self._groups.collect(_rise(slots, holds, self._groups.counts, fires))
-        return self._shown(chunk.filter(fires))
+        fires = np.empty(chunk.rows, np.int64)
+        fired, fell = _rise(slots, holds, self._groups.counts, fires)
+        self._groups.collect(fell)
+        return self._shown(chunk, fires[:fired]) if fired else NO_EVENTS
 
-    def _shown(self, chunk: Chunk) -> Chunk:
-        if chunk.rows == 0:
-            return chunk
+    def _shown(self, whole: Chunk, fires: Int64s) -> Chunk:
+        chunk = Chunk(whole.times[fires], whole.arrow.take(pa.array(fires)))
         keep: Bools | None = None
         columns = []
         for compiled in self._outputs:

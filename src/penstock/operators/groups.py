@@ -43,7 +43,7 @@ def _hash(keys: Int64s, row: int, words: int) -> int:
     return int(np.int64(h & np.uint64(0x7FFFFFFFFFFFFFFF)))
 
 
-_AHEAD = 16
+_BLOCK = 64
 _IN_CACHE = 1 << 16
 """Tables with so many places are not waited for."""
 
@@ -52,45 +52,55 @@ _IN_CACHE = 1 << 16
 def _assign(
     keys: Int64s, keep: Bools, table: Slots, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
 ) -> tuple[int, int, int]:
-    """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left)."""
+    """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left).
+
+    In a large table each look misses the cache. So a block of keys is hashed together: the processor fetches first
+    their places, and then the keys that stand there, while it works on others."""
     words = keys.shape[1]
     mask = len(table) - 1
     masked = len(keep) > 0
-    far = len(keys) - _AHEAD if len(table) > _IN_CACHE else 0
+    is_large = len(table) > _IN_CACHE
     tables, rows = table.ctypes.data, stored.ctypes.data
-    for row in range(len(keys)):
-        if row < far:  # what these rows look for is not in the cache: have it fetched, first the place and then the key
-            prefetch(tables + 4 * (_hash(keys, row + _AHEAD, words) & mask))
-            near = table[_hash(keys, row + _AHEAD // 2, words) & mask]
-            prefetch(rows + 8 * words * max(near, 0))
-        if masked and not keep[row]:
-            slots[row] = -1
-            continue
-        at = _hash(keys, row, words) & mask
-        while True:
-            slot = table[at]
-            if slot < 0:
-                if free_count > 0:
-                    slot = free[free_count - 1]
-                    free_count -= 1
-                elif used < len(stored):
-                    slot = used
-                    used += 1
-                else:
-                    return row, used, free_count
-                table[at] = slot
-                for w in range(words):
-                    stored[slot, w] = keys[row, w]
-                break
-            same = True
-            for w in range(words):
-                if stored[slot, w] != keys[row, w]:
-                    same = False
+    places = np.empty(_BLOCK, np.int64)
+    for begin in range(0, len(keys), _BLOCK):
+        end = min(begin + _BLOCK, len(keys))
+        for row in range(begin, end):
+            at = _hash(keys, row, words) & mask
+            places[row - begin] = at
+            if is_large:
+                prefetch(tables + 4 * at)
+        if is_large:
+            for row in range(begin, end):
+                prefetch(rows + 8 * words * max(table[places[row - begin]], 0))
+        for row in range(begin, end):
+            if masked and not keep[row]:
+                slots[row] = -1
+                continue
+            at = places[row - begin]
+            while True:
+                slot = table[at]
+                if slot < 0:
+                    if free_count > 0:
+                        slot = free[free_count - 1]
+                        free_count -= 1
+                    elif used < len(stored):
+                        slot = used
+                        used += 1
+                    else:
+                        return row, used, free_count
+                    table[at] = slot
+                    for w in range(words):
+                        stored[slot, w] = keys[row, w]
                     break
-            if same:
-                break
-            at = (at + 1) & mask
-        slots[row] = slot
+                same = True
+                for w in range(words):
+                    if stored[slot, w] != keys[row, w]:
+                        same = False
+                        break
+                if same:
+                    break
+                at = (at + 1) & mask
+            slots[row] = slot
     return len(keys), used, free_count
 
 

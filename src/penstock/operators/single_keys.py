@@ -55,9 +55,12 @@ def _place(key: int, null: int, mask: int) -> int:
 def assign_single(
     keys: Int64s, keep: Bools, table: Int64s, stored: Int64s, used: int, free: Slots, free_count: int, slots: Slots
 ) -> tuple[int, int, int]:
-    """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left)."""
+    """Finds or makes the slot of each key; stops when the table must grow. Returns (rows done, used, free left).
+
+    A key that is the one of the row before, as times cut to hours mostly are, has its slot: it is not looked for."""
     mask = len(table) - 1
     masked = len(keep) > 0
+    last = -1
     far = len(keys) - _AHEAD if len(table) > _IN_CACHE else 0
     address = table.ctypes.data
     for row in range(len(keys)):
@@ -67,6 +70,11 @@ def assign_single(
             slots[row] = -1
             continue
         key, null = keys[row, 0], keys[row, 1]
+        if last >= 0 and keys[last, 0] == key and keys[last, 1] == null:
+            slots[row] = slots[last]
+            last = row
+            continue
+        last = row
         at = _place(key, null, mask)
         while True:
             known = table[at, 1]

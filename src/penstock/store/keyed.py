@@ -15,6 +15,7 @@ Invariants:
 3. All partitions have the same capacity; it grows by an eighth, or the partitions are split. Columns grow one after the
    other, so that growing takes the room of one column more, which the account is asked for first.
 4. `dirty` marks the partitions that have changed since the marks were taken.
+5. `_direct` finds keys of one word without a hash where they are dense. Whatever adds, removes or moves rows drops it.
 
 Why: docs/decisions/table-history.md
 """
@@ -33,6 +34,7 @@ from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account, Budget
+from penstock.store.direct_index import DirectIndex
 from penstock.store.own_memory import zeros
 
 PARTITION_ROWS = 16384
@@ -68,6 +70,7 @@ class KeyedStore:
         self.specs = tuple(columns)
         self._key_type = np.dtype(np.int32 if narrow else np.int64)
         self._words = words
+        self._direct = DirectIndex(account)
         self.changes = 0
         self.layout = 0
         self._one_key = np.zeros((1, words), np.int64)
@@ -109,7 +112,8 @@ class KeyedStore:
     @property
     def nbytes(self) -> int:
         held = self._index.nbytes + self._keys.nbytes + sum(values.nbytes for values in self._values)
-        return held + sum(valid.nbytes for valid in self._valid if valid is not None) + self.counts.nbytes
+        held += sum(valid.nbytes for valid in self._valid if valid is not None)
+        return held + self.counts.nbytes + self._direct.nbytes
 
     @property
     def raw_nbytes(self) -> int:
@@ -133,6 +137,10 @@ class KeyedStore:
         mask = NOBODY if valid is None else valid
         count = len(keys)
         if not (self.by_grace(count) if grace is None else grace):
+            if grace is None and self._words == 1:
+                found = self._direct.find(self._keys, self.counts, keys, mask)
+                if found is not None:
+                    return Found(found, None, count)
             rows = np.empty(count, np.int32)
             kernels.find(self._index, self._keys, self._bits, keys, mask, rows)
             return Found(rows, None, count)
@@ -260,6 +268,7 @@ class KeyedStore:
             kernels.find(self._index, self._keys, self._bits, keys, NOBODY, rows)
         self._mark(rows)
         if fresh.any():
+            self._direct.drop()
             for place, valid in enumerate(self._valid):
                 if valid is not None:
                     valid.reshape(-1)[rows[fresh]] = False
@@ -286,6 +295,7 @@ class KeyedStore:
         self._values[place].reshape(-1)[rows] = values
         mask = self._valid[place]
         if mask is None and valid is not None and not valid.all():
+            self._direct.drop()
             self._account.resize(self.nbytes + self._values[place].size)
             mask = self._valid[place] = np.ones(self._values[place].shape, np.bool_)
             self._cells = None
@@ -295,6 +305,7 @@ class KeyedStore:
 
     def remove(self, keys: Int64s) -> None:
         """Takes rows out, as far as they are there."""
+        self._direct.drop()
         moved_from, moved_to = np.empty(len(keys), np.int32), np.empty(len(keys), np.int32)
         before = self.counts.copy()
         moves = kernels.remove(self._index, self._keys, self.counts, self._bits, keys, moved_from, moved_to)
@@ -305,6 +316,7 @@ class KeyedStore:
         self.layout += 1
 
     def clear(self) -> None:
+        self._direct.drop()
         self._take(0, 16)
         self._account.resize(self.nbytes)
         self.changes += 1
@@ -316,6 +328,7 @@ class KeyedStore:
     # Growing
 
     def _grow(self) -> None:
+        self._direct.drop()
         self._cells = None
         capacity = self.capacity
         wanted = 2 * capacity if capacity < 4096 else capacity + capacity // 8
@@ -397,6 +410,7 @@ class KeyedStore:
 
     def reshape(self, shape: dict[str, Any]) -> None:
         """Makes room for pages that `page` then gives to be filled; `refilled` ends it."""
+        self._direct.drop()
         places = shape["capacity"] << shape["bits"]
         width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
         held = places * (width + sum(shape["masked"])) + (4 * (_slots(shape["capacity"]) + 1) << shape["bits"])

@@ -129,7 +129,7 @@ def find(index: Entries, stored: Keys, bits: int, keys: Int64s, valid: Bools, ro
             if masked and not valid[i]:
                 rows[i] = -1
             elif rows[i] >= 0:
-                p = rows[i] // capacity
+                p = _partition(hashes[i - begin], bits)
                 if not _same(stored, p, rows[i] - p * capacity, keys, i):
                     rows[i] = _lookup(index, stored, keys, i, hashes[i - begin], bits)
 
@@ -137,7 +137,13 @@ def find(index: Entries, stored: Keys, bits: int, keys: Int64s, valid: Bools, ro
 @kernel
 def all_differ(keys: Int64s, seen: Int64s, first: int) -> bool:
     """Whether no key comes twice. `seen` is a hash table of a power of two of slots, twice as many as keys at least.
-    What it holds from calls before is below `first`; it holds `first` plus the number of a key afterwards."""
+    What it holds from calls before is below `first`; it holds `first` plus the number of a key afterwards. Keys that
+    rise differ: they are not looked up."""
+    rising = 1
+    while rising < len(keys) and keys[rising - 1, 0] < keys[rising, 0]:
+        rising += 1
+    if rising >= len(keys):
+        return True
     mask = len(seen) - 1
     for i in range(len(keys)):
         at = np.int64(_hash(keys, i) & np.uint64(mask))

@@ -39,9 +39,9 @@ _ORDER_BYTES = 48
 _KEPT_ROOM = 4096
 """Entries for which there is room even when there are none."""
 
-_KEPT_TIMES, _KEPT_SHARE = 4, 64
-"""There is also room for so many times the entries there were, if that is no more than this part of the memory: what
-changes comes in bursts."""
+_KEPT_TIMES, _KEPT_SHARE = 4, 16
+"""There is also room for so many times the entries there were, if that is no more than this part of the memory that is
+free: what changes comes in bursts."""
 
 _BURSTS = 64
 """How many there were is forgotten by this part with each burst: small ones may come between large ones."""
@@ -362,7 +362,7 @@ class History:
         self.first += count
         self._forget_order()
         if not len(self):
-            is_small = self._account.nbytes * _KEPT_SHARE <= self._account.total
+            is_small = self._account.nbytes * _KEPT_SHARE <= self._account.free
             self._most = max(self._stop, self._most - self._most // _BURSTS)
             room = max(_KEPT_ROOM, power_of_two(_KEPT_TIMES * self._most) if is_small else 0)
             self._start = self._stop = 0

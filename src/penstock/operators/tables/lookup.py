@@ -37,7 +37,7 @@ from penstock.operators.tables.reading import Piece, TableReading
 from penstock.operators.tables.single import SingleReading, renamed
 from penstock.operators.tables.table import END
 from penstock.plan.reads import GroupingKey
-from penstock.plan.tables.lookups import expressions
+from penstock.plan.tables.lookups import expressions, read_behind
 from penstock.plan.tables.nodes import LookupNode
 from penstock.types import SqlType
 
@@ -63,8 +63,8 @@ class LookUp(Operator):
         self._output_names = node.schema.arrow.names
         self._kinds: dict[str, SqlType] = dict(read)
         self._tables = [
-            TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), resources)
-            for i, lookup in enumerate(node.lookups)
+            TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), behind, resources)
+            for i, (lookup, behind) in enumerate(zip(node.lookups, read_behind(node), strict=True))
         ]
         self.row_filter = None if node.first is None else compile_row(renamed(node.first, self._names))
         self._single: SingleReading | None = None
@@ -120,7 +120,10 @@ class LookUp(Operator):
         stream; a little may wait longer."""
         if port:
             return bool(self._ports.heads)
-        return any(len(reading.table.history) > LITTLE for reading in self._tables)
+        for reading in self._tables:  # noqa: SIM110 - asked for every push, so without a generator
+            if len(reading.table.history) > LITTLE:
+                return True
+        return False
 
     def _look_up_one(self, chunk: Chunk, values: Values) -> list[Chunk] | None:
         """What comes of a single event at once; None if the ordinary path says it."""

@@ -6,7 +6,7 @@ which pairs are compared for the others (`plan.tables.narrowing`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -66,9 +66,16 @@ class _Joined(NamedTuple):
 
 class TableReading:
     """`wanted` are the columns to bring: for each name that of the table's column, and whether it is the one from
-    before the event's own changes."""
+    before the event's own changes. `read_behind` are those that are read once rows are found (None: all)."""
 
-    def __init__(self, name: str, lookup: Lookup, wanted: dict[str, tuple[str, bool]], resources: Resources) -> None:
+    def __init__(
+        self,
+        name: str,
+        lookup: Lookup,
+        wanted: dict[str, tuple[str, bool]],
+        read_behind: Set[str] | None,
+        resources: Resources,
+    ) -> None:
         self.table = resources.tables.table(lookup.table)
         if self.table.reads_by_key_only and not lookup.is_keyed:
             raise QueryError(
@@ -80,6 +87,7 @@ class TableReading:
         self._lookup = lookup
         self._behind = 0
         self._wanted = wanted
+        self._read_behind = read_behind
         self._looks_back = any(before for _, before in wanted.values())
         self._failed = Grouping(GroupingKey(None, (), ()), [resources.reject])
         self._on = Grouping(GroupingKey(lookup.on, (), ()), [resources.reject])
@@ -182,8 +190,14 @@ class TableReading:
             columns.append(found)
         return columns, keep
 
+    def _without_keys(self, rows: Chunk) -> Chunk:
+        """Without the columns of which nothing was wanted but keys: they need not be taken along."""
+        assert isinstance(rows.columns, Batch)
+        return rows if self._read_behind is None else Chunk(rows.times, rows.columns.only(self._read_behind))
+
     def _by_key(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
         columns, keep = self._computed(way, rows)
+        rows = self._without_keys(rows)
         words, valid = self.table.words(columns, way.kinds, only_known=not self.table.reads_by_key_only)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
         earlier = None
@@ -219,6 +233,7 @@ class TableReading:
     def _by_index(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
         assert way.index is not None
         columns, keep = self._computed(way, rows)
+        rows = self._without_keys(rows)
         values = way.index.asked(columns, way.kinds, rows.rows)
         numbers = self._numbers(rows.times, sequences, position, before=False)
         asked, matched, odd = way.index.look_up(values, numbers)

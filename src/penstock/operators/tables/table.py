@@ -216,16 +216,15 @@ class Table:
     ) -> tuple[Int64s, Bools | None]:
         """Key values as words, and which have no NULL in them (None: all). Strings that the table does not know have
         codes of their own until `settle`, or with `only_known` count as NULL: no row has them."""
-        words, valid = np.empty((0, len(columns)), np.int64), None
-        for w, (column, kind, field) in enumerate(zip(columns, kinds, self._keys, strict=True)):
+        found: list[Int64s] = []
+        valid: Bools | None = None
+        for column, kind, field in zip(columns, kinds, self._keys, strict=True):
             images, known = image(column, kind, self.interners.get(field.name), only_known=only_known)
-            if w == 0:
-                words = np.empty((len(images), len(columns)), np.int64)
-            words[:, w] = images
             if known is not None:
-                words[~known, w] = 0
+                images = np.where(known, images, 0)
                 valid = known if valid is None else valid & known
-        return words, valid
+            found.append(images)
+        return np.stack(found, axis=1), valid
 
     def settle(self) -> None:
         """Forgets strings that no row has."""

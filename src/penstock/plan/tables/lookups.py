@@ -68,6 +68,18 @@ def looked_up(lookups: Sequence[Lookup]) -> list[set[str]]:
     return [columns(e) for lookup in lookups for e in (*lookup.keys, *((lookup.on,) if lookup.on is not None else ()))]
 
 
+def read_behind(node: LookupNode) -> list[set[str] | None]:
+    """For each table, the columns that are read once its rows are found; None if something may fail then, for rows are
+    rejected with all their columns."""
+    later = [output.expression for output in node.outputs] + ([] if node.where is None else [node.where])
+    found: list[set[str] | None] = []
+    for lookup in reversed(node.lookups):
+        later += [] if lookup.on is None else [lookup.on]
+        found.append({name for e in later for name in columns(e)} if all(map(is_total, later)) else None)
+        later += [*lookup.keys, *(() if lookup.narrowed is None else lookup.narrowed.keys)]
+    return found[::-1]
+
+
 def build_scan(scan: TableScan) -> ScanNode:
     clocks = tuple(StreamNode(writer.name, writer.schema) for writer in scan.table.writers)
     assert scan.table.definition is not None
