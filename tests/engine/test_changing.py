@@ -48,6 +48,17 @@ def test_a_change_takes_the_longest_window_and_no_answer_shows_it() -> None:
         assert outcome(app) == unchanged(text, 410)
 
 
+def test_a_change_ends_between_the_pieces_of_a_push() -> None:
+    text = windows(5)
+    with ps.App(text, strategy="window", memory="1MB", block_size=4096) as app:
+        app.push("s", batch(0, 100, 10))
+        for first, strategy in ((100, "panes"), (2100, "window")):
+            app.set_strategy(strategy)
+            app.push("s", batch(first, 2000, 10))
+            assert (uses_panes(app), CHANGES in app.explain()) == (strategy == "panes", False)
+        assert outcome(app) == unchanged(text, 4100)
+
+
 def test_the_form_that_is_left_gives_everything_back(tmp_path: Path) -> None:
     text = windows(5, "k, SUM(x) AS a").replace("];", "] GROUP BY k;")
     with ps.App(text, strategy="window", checkpoint=tmp_path) as app:

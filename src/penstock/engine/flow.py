@@ -28,7 +28,7 @@ from penstock.engine.pieces import Pieces
 from penstock.engine.planner import Planner
 from penstock.engine.quiet_time import QuietTime
 from penstock.engine.rates import Rates
-from penstock.engine.routes import Route, Routes
+from penstock.engine.routes import Routes
 from penstock.engine.running import Running, Shared
 from penstock.engine.saved_queries import Names, SavedQueries
 from penstock.engine.strategy_change import StrategyChange, kin
@@ -323,22 +323,22 @@ class Flow:
 
     def _pass(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         self._told[stream] = watermark
-        route = self._routes[stream]
-        if route.steps is not None:
-            for some, reached in route.steps.cut(self._stepped.get(stream), chunks, watermark):
-                self._dispatch_pieces(route, some, reached)
+        steps = self._routes[stream].steps
+        if steps is not None:
+            for some, reached in steps.cut(self._stepped.get(stream), chunks, watermark):
+                self._dispatch_pieces(stream, some, reached)
             self._stepped[stream] = watermark
         elif len(chunks) == 1 and isinstance(chunks[0].columns, Row):
-            self._dispatch(route, chunks, watermark, 1)
+            self._dispatch(stream, chunks, watermark, 1)
         else:
-            self._dispatch_pieces(route, chunks, watermark)
+            self._dispatch_pieces(stream, chunks, watermark)
 
-    def _dispatch_pieces(self, route: Route, chunks: list[Chunk], watermark: int) -> None:
+    def _dispatch_pieces(self, stream: str, chunks: list[Chunk], watermark: int) -> None:
         for piece, reached in self._pieces.in_order(chunks, watermark):
-            self._dispatch(route, piece, reached, sum(chunk.rows for chunk in piece))
+            self._dispatch(stream, piece, reached, sum(chunk.rows for chunk in piece))
 
-    def _dispatch(self, route: Route, chunks: list[Chunk], watermark: int, rows: int) -> None:
-        stream = route.stream
+    def _dispatch(self, stream: str, chunks: list[Chunk], watermark: int, rows: int) -> None:
+        route = self._routes[stream]  # asked for each piece: windows may change their form between two of them
         self._quiet.stirred.add(stream)
         self.passed[stream] = self.passed.get(stream, 0) + rows
         if rows:

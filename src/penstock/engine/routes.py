@@ -22,7 +22,6 @@ from penstock.store.budget import Budget
 class Route:
     """`steps` are those in which time passes, where windows over the stream meet again in one query."""
 
-    stream: str
     readers: tuple[Running, ...]
     writers: Sequence[TableWriter]
     feeds: Sequence[Consumer]
@@ -48,7 +47,7 @@ class Routes(dict[str, Route]):
     def __missing__(self, stream: str) -> Route:
         readers = self._readers.get(stream, ())
         feeds = tuple(_feeds(stream, readers))
-        route = self[stream] = Route(stream, readers, self._tables.writers(stream), feeds, self._steps.get(stream))
+        route = self[stream] = Route(readers, self._tables.writers(stream), feeds, self._steps.get(stream))
         return route
 
     def _make_steps(self, running: Sequence[Running]) -> dict[str, Steps]:

@@ -83,7 +83,7 @@ class _AnswerColumn:
         self._values = ChargedArray(account, like.values.dtype)
         self._null, self._failed = ChargedArray(account, np.bool_), ChargedArray(account, np.bool_)
 
-    def put(self, slots: Slots, answer: Emitted, capacity: int) -> None:
+    def put(self, slots: Int64s, answer: Emitted, capacity: int) -> None:
         if capacity > len(self._values):
             self._values.resize(capacity)
         assert answer.values.dtype == self._values.array.dtype
@@ -91,12 +91,12 @@ class _AnswerColumn:
         _put_marks(self._null, slots, None if answer.valid is None else ~answer.valid, capacity)
         _put_marks(self._failed, slots, answer.failed, capacity)
 
-    def of(self, slots: Slots) -> Emitted:
+    def of(self, slots: Int64s) -> Emitted:
         null, failed = _marks_of(self._null, slots), _marks_of(self._failed, slots)
         return Emitted(self._values.array[slots], None if null is None else ~null, failed)
 
 
-def _put_marks(marks: ChargedArray, slots: Slots, new: Bools | None, capacity: int) -> None:
+def _put_marks(marks: ChargedArray, slots: Int64s, new: Bools | None, capacity: int) -> None:
     if new is None and len(marks) == 0:
         return
     if capacity > len(marks):
@@ -104,7 +104,7 @@ def _put_marks(marks: ChargedArray, slots: Slots, new: Bools | None, capacity: i
     marks.array[slots] = False if new is None else new
 
 
-def _marks_of(marks: ChargedArray, slots: Slots) -> Bools | None:
+def _marks_of(marks: ChargedArray, slots: Int64s) -> Bools | None:
     """None if none of these slots is marked."""
     if len(marks) == 0:
         return None
@@ -145,7 +145,8 @@ class HeldRows:
 
     def rows(self, slots: Slots) -> GroupRows:
         """The rows of slots that had one, also right after they were taken."""
-        return GroupRows(slots, self._counts.array[slots], [column.of(slots) for column in self._answers])
+        places = slots.astype(np.intp)  # numpy takes many columns by such places, which it need not convert, sooner
+        return GroupRows(slots, self._counts.array[places], [column.of(places) for column in self._answers])
 
     def hold(self, rows: GroupRows, without_row: Slots, owners: Slots | None) -> None:
         """From now on these are held. `owners` are the domains of slots; None if there is only one."""
@@ -161,11 +162,12 @@ class HeldRows:
         if len(rows.slots):
             if capacity > len(self._counts):
                 self._counts.resize(capacity)
-            self._counts.array[rows.slots] = rows.counts
+            places = rows.slots.astype(np.intp)
+            self._counts.array[places] = rows.counts
             if not self._answers:
                 self._answers = [_AnswerColumn(self._account, answer) for answer in rows.answers]
             for column, answer in zip(self._answers, rows.answers, strict=True):
-                column.put(rows.slots, answer, capacity)
+                column.put(places, answer, capacity)
 
     def _fit(self, capacity: int, domains: int) -> None:
         self._heads.fit(domains)

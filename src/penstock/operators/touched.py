@@ -39,6 +39,9 @@ _NOT_LOOKED_AT = -2
 _FEW = 8
 """Less than this part of all groups are put in order by themselves."""
 
+_DENSE = 8
+"""More than this part of all groups, in all segments, are in order once each has its place among all."""
+
 
 @kernel
 def _find(
@@ -211,6 +214,8 @@ class Toucher:
         self._last = ChargedArray(account, np.int64)
         self._stamp = 1
         self._ranked: Slots | None = None
+        self._apart = 0
+        """How many groups have been put in order by themselves since all were."""
 
     def play(
         self,
@@ -247,16 +252,28 @@ class Toucher:
     def _sorted(self, segments: Int64s, slots: Slots) -> tuple[Int64s, Slots]:
         """By segment and within it in the order of the keys."""
         order = self._order(slots)
-        keys = (segments << 32) + self._rank.array[slots]
-        keys.sort()
-        return keys >> 32, order[keys & 0xFFFF_FFFF]
+        size = len(order)
+        keys = segments * size + self._rank.array[slots]
+        all_keys = (int(segments.max(initial=-1)) + 1) * size
+        if all_keys < _DENSE * len(keys):
+            is_key = np.zeros(all_keys, np.bool_)
+            is_key[keys] = True
+            keys = np.flatnonzero(is_key)
+        else:
+            keys.sort()
+        numbers = keys // max(size, 1)
+        return numbers, order[keys - numbers * size]
 
     def _order(self, slots: Slots) -> Slots:
         """Slots in the order of their keys, with `_rank` of each: all that there are, or these alone where they are few
-        and others have come since all were put in order."""
-        if not self._groups.is_ordered and len(slots) * _FEW < self._groups.size:
+        and others have come since all were put in order. All are put in order again once that costs no more than what
+        has been put in order by itself."""
+        is_few = len(slots) * _FEW < self._groups.size and self._apart < self._groups.size
+        if is_few and not self._groups.is_ordered:
+            self._apart += len(slots)
             order, self._ranked = self._groups.sorted(np.unique(slots)), None
         else:
+            self._apart = 0
             order = self._groups.order()
             if order is self._ranked:
                 return order
