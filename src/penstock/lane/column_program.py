@@ -5,6 +5,8 @@
 One call takes a chunk, whatever blocks its rows go to. Every row of a chunk gives one result. Scratch registers have
 room for a strip, so that they stay in the cache: `place_scratch`, the first instruction, moves their addresses back by
 the rows before the strip.
+
+Why: docs/decisions/runs-across-blocks.md
 """
 
 from __future__ import annotations

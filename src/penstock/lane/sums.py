@@ -3,6 +3,8 @@
 The arithmetic is that of `aggregates.exact_sum`: the same functions on the same words. `stop_at_wide` cuts a strip
 before the first value that the narrow accumulator does not take. While no row of the wide table is in use, every row
 in the window is narrow, so rows that leave need no check.
+
+Why: docs/decisions/runs-across-blocks.md
 """
 
 from __future__ import annotations
