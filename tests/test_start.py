@@ -61,3 +61,27 @@ def test_a_program_whose_kernels_are_compiled_does_without_numba(modules: set[st
 )
 def test_what_the_program_does_not_use_is_not_loaded(modules: set[str], unused: str) -> None:
     assert not {name for name in modules if name == unused or name.startswith(f"{unused}.")}
+
+
+_COLUMNS = """
+import sys
+import numpy as np
+import penstock as ps
+import pyarrow as pa
+
+app = ps.App('''
+    CREATE STREAM calls (at BIGINT, agent INT, ms INT, EVENT TIME at UNIT SECONDS);
+    SELECT ISTREAM agent, SUM(ms) AS total FROM calls [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY agent;
+''')
+at, agent, ms = np.arange(100), np.zeros(100, np.int32), np.ones(100, np.int32)
+kinds = (pa.int64(), pa.int32(), pa.int32())
+columns = [pa.Array.from_buffers(kind, 100, [None, pa.py_buffer(c)]) for kind, c in zip(kinds, (at, agent, ms))]
+app.push("calls", pa.RecordBatch.from_arrays(columns, names=["at", "agent", "ms"]))
+assert app.results("q1").num_rows == 9
+print("pandas" in sys.modules)
+"""
+
+
+def test_columns_of_numbers_go_in_and_out_without_pandas() -> None:
+    done = subprocess.run([sys.executable, "-c", _COLUMNS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
