@@ -129,10 +129,10 @@ class RowProgram(Program):
         self._instructions[instruction * words.INSTRUCTION_WORDS + word] = value
 
     def open(self, address: int, rows: int, limit: int) -> None:
-        """Rows go into the open block at this address, which can have `limit` rows. It had so many before the first
-        row of the call; less than 0 if it was begun behind that."""
+        """Rows go into the open block at this address, which can have `limit` rows. It had so many before row 0; less
+        than 0 if it was begun behind that."""
         context = self.words
-        context[words.OPEN], context[words.OPEN_ROWS], context[words.OPEN_LIMIT] = address, rows - self.row, limit
+        context[words.OPEN], context[words.OPEN_ROWS], context[words.OPEN_LIMIT] = address, rows, limit
 
     @property
     def is_plain(self) -> bool:

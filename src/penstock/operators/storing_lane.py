@@ -54,6 +54,7 @@ class StoringLane(Generic[Made]):
         """How many rows of the last call are in, and how many have left with them."""
         self._tail_at = 0
         self._opened: Frame | None = None
+        self._open_rows = 0
         self._block: Frame | None = None
         self._is_last = False
         self._position = -1
@@ -86,9 +87,9 @@ class StoringLane(Generic[Made]):
     def _supplied(self, status: int) -> int:
         """What a run of the program ends with that is given the blocks that it needs. It stops where a block cannot be
         had: the ordinary path meets the error again, when the rows that are in have been shown."""
-        program, store = self.program, self._store
+        program, store, now = self.program, self._store, self.program.words
         while True:
-            done, tail_at = program.reached
+            done, tail_at = now[words.DONE] - program.row, now[words.TAIL_AT]
             gone = tail_at - self._tail_at
             if done != self.done:
                 store.grow(done - self.done)
@@ -115,8 +116,10 @@ class StoringLane(Generic[Made]):
         opened = self._store.block_with_room()
         if self._nullable and self._holds_null(opened):
             return False
-        self._opened = opened
-        self.program.open(opened.address, opened.count - self.done, self._block_rows)
+        rows = opened.count - self.done - self.program.row
+        if opened is not self._opened or rows != self._open_rows:
+            self._opened, self._open_rows = opened, rows
+            self.program.open(opened.address, rows, self._block_rows)
         return True
 
     def _stands(self) -> bool:
