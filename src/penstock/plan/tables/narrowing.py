@@ -58,8 +58,9 @@ def _with(lookup: Lookup, known: Set[str], conditions: Sequence[Expression]) -> 
     if len(taken) == len(lookup.by):
         return lookup, rest
     by = as_key(tuple(taken), lookup.key)
-    if not set(lookup.by) <= set(by):
-        by = tuple(taken)
+    left_out = [own for own in taken if own not in by]
+    if not set(lookup.by) <= set(by) or any(not (is_total(own) and is_total(taken[own])) for own in left_out):
+        by = tuple(taken)  # an equality that can fail is part of the search: it rejects pairs that the others leave out
     shorter = Narrowed(by, tuple(taken[own] for own in by), any(not is_total(c) for c in rest))
     return replace(lookup, narrowed=shorter), rest
 
