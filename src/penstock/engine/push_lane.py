@@ -135,17 +135,8 @@ class PushLane:
 
     def push_list(self, events: list[Any]) -> int:
         """Takes events from the front of a list; returns how many."""
-        if not 0 < len(events) <= MOST_ROWS:
-            return 0
-        done = taken = self._push_some(events)
-        while taken and done < len(events):  # the block was full, or the next event is unusual
-            taken = self._push_some(events[done:])
-            done += taken
-        return done
-
-    def _push_some(self, events: list[Any]) -> int:
         rows, program = len(events), self._program
-        if list(map(type, events)).count(dict) < rows:
+        if not 0 < rows <= MOST_ROWS or list(map(type, events)).count(dict) < rows:
             return 0
         try:
             columns: list[Sequence[Any]] = list(zip(*map(self._get, events), strict=True))

@@ -3,7 +3,7 @@
 An Arrow batch is made of several objects per column. A slice of a batch that is there is one call. The cells of a
 `ResultSheet` are those that the lane writes its results into.
 
-Invariant: a row that has gone out never changes. Rows behind it are not filled yet, and nobody has seen them.
+Invariant: a row that has gone out never changes. Rows behind it have not gone out: they may be filled again.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The rows are in the registers of a `SheetProgram`. It finds their slots, compute
 the open block, plays the states and computes the select list.
 
 Invariants, besides those of `storing_lane`:
-1. It takes rows up to the first one with a key or a value that needs the ordinary path, or up to the end of the open
-   block. The others can be written again.
+1. It takes rows up to the first one with a key or a value that needs the ordinary path. The others can be written
+   again.
 2. Rows that enter on another path move the head of the store. While it is where the lane left it, the arrays of groups
    and states are where they were.
 
