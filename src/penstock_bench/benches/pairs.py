@@ -57,8 +57,8 @@ PLANS = {
     Size.TINY: Plan(Phases(299, 0.5, 1, 0.1), (2,), (), (OURS,), 60),
     # At a boundary of 60 seconds periods of every length end. After 900 seconds the windows of 94 % of the strategies
     # are full, after 1,800 those of all.
-    # Esper sustains SF 2,000 on a quiet machine, and SF 1,500 on most. At SF 3,000, tried once on a busy machine, it was
-    # late by more than the stretch, and the run took a minute and a half.
+    # Esper sustains SF 2,000 on a quiet machine, and SF 1,500 on most. At SF 3,000, tried once on a busy machine, it
+    # was late by more than the stretch, and the run took a minute and a half.
     Size.QUICK: Plan(Phases(893, 1.5, 6.5, 0.5), (2000, 5000), (1500, 500, 20), (OURS, ESPER), 115, esper_up_to=2500),
     Size.FULL: Plan(
         Phases(1770, 15, 120, 5),
