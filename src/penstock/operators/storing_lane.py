@@ -6,8 +6,8 @@ Invariants:
 1. Between calls all state is where the ordinary path has it.
 2. A row that the lane does not take has changed nothing.
 3. A program knows the arrays of groups and states by their addresses. What may move them is followed by `_link`.
-4. The frame of the tail's block is in the pool when a call begins. While the tail is in it, the store uses its memory for
-   no other block: only a full block ahead of the tail or a block behind it has its memory used again.
+4. The frame of the tail's block is in the pool when a call begins. While the tail is in it, the store uses its memory
+   for no other block: only a full block ahead of the tail or a block behind it has its memory used again.
 
 Why: docs/decisions/lane-on-the-states.md
 """

@@ -13,8 +13,8 @@ Invariants:
    There is one exception. If all readers of a block are close behind when it is read back, it gives up its place on the
    device at once, so that the file is no larger than the rows; if it has to leave the pool after all, it is written
    again. This is not done after a snapshot, which names blocks by their place.
-6. The memory of a frame that is given up or released serves the next block if no view was made of it: the lane writes and
-   reads rows by their addresses.
+6. The memory of a frame that is given up or released serves the next block if no view was made of it: the lane writes
+   and reads rows by their addresses.
 
 Called by the window operators, through the stores that `manager` makes.
 """
