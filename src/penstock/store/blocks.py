@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -180,7 +180,8 @@ class BlockLayout:
         """A full frame from its bytes, which may be in the frame that there is `room` in."""
         if len(payload) != self.nbytes:
             raise StorageError(f"a block of {len(payload):,} bytes is there where {self.nbytes:,} were expected")
-        if room is not None and payload.obj is cast(object, room.payload):
+        owner: object = payload.obj
+        if room is not None and owner is room.payload:
             frame = room
         else:
             block = np.frombuffer(payload, np.uint8)

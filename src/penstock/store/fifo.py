@@ -178,17 +178,18 @@ class FifoStore:
 
     def _frame_in(self, given_up: Frame | None) -> Frame:
         """An empty frame: in the memory of one that was given up or released, or new."""
-        frame, self._spare = self._reusable(given_up) or self._spare, None
+        frame, self._spare = self._spare, None
+        if given_up is not None:
+            frame = self._reusable(given_up)
         if frame is None:
             return self._layout.new_frame()
         frame.count = 0
         return frame
 
-    def _reusable(self, frame: Frame | None) -> Frame | None:
+    def _reusable(self, frame: Frame) -> Frame | None:
         """A frame that the pool has dropped, if only the store has it and its memory is set aside."""
-        if frame is None or not (self.device.copies and frame.is_unseen and frame.layout is self._layout):
-            return None
-        return frame if self.pool.nbytes + frame.nbytes <= self.pool.granted else None
+        has_views = not (self.device.copies and frame.is_unseen and frame.layout is self._layout)
+        return None if has_views or not self.pool.has_set_aside(frame.nbytes) else frame
 
     def _take_back(self, origin: Frame | None, filled: int, blocks: int) -> None:
         """Undoes a failed append: `origin` is the open block again, with `filled` rows, and the last of `blocks`."""
@@ -302,7 +303,7 @@ class FifoStore:
         while (ends := directory.first_ends) <= position:
             era, block = directory.eras[0], directory.base
             frame = self.pool.drop(block)
-            self._spare = self._reusable(frame)
+            self._spare = None if frame is None else self._reusable(frame)
             address = directory.drop_first()
             if address != NOT_WRITTEN:
                 self.device.free(address)

@@ -126,6 +126,10 @@ class BufferPool:
         """Bytes on the pool's account."""
         return self._account.nbytes
 
+    def has_set_aside(self, nbytes: int) -> bool:
+        """Whether the account has so many bytes more than the frames take."""
+        return self._held + nbytes <= self._account.nbytes
+
     def make_room(self, nbytes: int) -> None:
         """Gives up frames until one of this size can be added."""
         while not self._has_place(nbytes):
