@@ -21,6 +21,7 @@ from penstock.aggregates.sums import SumState
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.lane import counts, extremes, sums, words
 from penstock.lane.leaving import leave_by_position, leave_by_time
+from penstock.lane.limbs import sum_in_limbs
 from penstock.lane.machine import Operation, entry, run, start
 from penstock.lane.memory import address_of
 from penstock.plan.nodes import StateSpec
@@ -67,7 +68,7 @@ class Program:
         """The row of the columns that the next call begins with."""
         self._by_group = by_group
         self._left = np.zeros(words.STRIP_ROWS, np.int64)
-        self._kept = np.zeros(4 * words.STRIP_ROWS, np.int64)
+        self._kept = np.zeros(words.KEPT_WORDS * words.STRIP_ROWS, np.int64)
         self._members = [_Member(*each) for each in zip(states, specs, columns, strict=True)]
         self._held: list[Any] = []
         self._tally: Int64s | None = None
@@ -244,7 +245,7 @@ def _operation(member: _Member, *, by_group: bool) -> Operation:
         return extremes.extreme if by_group else extremes.extreme_of_all
     if member.check < 0:
         return sums.sum_integers
-    return sums.sum_doubles if by_group else sums.sum_all_doubles
+    return sums.sum_doubles if by_group else sum_in_limbs
 
 
 def _counting(*, by_group: bool) -> Operation:

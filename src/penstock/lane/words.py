@@ -18,7 +18,7 @@ from __future__ import annotations
     SLOTS,  # their slots (int32); 0 if all rows are of slot 0
     HEAD,  # the position of row 0 in the store; a call may begin with a later row
     LEFT,  # for each row of the strip: the rows of the tail's block before this place have left
-    KEPT,  # room for four words for each row of the strip, while an operation is at work
+    KEPT,  # room for KEPT_WORDS for each row of the strip, while an operation is at work
     STARTS,  # where windows by position write the beginning of each row's window
     EXTENT,  # the microseconds or rows of the window
     TAIL_TIMES,  # the times of the tail's block
@@ -48,6 +48,8 @@ OPERATION, INSTRUCTION_WORDS = 0, 12
 
 STRIP_ROWS = 1024
 """So many rows are at work at once: what the operations say of them stays in the cache."""
+
+KEPT_WORDS = 6
 
 FINISHED, NEEDS_TAIL, STOPS, NEEDS_BLOCK, MARKED, NEEDS = 0, 1, 2, 3, 4, 16
 """What a run ends with: all rows are in; the tail's block has been left, and the next one is needed; row DONE is for
