@@ -69,6 +69,11 @@ class Cursor:
         self._block, self._first, self._end = store.block_bounds(position)
         return store.frame(self._block), self._first
 
+    @property
+    def number(self) -> int:
+        """The number of the block of the next row, or the one after the last block."""
+        return self._block if self._first <= self.position < self._end else self._store.block_at(self.position)
+
     def is_in(self, block: Frame) -> bool:
         """Whether the next row is in this block, and that in the pool."""
         return self._first <= self.position < self._end and self._store.resident(self._block) is block

@@ -32,6 +32,8 @@ class Directory:
     def __init__(self) -> None:
         self.eras: list[Era] = []
         self.base = 0
+        self.first_ends = _NEVER
+        """The position after the last row of the first block, once it is full; the end of all time without blocks."""
         self._addresses = array("q")
         self._gone = 0
 
@@ -39,22 +41,18 @@ class Directory:
     def end(self) -> int:
         return self.base + len(self._addresses) - self._gone
 
-    @property
-    def first_ends(self) -> int:
-        """The position after the last row of the first block, once it is full; the end of all time without blocks."""
-        if self._gone == len(self._addresses):
-            return _NEVER
-        era = self.eras[0]
-        return era.first_position + (self.base - era.first_block + 1) * era.layout.rows
-
     def begin(self, block: int, position: int, layout: BlockLayout) -> None:
         """A new last block, the one at the `end`, whose first row has this position."""
         if not self.eras or self.eras[-1].layout is not layout:
             self.eras.append(Era(block, position, layout))
         self._addresses.append(NOT_WRITTEN)
+        if block == self.base:
+            self.first_ends = position + layout.rows
 
     def drop_last(self) -> None:
         self._addresses.pop()
+        if self._gone == len(self._addresses):
+            self.first_ends = _NEVER
 
     def era(self, block: int) -> Era:
         eras = self.eras
@@ -109,6 +107,8 @@ class Directory:
             self._gone = 0
         while len(self.eras) > 1 and self.eras[1].first_block <= self.base:
             del self.eras[0]
+        has_blocks = self._gone < len(self._addresses)
+        self.first_ends = self.first_position(self.base) + self.eras[0].layout.rows if has_blocks else _NEVER
         return address
 
     def spans(self, end: int) -> Iterator[tuple[int, int, BlockLayout]]:

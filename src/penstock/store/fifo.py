@@ -401,15 +401,18 @@ class FifoStore:
         """The block that holds a position, its first position and the one after its last row."""
         return self._directory.bounds(position)
 
+    def block_at(self, position: int) -> int:
+        """The number of the block that holds a position, or the one after the last."""
+        return self._directory.locate(position)
+
     def resident(self, block: int) -> Frame | None:
         return self.pool.frames.get(block)
 
     def _readers(self) -> list[int]:
         """The blocks at which cursors stand, rising, each once."""
-        locate = self._directory.locate
         if len(self._cursors) == 1 and (only := self._cursors[0]()) is not None:
-            return [locate(only.position)]
-        return sorted({locate(cursor.position) for cursor in self._live_cursors()})
+            return [only.number]
+        return sorted({cursor.number for cursor in self._live_cursors()})
 
     def _live_cursors(self) -> list[Cursor]:
         return [cursor for reference in self._cursors if (cursor := reference()) is not None]

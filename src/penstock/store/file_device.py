@@ -36,6 +36,7 @@ _FIELDS = struct.Struct("<4sIIIQ")  # magic, codec, bytes stored, bytes of the b
 _CHECKSUM = struct.Struct("<Q")
 _HEADER = struct.Struct("<4sIIIQQ")
 _MAGIC = b"PSBK"
+_digest = xxhash.xxh3_64_intdigest
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -62,6 +63,9 @@ class FileDevice(BlockDevice):
         self._regions = [Region(0, 0, block_size)]
         self._slots = SlotMap()
         self._stored = array("I")
+        self._header = memoryview(bytearray(HEADER_SIZE))
+        """Room for the header of a block that is read, and its fields without the checksum."""
+        self._header_fields = self._header[: _FIELDS.size]
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._closing = weakref.finalize(self, os.close, self._file)
@@ -86,7 +90,10 @@ class FileDevice(BlockDevice):
             if slot == 0 and sequence == 0:
                 os.ftruncate(self._file, 0)  # whatever a process before us left there
                 self.is_scratch = True
-            self._write_all(header, stored, self._offset(slot))
+            offset, total = self._offset(slot), len(header) + len(stored)
+            written = os.pwritev(self._file, (header, stored), offset)
+            if written < total:
+                self._write_rest(b"".join((header, stored)), written, offset)
         except OSError as error:
             self._slots.undo_take(slot)
             if error.errno in _DISK_FULL:
@@ -102,9 +109,8 @@ class FileDevice(BlockDevice):
         return slot
 
     def read(self, address: int, room: Values | None = None) -> memoryview:
-        sequence = self._slots.sequence(address)
+        sequence, header = self._slots.sequence(address), self._header
         expected = self._stored[address]
-        header = bytearray(HEADER_SIZE)
         # An array is not zeroed, unlike a bytearray.
         stored = room if room is not None and len(room) == expected else np.empty(expected, np.uint8)
         try:
@@ -114,7 +120,7 @@ class FileDevice(BlockDevice):
         if length < HEADER_SIZE + expected:
             raise StorageError(f"{self.path}: the file is truncated: block {address} ends after {length:,} bytes")
         magic, codec, stored_size, size, found, checksum = _HEADER.unpack(header)
-        intact = self._checksum(header[: _FIELDS.size], stored) == checksum
+        intact = self._checksum(self._header_fields, stored) == checksum
         if not intact or magic != _MAGIC or stored_size != expected:
             raise StorageError(f"{self.path}: block {address} is damaged: its checksum does not fit")
         if found != sequence:
@@ -168,18 +174,15 @@ class FileDevice(BlockDevice):
         self._closing()
 
     def _offset(self, slot: int) -> int:
-        region = self._regions[-1]
-        if slot < region.first:
-            region = next(older for older in reversed(self._regions) if older.first <= slot)
-        return region.offset + (slot - region.first) * region.slot_size
+        first, offset, slot_size = self._regions[-1]
+        if slot < first:
+            first, offset, slot_size = next(older for older in reversed(self._regions) if older.first <= slot)
+        return offset + (slot - first) * slot_size
 
-    def _checksum(self, fields: bytes | bytearray, stored: Any) -> int:
-        return xxhash.xxh3_64_intdigest(stored, xxhash.xxh3_64_intdigest(fields, self._identity))
+    def _checksum(self, fields: bytes | memoryview, stored: Any) -> int:
+        return _digest(stored, _digest(fields, self._identity))
 
-    def _write_all(self, header: bytes, stored: bytes | memoryview, offset: int) -> None:
-        total = len(header) + len(stored)
-        written = os.pwritev(self._file, (header, stored), offset)
-        if written < total:  # rare: a nearly full disk or a signal
-            rest = b"".join((header, stored))
-            while written < total:
-                written += os.pwrite(self._file, memoryview(rest)[written:], offset + written)
+    def _write_rest(self, block: bytes, written: int, offset: int) -> None:
+        """Only part of a block was written: the disk is nearly full, or a signal came."""
+        while written < len(block):
+            written += os.pwrite(self._file, memoryview(block)[written:], offset + written)
