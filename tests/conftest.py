@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_configure() -> None:
+    """In the checked build even a few rows take a lane (`lane.checked_memory`)."""
+    if os.environ.get("PENSTOCK_CHECKED_LANE") == "1":
+        from penstock.engine import push_lanes
+        from penstock.operators import column_lane, window_lane
+
+        push_lanes.LEAST_PUSHES, column_lane.LEAST_ROWS, window_lane.LEAST_ROWS = 0, 1, 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -154,13 +154,16 @@ def test_a_broken_cache_costs_a_compilation_and_no_error(tmp_path: Path) -> None
         assert compiled(tmp_path, tmp_path / "place") == (2, True)
 
 
-def test_code_of_another_source_or_setting_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("setting", ["NUMBA_OPT", "PENSTOCK_CHECKED_LANE"])
+def test_code_of_another_source_or_setting_is_not_run(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "place"
     compiled(tmp_path, place)
     changed = module(tmp_path / "package", "def twice(x):\n    return x + x\n").twice
     assert KernelCache(changed, place).load("int64") is None
     assert compiled(tmp_path, place) == (2, True)
-    monkeypatch.setenv("NUMBA_OPT", "1")
+    monkeypatch.setenv(setting, "1" if setting not in os.environ else "2")
     kernel_cache._settings.cache_clear()
     assert compiled(tmp_path, place) == (2, False)
     kernel_cache._settings.cache_clear()

@@ -41,6 +41,7 @@ from penstock.machine_code import MachineCode
 from penstock.private_files import NotPrivateError
 
 _CHOICE = "NUMBA_CACHE_DIR"
+_CHECKED = "PENSTOCK_CHECKED_LANE"
 _UNUSED_SECONDS = 7 * 86400
 _IMPORTS = (b"penstock.jit", b"penstock.instruments")
 """What a file with kernels names; `penstock.instruments` has `kernel` for other packages."""
@@ -108,7 +109,7 @@ class KernelCache:
 @functools.cache
 def _settings() -> str:
     """What machine code depends on, besides its source."""
-    chosen = sorted((key, value) for key, value in os.environ.items() if key.startswith("NUMBA_"))
+    chosen = sorted((key, value) for key, value in os.environ.items() if key.startswith("NUMBA_") or key == _CHECKED)
     chosen = [(key, value) for key, value in chosen if key != _CHOICE]
     writer = _digest_of(str(Path(__file__).with_name("compiling.py")))
     return json.dumps([sys.version, _numba(), machine_code.host(), writer, chosen])

@@ -60,8 +60,8 @@ class Window:
         starts = np.zeros(len(self.times), np.int64)
         program.link(tally)
         program.feed(self.times, self.slots, columns, starts, counted)
-        where = [array.ctypes.data for array in columns]
-        program.stand(self.times.ctypes.data, self.slots.ctypes.data, where, 0, 0, len(self.times), is_last=True)
+        where = [address_of(array) for array in columns]
+        program.stand(address_of(self.times), address_of(self.slots), where, 0, 0, len(self.times), is_last=True)
         assert program.start(0) == words.FINISHED
         return [int(start) for start in starts]
 

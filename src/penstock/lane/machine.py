@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.jit import Kernel, intrinsic, numba_types, tight
-from penstock.lane.memory import int64s
+from penstock.lane.memory import IS_CHECKED, int64s
 from penstock.lane.words import (
     AT_PHASE,
     CODE,
@@ -61,13 +61,17 @@ Operation = Callable[[int, int], int]
 
 @intrinsic
 def _call(typing: Any, operation: Any, context: Any, instruction: Any) -> Any:
-    """Calls a compiled operation by its address. No operation raises."""
+    """Calls a compiled operation by its address. Operations raise in the checked build only."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         from llvmlite import ir
 
         word = ir.IntType(64)
         function = builder.inttoptr(arguments[0], ir.FunctionType(word, [word, word]).as_pointer())
+        if IS_CHECKED:
+            from penstock.lane import checked_memory
+
+            return checked_memory.call(builder, function, arguments[1:])
         return builder.call(function, arguments[1:])
 
     word = numba_types().int64

@@ -1,12 +1,14 @@
 """Arrays by their addresses, for the operations of the lane.
 
 An address is an int64. The owner of an array keeps it alive and in its place while a program names its address.
-Operations check no bounds, so an array that is named by its address has no length.
+Operations check no bounds, so an array that is named by its address has no length. In the checked build they do: it is
+chosen by PENSTOCK_CHECKED_LANE=1 in the environment, and `checked_memory` is what it has in place of this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +17,9 @@ from numpy.typing import NDArray
 from penstock.aggregates.images import Word
 from penstock.arrays import Bools, Floats, Int32s, Int64s, UInt64s
 from penstock.jit import inline, intrinsic, numba_types
+from penstock.store.blocks import Frame
+
+IS_CHECKED = os.environ.get("PENSTOCK_CHECKED_LANE") == "1"
 
 
 def _array_at(name: str, *width: int) -> Callable[[Any, Any], Any]:
@@ -47,6 +52,34 @@ def _array_at(name: str, *width: int) -> Callable[[Any, Any], Any]:
     return typed
 
 
+def address_of(array: NDArray[Any]) -> int:
+    """Where an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def parts_of(array: NDArray[Any], words: int) -> Sequence[int]:
+    """Where the parts of an array begin that have so many words each."""
+    address = address_of(array)
+    return range(address, address + array.nbytes, 8 * words)
+
+
+def block_at(frame: Frame) -> tuple[int, Sequence[int]]:
+    """The address of a block, and what is added to it for each column."""
+    return frame.address, frame.offsets
+
+
+def offset_of(place: int, offset: int) -> int:
+    """What is added to the address of a block for a column that begins at this offset."""
+    return offset
+
+
+if IS_CHECKED:
+    from penstock.lane import checked_memory
+
+    _array_at, address_of, parts_of = checked_memory.array_at, checked_memory.address_of, checked_memory.parts_of
+    block_at, offset_of = checked_memory.block_at, checked_memory.offset_of
+
 int64s: Callable[[int], Int64s] = intrinsic(_array_at("int64"))
 uint64s: Callable[[int], UInt64s] = intrinsic(_array_at("uint64"))
 doubles: Callable[[int], Floats] = intrinsic(_array_at("float64"))
@@ -69,9 +102,3 @@ def whole_at(address: int, index: Word, width: int) -> Word:
     else:
         value = np.int64(int8s(address)[index])
     return value
-
-
-def address_of(array: NDArray[Any]) -> int:
-    """Where an array begins."""
-    address: int = array.__array_interface__["data"][0]
-    return address

@@ -83,6 +83,7 @@ class Program:
             code.append(_operation(member, by_group=by_group))
         self._tally_at = len(code)
         code += [_counting(by_group=by_group), *back]
+        self._operations = code
         self._code = np.zeros((len(code), words.INSTRUCTION_WORDS), np.int64)
         self._code[:, words.OPERATION] = [entry(operation) for operation in code]
         self.words, self._instructions = self.context.data, self._code.reshape(-1).data
@@ -200,6 +201,10 @@ class Program:
 
     def _supplied(self, status: int) -> int:
         while status >= words.NEEDS:
+            if status == words.VIOLATED:
+                from penstock.lane.checked_memory import violation
+
+                raise violation(self._operations[self.context[words.NEXT_INSTRUCTION]])
             member = next(m for m in self._members if m.at == self.context[words.NEXT_INSTRUCTION])
             assert isinstance(member.state, ExtremeState)
             member.state.supply(status - words.NEEDS)

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.aggregates.state import AggregateState
 from penstock.arrays import Int64s
-from penstock.lane.memory import address_of
+from penstock.lane.memory import parts_of
 from penstock.lane.row_program import RowPlan, RowProgram
 from penstock.plan.nodes import StateSpec
 from penstock.windows.spec import Extent
@@ -41,11 +41,11 @@ class SheetProgram(RowProgram):
         super().__init__(extent, states, specs, columns, plan, by_group=by_group, most_rows=SHEET_ROWS)
         self._sheet = np.empty(0, np.int64)
         self._places = {register: place for place, register in enumerate(shown)}
-        address, size = address_of(self.cells), 8 * self.most_rows
+        parts = parts_of(self.cells, self.most_rows)
         for memory, word, register in self._moved:
-            memory[word] = address + size * register
-        self._moved = [(memory, word, size * shown.index(r)) for memory, word, r in self._moved if r in self._places]
-        """Words that hold the addresses of registers in the sheet, and where these are there."""
+            memory[word] = parts[register]
+        self._moved = [(memory, word, self._places[r]) for memory, word, r in self._moved if r in self._places]
+        """Words that hold the addresses of registers in the sheet, and which parts of it these are."""
         for register, value in self._constants.items():
             self.column(register).view(np.float64)[:] = value
         self._constants = {register: value for register, value in self._constants.items() if register in self._places}
@@ -55,9 +55,9 @@ class SheetProgram(RowProgram):
 
     def begin_sheet(self, sheet: Int64s) -> None:
         """The next call begins with row 0 of this sheet."""
-        self.row, self._sheet, address = 0, sheet, address_of(sheet)
-        for memory, word, offset in self._moved:
-            memory[word] = address + offset
+        self.row, self._sheet, parts = 0, sheet, parts_of(sheet, self.most_rows)
+        for memory, word, place in self._moved:
+            memory[word] = parts[place]
         for register, value in self._constants.items():
             self.column(register).view(np.float64)[:] = value
         for register in range(len(self.inputs)):

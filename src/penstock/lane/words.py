@@ -56,6 +56,9 @@ FINISHED, NEEDS_TAIL, STOPS, NEEDS_BLOCK, MARKED, NEEDS = 0, 1, 2, 3, 4, 16
 the ordinary path; the open block is full; something is marked in MET. A state that needs something gives NEEDS plus
 what it is."""
 
+VIOLATED = 1 << 32
+"""What a run of the checked build ends with whose operation accesses memory that is not there (`checked_memory`)."""
+
 GOES_ON = 0
 """What an operation returns that is done with its strip."""
 

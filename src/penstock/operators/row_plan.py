@@ -12,6 +12,7 @@ from penstock.expressions import tree
 from penstock.expressions.tree import Column, Expression
 from penstock.lane import records
 from penstock.lane.expressions import Instruction, Registers, compiled
+from penstock.lane.memory import offset_of
 from penstock.lane.row_program import RowPlan
 from penstock.operators import single_keys
 from penstock.plan.nodes import AggregateNode, Answer
@@ -90,7 +91,10 @@ def _plan_arguments(plan: RowPlan, node: AggregateNode, reads: Sequence[Read], s
     for place, spec in enumerate(store.columns):
         if spec.name not in registers:
             return False
-        where = {records.COLUMN_OFFSET: store.offset_of(place), records.COLUMN_WIDTH: spec.dtype.itemsize}
+        where = {
+            records.COLUMN_OFFSET: offset_of(place, store.offset_of(place)),
+            records.COLUMN_WIDTH: spec.dtype.itemsize,
+        }
         plan.front.append(Instruction(records.store_column, {records.COLUMN_FROM: registers[spec.name]}, where))
     if node.window.extent.length is not None:
         plan.front.append(Instruction(records.begin_windows, {records.TO: plan.starts}))

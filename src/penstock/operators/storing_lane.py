@@ -21,6 +21,7 @@ import numpy as np
 from penstock.arrays import Int64s, Slots
 from penstock.errors import BudgetError, StorageError
 from penstock.lane import words
+from penstock.lane.memory import block_at
 from penstock.lane.row_program import RowProgram
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.leaving import WindowTail
@@ -121,7 +122,7 @@ class StoringLane(Generic[Made]):
         rows = opened.count - self.done - self.program.row
         if opened is not self._opened or rows != self._open_rows:
             self._opened, self._open_rows = opened, rows
-            self.program.open(opened.address, rows, self._block_rows)
+            self.program.open(block_at(opened)[0], rows, self._block_rows)
         return True
 
     def _stands(self) -> bool:
@@ -138,7 +139,7 @@ class StoringLane(Generic[Made]):
         if self._nullable and self._holds_null(frame):
             self._block = None
             return False
-        address, offsets = frame.address, frame.offsets
+        address, offsets = block_at(frame)
         columns = [address + offsets[place] for place in self._places]
         slots = 0 if self._slots_place is None else address + offsets[self._slots_place]
         is_last = frame is self._opened

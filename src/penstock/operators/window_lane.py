@@ -20,6 +20,7 @@ import numpy as np
 from penstock.aggregates.columns import INT32, INT64, plain
 from penstock.arrays import Int64s
 from penstock.lane import words
+from penstock.lane.memory import block_at
 from penstock.lane.program import Program
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.leaving import WindowTail
@@ -106,7 +107,7 @@ class WindowLane:
         for place in self._nullable:
             if frame.valid[place] is not None:
                 return False
-        address, offsets = frame.address, frame.offsets
+        address, offsets = block_at(frame)
         columns = [address + offsets[place] for place in self._places]
         slots = 0 if self._slots_place is None else address + offsets[self._slots_place]
         times = address + offsets[self._time_place]
