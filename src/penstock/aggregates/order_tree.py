@@ -194,7 +194,7 @@ def insert(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int
 
 @tight
 def delete(keys: Int64s, slots: Slots, sizes: Slots, nodes: Int64s, control: Int64s, slot: Word, key: Word) -> None:
-    """Takes one (slot, key) out; it is there."""
+    """Removes one (slot, key), which the tree holds."""
     node = control[ROOT]
     height = control[HEIGHT]
     for level in range(height):

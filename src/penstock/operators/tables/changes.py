@@ -50,7 +50,7 @@ class Operations:
 @dataclass
 class Outcome:
     """What operations did, those at `places` (the others did nothing): which changed something, which found a row, and
-    what was in it (if someone may want it)."""
+    what was in it (if a query may read it)."""
 
     places: Int64s
     changed: Bools
@@ -169,8 +169,8 @@ class Statement:
     def apply_to_all(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
         """Carries out one operation on all rows of the table that match; returns their keys in order."""
         table = self._table
-        everyone = table.store.key_words(table.all_rows())
-        words = everyone[table.ordered(everyone)]
+        words = table.store.key_words(table.all_rows())
+        words = words[table.ordered(words)]
         before = table.look_up(words, None, None)
         rows = np.full(len(words), row, np.int64)
         return words, self._apply(operations, rows, words, before, whole=False)

@@ -347,7 +347,7 @@ class History:
 
     def collect(self, before: int, place: tuple[int, int] = BEFORE_ALL) -> Entries | None:
         """Forgets the entries with times below `before`, and those of that time before a place, and returns them: they
-        hold until others are appended. (Nobody needs those of a single entry: it has no texts.)"""
+        hold until others are appended. A `single` entry has no texts to release, so it is not returned."""
         if self.single is not None:
             if self.single.stamp < (before, *place):
                 self.single = None

@@ -127,7 +127,7 @@ class TableReading:
 
     def _pairs(self, odd: Bools | None, count: int) -> Int64s:
         """How many pairs are made for each row, as far as it is known before: all rows of the table where these are
-        compared, and those that everyone finds."""
+        compared, and those that every row finds."""
         compared = 1 if self._lookup.by or self._way.index is None else max(1, self.table.store.rows)
         if self._shorter is None:
             return np.full(count, compared)
