@@ -30,6 +30,7 @@ from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import Round
 from penstock.engine.inputs import Inputs
 from penstock.engine.least_budget import with_least_budget
+from penstock.engine.lingering import LingeringEvents
 from penstock.engine.live_view import Look, look, metrics_of
 from penstock.engine.metrics import Metrics
 from penstock.engine.moments import micros_of
@@ -41,7 +42,6 @@ from penstock.engine.running import as_html, plan_at_work
 from penstock.engine.saved_app import SavedApp
 from penstock.engine.sizing_metrics import history
 from penstock.engine.stream_input import StreamInput
-from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, PenstockError
 from penstock.lang import parse
 from penstock.lang.query import Program
@@ -108,7 +108,7 @@ class App:
         self.program = program
         nodes = logical_plans(program)
         self._clock = clock or SystemClock()
-        self._waiting = Waiting(linger)
+        self._lingering = LingeringEvents(linger)
         self._rejects = Rejects()
         self._guard = Guard()
         self._finished = False
@@ -187,7 +187,7 @@ class App:
 
         Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
         """
-        if not self._waiting.is_used:
+        if not self._lingering.is_used:
             data = self._lanes.push(stream, data)
             if data is ALL_TAKEN:
                 return
@@ -200,9 +200,9 @@ class App:
             self._inputs.put(source, data, dispatcher.work_a_round)
             dispatcher.work()
             return
-        if self._waiting.is_used:
-            if self._waiting.takes(data):
-                if self._waiting.add(source.definition.name, data):
+        if self._lingering.is_used:
+            if self._lingering.takes(data):
+                if self._lingering.add(source.definition.name, data):
                     self.flush()
                 return
             self.flush()
@@ -251,7 +251,7 @@ class App:
         """Processes the single events that linger."""
         if self._guard.inside:
             return
-        for stream, events in self._waiting.take():
+        for stream, events in self._lingering.take():
             source = self._inputs.streams[stream]
             try:
                 self._push(source, events)
@@ -268,7 +268,7 @@ class App:
                 self._rejects.add(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
-        if self._waiting.is_used:
+        if self._lingering.is_used:
             data = self._lanes.push(source.definition.name, data)
             if data is ALL_TAKEN:
                 return

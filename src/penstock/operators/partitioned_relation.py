@@ -80,7 +80,7 @@ class PartitionedRelation(PartitionedOperator):
         edges = np.append(np.flatnonzero(due) + 1, chunk.rows).tolist()
         begin = 0
         for end in edges:
-            self._enter(partitions[begin:end], [_part(column, begin, end) for column in columns])
+            self._enter(partitions[begin:end], [column.at(slice(begin, end)) for column in columns])
             if due[end - 1] and begin < end:
                 self._evaluate(partitions[end - 1 : end], int(chunk.times[end - 1]))
             begin = end
@@ -199,7 +199,3 @@ class SessionRelation(Operator):
         self._kept.restore(snapshot["kept"])
         self._sessions.restore(snapshot["sessions"])
         self._queue_of.restore(snapshot["queues"])
-
-
-def _part(column: Argument, begin: int, end: int) -> Argument:
-    return Argument(column.values[begin:end], None if column.valid is None else column.valid[begin:end])

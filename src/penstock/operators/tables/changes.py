@@ -23,7 +23,7 @@ from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.chunk import Chunk, readable
 from penstock.operators.tables.additions import addition
 from penstock.operators.tables.history import Stamps
-from penstock.operators.tables.table import Matched, Table, take
+from penstock.operators.tables.table import Matched, Table
 from penstock.rejects import Reject
 from penstock.types import SqlType
 
@@ -205,7 +205,7 @@ class Statement:
         batch = Batch({}, {}, len(rows))
         if self._late:
             batch = self._rows(operations, rows, before, self._looks_at, whole=whole)
-        sets = {name: column if whole else take(column, rows) for name, column in operations.ready.items()}
+        sets = {name: column if whole else column.at(rows) for name, column in operations.ready.items()}
         for name, compiled in self._late.items():
             found = compiled(batch)
             changed = self._met(found, operations, rows, changed)
@@ -218,7 +218,7 @@ class Statement:
             self._table.write(words, sets, before.rows)
         else:
             those = np.flatnonzero(changed)
-            self._table.write(words[those], {n: take(c, those) for n, c in sets.items()}, before.rows[those])
+            self._table.write(words[those], {n: c.at(those) for n, c in sets.items()}, before.rows[those])
         return Outcome(places, changed, there, old)
 
     def _rows(
@@ -290,5 +290,5 @@ def _part(operations: Operations, rows: Int64s) -> Operations | None:
         arrow_of(operations.events).take(pa.array(rows)),
         Stamps(*(part[rows] for part in operations.stamps)),
         operations.words[rows],
-        {name: take(column, rows) for name, column in operations.ready.items()},
+        {name: column.at(rows) for name, column in operations.ready.items()},
     )
