@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
@@ -15,63 +16,55 @@ from penstock.lang.query import StreamDef
 from penstock.store.manager import StoreManager
 
 
+@dataclass(frozen=True)
 class SavedApp:
-    def __init__(
-        self,
-        directory: CheckpointDirectory,
-        stores: StoreManager,
-        inputs: Inputs,
-        flow: Flow,
-        calls: RuleCalls,
-        rejects: Rejects,
-    ) -> None:
-        self._directory = directory
-        self._stores = stores
-        self._inputs = inputs
-        self._flow = flow
-        self._calls = calls
-        self._rejects = rejects
+    directory: CheckpointDirectory
+    stores: StoreManager
+    inputs: Inputs
+    flow: Flow
+    calls: RuleCalls
+    rejects: Rejects
 
     def read(self, streams: Iterable[StreamDef]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The state of the last checkpoint and its extra, for an app with these streams; None without a checkpoint.
 
         Queries that are started from now on take up what the state has of them.
         """
-        saved = self._directory.read()
+        saved = self.directory.read()
         if saved is None:
             return None, None
         state, extra = saved
-        self._directory.check_streams(state["fingerprint"], _fingerprints(streams))
-        self._flow.expect(state["flow"])
+        self.directory.check_streams(state["fingerprint"], _fingerprints(streams))
+        self.flow.expect(state["flow"])
         return state, extra
 
     def restore(self, state: dict[str, Any]) -> None:
         """After the streams are declared, the queries started and, if there were input buffers, dispatching begun."""
-        self._stores.restore(state["stores"])
-        self._inputs.restore(state)
-        self._flow.restore()
-        self._rejects.count = state["rejected"]
-        self._flow.tables.resumed(self._directory.epoch, state["flow"]["tables"])
+        self.stores.restore(state["stores"])
+        self.inputs.restore(state)
+        self.flow.restore()
+        self.rejects.count = state["rejected"]
+        self.flow.tables.resumed(self.directory.epoch, state["flow"]["tables"])
         if "calls" in state:
-            rules = [(r.query.rule.name, r.outlet) for r in self._flow.running.values() if r.query.rule is not None]
-            self._calls.restore(state["calls"], dict(rules))
+            rules = [(r.query.rule.name, r.outlet) for r in self.flow.running.values() if r.query.rule is not None]
+            self.calls.restore(state["calls"], dict(rules))
 
     def write(self, extra: dict[str, Any] | None, finished: bool) -> Checkpoint:
         state = {
-            "fingerprint": _fingerprints(s.definition for s in self._inputs.streams.values()),
-            **self._inputs.snapshot(),
-            "flow": self._flow.snapshot(),
-            "calls": self._calls.snapshot(),
-            "rejected": self._rejects.count,
+            "fingerprint": _fingerprints(s.definition for s in self.inputs.streams.values()),
+            **self.inputs.snapshot(),
+            "flow": self.flow.snapshot(),
+            "calls": self.calls.snapshot(),
+            "rejected": self.rejects.count,
             "finished": finished,
-            "stores": self._stores.snapshot(),
+            "stores": self.stores.snapshot(),
         }
-        self._stores.sync()
-        epoch = self._directory.write(state, extra)
-        self._stores.commit()
-        self._flow.committed()
-        self._flow.tables.committed(epoch)
-        return Checkpoint(epoch, self._inputs.positions)
+        self.stores.sync()
+        epoch = self.directory.write(state, extra)
+        self.stores.commit()
+        self.flow.committed()
+        self.flow.tables.committed(epoch)
+        return Checkpoint(epoch, self.inputs.positions)
 
 
 def _fingerprints(streams: Iterable[StreamDef]) -> dict[str, str]:
