@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from penstock.arrays import Bools
+from penstock.arrays import Bools, Int64s, Slots
 
 Values = NDArray[Any]
 
@@ -16,3 +16,7 @@ class Argument(NamedTuple):
 
     values: Values
     valid: Bools | None
+
+    def at(self, rows: slice | Int64s | Slots | Bools) -> Argument:
+        """Some of its rows."""
+        return Argument(self.values[rows], None if self.valid is None else self.valid[rows])

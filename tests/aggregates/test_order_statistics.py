@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.aggregates import order_statistics
 from penstock.aggregates import order_tree as tree
+from penstock.aggregates import order_tree_nodes as layout
 from penstock.aggregates.order_statistics import OrderState
 from penstock.aggregates.state import Argument, Rows, Schedule, Want
 from penstock.errors import BudgetError
@@ -173,20 +174,20 @@ def check_tree(made: OrderState) -> None:
             return list(zip(made._slots[node, :size].tolist(), made._keys[node, :size].tolist(), strict=True))
         seen["nodes"] += 1
         entries = []
-        assert 1 <= nodes[node, tree.SIZE] <= tree.FAN
-        for place in range(int(nodes[node, tree.SIZE])):
-            mine = below(int(nodes[node, tree.CHILDREN + place]), level - 1)
-            assert len(mine) == nodes[node, tree.WEIGHTS + place] > 0
-            assert mine[0] == (nodes[node, tree.SLOTS + place], nodes[node, tree.KEYS + place])
+        assert 1 <= nodes[node, layout.SIZE] <= layout.FAN
+        for place in range(int(nodes[node, layout.SIZE])):
+            mine = below(int(nodes[node, layout.CHILDREN + place]), level - 1)
+            assert len(mine) == nodes[node, layout.WEIGHTS + place] > 0
+            assert mine[0] == (nodes[node, layout.SLOTS + place], nodes[node, layout.KEYS + place])
             entries += mine
         return entries
 
-    entries = below(int(control[tree.ROOT]), int(control[tree.HEIGHT]))
+    entries = below(int(control[layout.ROOT]), int(control[layout.HEIGHT]))
     assert entries == sorted(entries)
     assert np.bincount([s for s, _ in entries], minlength=len(made._counts)).tolist() == made._counts.tolist()
-    assert (seen["leaves"], seen["nodes"]) == (control[tree.LEAVES_USED], control[tree.NODES_USED])
-    assert control[tree.UNTOUCHED_LEAF] <= len(made._sizes)
-    assert control[tree.UNTOUCHED_NODE] <= len(made._nodes)
+    assert (seen["leaves"], seen["nodes"]) == (control[layout.LEAVES_USED], control[layout.NODES_USED])
+    assert control[layout.UNTOUCHED_LEAF] <= len(made._sizes)
+    assert control[layout.UNTOUCHED_NODE] <= len(made._nodes)
 
 
 @pytest.mark.parametrize("shape", ["random", "rising", "falling", "few values"])
@@ -213,13 +214,13 @@ def test_a_tall_tree_stays_in_order_and_shrinks_again(shape: str) -> None:
             assert list(player.answers[-2]) == [
                 value if not isinstance(value, float) else np.float64(value).tobytes() for value in oracle()(inside)
             ]
-    assert player.state._control[tree.HEIGHT] == 2
+    assert player.state._control[layout.HEIGHT] == 2
     while left < count:
         leave = min(count - left, 700)
         left += leave
         player.play([Step(0, leave, (0,))])
     check_tree(player.state)
-    assert player.state._control[tree.LEAVES_USED] == 1
+    assert player.state._control[layout.LEAVES_USED] == 1
     assert player.answers[-1] == (None,) * len(WANTS)
 
 
@@ -235,10 +236,10 @@ def test_no_order_of_inserts_outgrows_the_room_made_for_it(batch: int) -> None:
         control, sizes = player.state._control, player.state._sizes
         leaves, nodes = tree.needed(control, batch, tree.most_filled(sizes, control, batch))
         player.play([Step(min(batch, count - player.entered), 0, ())])
-        assert player.state._control[tree.LEAVES_USED] <= leaves
-        assert player.state._control[tree.NODES_USED] <= nodes
+        assert player.state._control[layout.LEAVES_USED] <= leaves
+        assert player.state._control[layout.NODES_USED] <= nodes
     check_tree(player.state)
-    assert player.state._control[tree.LEAVES_USED] <= 2 + count // (tree.LEAF // 2 - 1)
+    assert player.state._control[layout.LEAVES_USED] <= 2 + count // (layout.LEAF // 2 - 1)
 
 
 def test_a_full_budget_is_an_error_that_changes_nothing() -> None:

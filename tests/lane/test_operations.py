@@ -18,7 +18,7 @@ from penstock.expressions.tree import Call, Cast, Column
 from penstock.lane import records, words
 from penstock.lane.expressions import Instruction, Registers, compiled
 from penstock.lane.memory import address_of
-from penstock.lane.program import Program
+from penstock.lane.program import PlayedStates, Program
 from penstock.lane.row_program import RowPlan
 from penstock.lane.sheet_program import SheetProgram
 from penstock.plan.nodes import StateSpec
@@ -117,7 +117,7 @@ def check(drawn: list[tuple[int, int, float]], extent: Any, *, integer: bool, by
         base = choose_base(np.zeros(len(values), np.int32), column, np.zeros(0, np.bool_), False)
         made[0]._base = base or 1023  # type: ignore[attr-defined]
         assert all(split(bits, np.uint64(base or 1023))[2] for bits in column.view(np.uint64))
-    program = Program(extent, made, specs, [0, -1, 0, 0], by_group=by_group)
+    program = Program(PlayedStates(extent, made, specs, [0, -1, 0, 0], by_group))
     tally, counted = np.zeros(8, np.int64), np.zeros(len(values), np.int64)
     starts = Window(times, slots).run(program, [column], tally, counted)
     sums, counts, least, greatest = program.results()
@@ -168,7 +168,7 @@ def test_extremes_of_all_rows(shape: str, extent: Any) -> None:
     for state in made_states:
         state.ensure(1)
     times = np.cumsum(rng.integers(0, 3, count)).tolist()
-    program = Program(extent, made_states, specs, [0, 0], by_group=False)
+    program = Program(PlayedStates(extent, made_states, specs, [0, 0], by_group=False))
     tally = np.zeros(1, np.int64)
     Window(times, [0] * count).run(program, [column], tally, np.zeros(0, np.int64))
     ((least,),), ((greatest,),) = ([found] for found in program.results())
@@ -196,7 +196,7 @@ def test_arithmetic_of_few_rows() -> None:
     assert compiled(Column("unknown", SqlType.DOUBLE), registers, front, of_results=False) is None
     start = registers.of("start")
     plan = RowPlan(registers, None, {}, ["q", "d", "i"], -1, start, front, back)
-    program = SheetProgram(Range(10), [], [], [], plan, by_group=False, shown=[start, 0])
+    program = SheetProgram(PlayedStates(Range(10), [], [], [], by_group=False), plan, [start, 0])
     program.link(np.zeros(1, np.int64))
     found: list[tuple[float, float]] = []
     for first in (0, 5):  # the first call of a sheet, and one behind others

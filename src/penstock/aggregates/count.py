@@ -70,7 +70,7 @@ class CountState(MergeableState, PanedState):
         return 1
 
     def take_units(self, panes: CountState) -> None:
-        """A count is a count."""
+        """Counts have no unit."""
 
     def to_panes(self, slots: Slots, words: Words, at: int) -> Extras:
         words[:, at] = self.counts[slots].view(np.uint64)

@@ -52,7 +52,7 @@ total key."""
 
 _AHEAD = 16
 _IN_CACHE = 1 << 12
-"""Deques of so many slots are not waited for."""
+"""From so many slots on, the directory is larger than the cache: entries are fetched ahead."""
 
 DONE, NEEDS_CHUNK, NEEDS_FRONT, NEEDS_BACK = 0, 1, 2, 3
 

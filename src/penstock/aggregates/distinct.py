@@ -115,7 +115,7 @@ class DistinctState(AggregateState):
         )
 
     def _reserve(self, rows: int) -> None:
-        """Room for so many rows, should each bring a new value."""
+        """Room for so many rows, even if each has a new value."""
         entries = int(self._used[0]) + rows
         rebuilds = values.cells_for(entries) > len(self._table)
         cells = values.cells_for(entries - self._stale) if rebuilds else len(self._table)

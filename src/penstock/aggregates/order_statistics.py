@@ -32,6 +32,7 @@ from penstock.aggregates import order_line as line
 from penstock.aggregates import order_tree as tree
 from penstock.aggregates.columns import ALL_VALID, BOOL, plain
 from penstock.aggregates.images import from_images, image_of_key, images, total_key
+from penstock.aggregates.order_tree_nodes import LEAF, LEAVES_USED, NODE_WORDS, empty_control, plant
 from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.errors import BudgetError
@@ -81,11 +82,11 @@ class OrderState(AggregateState):
         self._clear()
 
     def _clear(self) -> None:
-        self._keys: Int64s = np.zeros((0, tree.LEAF), dtype=np.int64)
-        self._slots: Slots = np.zeros((0, tree.LEAF), dtype=np.int32)
+        self._keys: Int64s = np.zeros((0, LEAF), dtype=np.int64)
+        self._slots: Slots = np.zeros((0, LEAF), dtype=np.int32)
         self._sizes: Slots = np.zeros(0, dtype=np.int32)
-        self._nodes: Int64s = np.zeros((0, tree.NODE_WORDS), dtype=np.int64)
-        self._control = tree.empty_control(len(self._wants))
+        self._nodes: Int64s = np.zeros((0, NODE_WORDS), dtype=np.int64)
+        self._control = empty_control(len(self._wants))
 
     def ensure(self, slots: int) -> None:
         if slots > len(self._counts):
@@ -154,7 +155,7 @@ class OrderState(AggregateState):
 
     def _reserve(self, inserts: int) -> None:
         """Room for so many values, wherever they belong."""
-        leaves, nodes = tree.needed(self._control, inserts, int(self._control[tree.LEAVES_USED]))
+        leaves, nodes = tree.needed(self._control, inserts, int(self._control[LEAVES_USED]))
         if self._has(leaves, nodes):
             return
         filled = int(tree.most_filled(self._sizes, self._control, inserts))
@@ -167,8 +168,8 @@ class OrderState(AggregateState):
             more_leaves, more_nodes = max(leaves, len(self._sizes)), max(nodes, len(self._nodes))
         self._charge(self._bytes_with(more_leaves, more_nodes))
         self._grow(more_leaves, more_nodes)
-        if self._control[tree.LEAVES_USED] == 0:
-            tree.plant(self._sizes, self._control)
+        if self._control[LEAVES_USED] == 0:
+            plant(self._sizes, self._control)
 
     def _grow(self, leaves: int, nodes: int) -> None:
         """Pools of at least so many leaves and nodes."""
@@ -182,7 +183,7 @@ class OrderState(AggregateState):
         return leaves <= len(self._sizes) and nodes <= len(self._nodes)
 
     def _bytes_with(self, leaves: int, nodes: int) -> int:
-        return self._counts.nbytes + leaves * (12 * tree.LEAF + 4) + nodes * 8 * tree.NODE_WORDS
+        return self._counts.nbytes + leaves * (12 * LEAF + 4) + nodes * 8 * NODE_WORDS
 
     def _charge(self, nbytes: int) -> None:
         try:

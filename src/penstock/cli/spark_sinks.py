@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from penstock.connect.csv_format import check_delimiter
 from penstock.connect.files import format_by_name
-from penstock.connect.opening import SINK_OPTIONS, checked_options
+from penstock.connect.opening import sink_options
 from penstock.connect.stdout import StdoutSink
 from penstock.connect.wiring import Output, outputs
 from penstock.errors import InputError
@@ -69,17 +68,12 @@ def _printer(output: Output, several: bool, reader: OutputPipe) -> Sink:
 
 
 def _sink(sink: SinkDef, output: Output, reader: OutputPipe) -> Sink | None:
-    who = f"sink {sink.name}"
-    options = checked_options(who, sink.options, SINK_OPTIONS)
-    style = options.get("format")
-    delimiter = check_delimiter(options.get("delimiter", ","), who)
+    options = sink_options(sink)
     if sink.uri == "discard:":
         return None
-    if sink.uri in ("-", "stdout:"):
-        if style not in (None, "jsonl", "csv", "table"):
-            raise InputError(f"{who}: standard output is written as jsonl, csv or table, not '{style}'")
-        return Printer(output.schema, StdoutSink(output.schema, style or "jsonl", delimiter), reader)
-    style = style or format_by_name(Path(sink.uri)) or "parquet"
+    if options.is_printed:
+        return Printer(output.schema, StdoutSink(output.schema, options.style or "jsonl", options.delimiter), reader)
+    style = options.style or format_by_name(Path(sink.uri)) or "parquet"
     if style not in ("parquet", "csv", "jsonl"):
-        raise InputError(f"{who}: unknown format '{style}'; there are parquet, csv and jsonl")
-    return Files(sink.uri, style, delimiter, options.get("header", "true").lower() == "true")
+        raise InputError(f"{options.owner}: unknown format '{style}'; there are parquet, csv and jsonl")
+    return Files(sink.uri, style, options.delimiter, options.header)

@@ -180,11 +180,12 @@ def _reason(message: str, places: dict[str, int]) -> str:
     return f"column '{name}': {reason if row.startswith('Row #') else rest}"
 
 
-def check_delimiter(text: str, who: str) -> str:
-    """The delimiter as one character; a tab may be written as backslash and t."""
+def check_delimiter(text: str, owner: str) -> str:
+    """The delimiter as one character; a tab may be written as backslash and t. `owner` is the stream or sink, for the
+    error message."""
     delimiter = text.replace("\\t", "\t")
     if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
-        raise InputError(f"{who}: delimiter '{delimiter}' must be one ASCII character")
+        raise InputError(f"{owner}: delimiter '{delimiter}' must be one ASCII character")
     return delimiter
 
 

@@ -150,13 +150,14 @@ class FileSet:
         return f"stream {self._stream}: file '{self._path}' does not exist"
 
 
-def local_path(uri: str, who: str, others: str) -> Path:
-    """The path that a plain path or a file: URI names; `others` are schemes to suggest for an unknown one."""
+def local_path(uri: str, owner: str, others: str) -> Path:
+    """The path that a plain path or a file: URI names. `owner` is the stream or sink, for the
+    error message; `others` are schemes to suggest for an unknown one."""
     scheme = urlsplit(uri).scheme
     if scheme == "file":
         return Path(unquote(urlsplit(uri).path))
     if len(scheme) > 1:
-        raise InputError(f"{who}: '{scheme}:' is unknown; there are files (a path, a directory or file:), {others}")
+        raise InputError(f"{owner}: '{scheme}:' is unknown; there are files (a path, a directory or file:), {others}")
     return Path(uri)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,7 +25,8 @@ SOURCE_OPTIONS = ("format", "delimiter", "header", "null", "multiline", "follow"
 SINK_OPTIONS = ("format", "delimiter", "header")
 
 MAX_AHEAD = 3600.0
-"""How many seconds a live event may be ahead of the clock; later ones are rejected, lest one bad clock close all."""
+"""How many seconds a live event may be ahead of the clock. Events further ahead are rejected: one wrong clock would
+close all windows."""
 
 
 def open_source(
@@ -74,34 +76,50 @@ def reading_of(stream: StreamDef, batch_rows: int = 65536, columns: Sequence[str
 
 def open_sink(sink: SinkDef, schema: pa.Schema) -> Sink:
     """Opens a declared sink for rows of a schema. Nothing is touched before its `restore`."""
-    who = f"sink {sink.name}"
-    options = checked_options(who, sink.options, SINK_OPTIONS)
-    style = options.get("format")
-    delimiter = check_delimiter(options.get("delimiter", ","), who)
+    options = sink_options(sink)
+    owner, style = options.owner, options.style
     if sink.uri == "discard:":
         return DiscardSink()
-    if sink.uri in ("-", "stdout:"):
-        if style not in (None, "jsonl", "csv", "table"):
-            raise InputError(f"{who}: standard output is written as jsonl, csv or table, not '{style}'")
-        return StdoutSink(schema, style or "jsonl", delimiter)
-    path = local_path(sink.uri, who, "stdout: and discard:")
+    if options.is_printed:
+        return StdoutSink(schema, style or "jsonl", options.delimiter)
+    path = local_path(sink.uri, owner, "stdout: and discard:")
     style = style or format_by_name(path) or ("parquet" if path.is_dir() or not path.suffix else None)
     if style == "parquet":
         if path.is_file():
-            raise InputError(f"{who}: '{path}' is a file; Parquet results need a directory")
+            raise InputError(f"{owner}: '{path}' is a file; Parquet results need a directory")
         return ParquetSink(path, schema)
     if style not in FORMATS.values() or path.suffix == ".gz":
-        raise InputError(f"{who}: cannot tell the format of '{path}'; end it in .csv or .jsonl, or name a directory")
+        raise InputError(f"{owner}: cannot tell the format of '{path}'; end it in .csv or .jsonl, or name a directory")
     if path.is_dir():
-        raise InputError(f"{who}: '{path}' is a directory; {style} results need a file")
-    header = options.get("header", "true").lower() == "true"
-    return TextSink(path, schema, delimiter if style == "csv" else None, header)
+        raise InputError(f"{owner}: '{path}' is a directory; {style} results need a file")
+    return TextSink(path, schema, options.delimiter if style == "csv" else None, options.header)
 
 
-def checked_options(who: str, given: tuple[tuple[str, str], ...], known: tuple[str, ...]) -> dict[str, str]:
+class SinkOptions(NamedTuple):
+    """The options of a declared sink. `owner` names it in error messages; `style` is its format, or None."""
+
+    owner: str
+    style: str | None
+    delimiter: str
+    header: bool
+    is_printed: bool
+    """Whether it writes to standard output."""
+
+
+def sink_options(sink: SinkDef) -> SinkOptions:
+    owner = f"sink {sink.name}"
+    options = checked_options(owner, sink.options, SINK_OPTIONS)
+    style, is_printed = options.get("format"), sink.uri in ("-", "stdout:")
+    if is_printed and style not in (None, "jsonl", "csv", "table"):
+        raise InputError(f"{owner}: standard output is written as jsonl, csv or table, not '{style}'")
+    delimiter = check_delimiter(options.get("delimiter", ","), owner)
+    return SinkOptions(owner, style, delimiter, options.get("header", "true").lower() == "true", is_printed)
+
+
+def checked_options(owner: str, given: tuple[tuple[str, str], ...], known: tuple[str, ...]) -> dict[str, str]:
     """The options of a stream or a sink by their names in lower case; refuses those that are not in `known`."""
     options = {key.lower(): value for key, value in given}
     unknown = sorted(set(options) - set(known))
     if unknown:
-        raise InputError(f"{who}: unknown option '{unknown[0]}'; there are {', '.join(known)}")
+        raise InputError(f"{owner}: unknown option '{unknown[0]}'; there are {', '.join(known)}")
     return options

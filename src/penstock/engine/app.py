@@ -29,36 +29,26 @@ from penstock.engine.flow import Flow
 from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import Round
 from penstock.engine.inputs import Inputs
-from penstock.engine.least_budget import least_budget
-from penstock.engine.live_view import Look, memory_of, metrics_of, patiently, program_of, queries_of, streams_of
+from penstock.engine.least_budget import with_least_budget
+from penstock.engine.lingering import LingeringEvents
+from penstock.engine.live_view import Look, look, metrics_of
 from penstock.engine.metrics import Metrics
 from penstock.engine.moments import micros_of
-from penstock.engine.names import find
-from penstock.engine.outlet import Outlet
 from penstock.engine.push_lanes import ALL_TAKEN, PushLanes
+from penstock.engine.registration import Registration, logical_plans
 from penstock.engine.rejects import Rejects
 from penstock.engine.rule_calls import RuleCalls
 from penstock.engine.running import as_html, plan_at_work
-from penstock.engine.service_times import first_arrivals
+from penstock.engine.saved_app import SavedApp
 from penstock.engine.sizing_metrics import history
 from penstock.engine.stream_input import StreamInput
-from penstock.engine.waiting import Waiting
-from penstock.errors import BudgetError, InputError, PenstockError, QueryError
+from penstock.errors import BudgetError, InputError, PenstockError
 from penstock.lang import parse
-from penstock.lang.fingerprint import fingerprint
-from penstock.lang.query import Program, StreamDef
-from penstock.plan.arrived import arrival_columns
-from penstock.plan.backfill import all_backfilled
-from penstock.plan.build import build
-from penstock.plan.columns import needed_columns
+from penstock.lang.query import Program
 from penstock.plan.explain import explain
-from penstock.plan.joins.explain import warn_of_theta
-from penstock.plan.nodes import Node
 from penstock.store.budget import Budget, parse_size
 from penstock.store.manager import StoreManager
 from penstock.store.scratch import Scratch
-
-REJECTS_SEEN = 20
 
 
 class App:
@@ -116,9 +106,9 @@ class App:
             text = program if isinstance(program, str) else render(program)
             program = parse(text, user_aggregates=self._users, functions=functions)
         self.program = program
-        nodes = _built(program)
+        nodes = logical_plans(program)
         self._clock = clock or SystemClock()
-        self._waiting = Waiting(linger)
+        self._lingering = LingeringEvents(linger)
         self._rejects = Rejects()
         self._guard = Guard()
         self._finished = False
@@ -130,90 +120,41 @@ class App:
         try:
             self._stores = StoreManager(Budget(total), blocks, block, compression)
             self._calls = RuleCalls(functions, self._stores.budget, self._rejects.add, synchronous=synchronous_calls)
+            sinks = tuple(sink.name for sink in program.sinks)
             self._flow = Flow(
-                self._stores, self._rejects.add, self._users, self._clock, self._sinks, strategy=strategy, adapts=True
+                self._stores, self._rejects.add, self._users, self._clock, sinks, strategy=strategy, adapts=True
             )
             ahead = None if max_ahead is None else round(max_ahead * 1_000_000)
             self._inputs = Inputs(self._stores, self._rejects.add, self._clock, self._flow.dispatch, ahead)
             self._lanes = PushLanes(self._flow, self._inputs, self._guard, self._may_use_lanes)
-            saved = self._directory.read() if self._directory is not None else None
-            state, self.restored = saved or (None, None)
-            if self._directory is not None and state is not None:
-                self._directory.check_streams(state["fingerprint"], self._fingerprint(self.program.streams))
-                self._flow.expect(state["flow"])
+            self._registration = Registration(
+                self._inputs, self._flow, self._calls, self._users, sinks, self._begin_dispatch
+            )
+            state = None
+            if self._directory is not None:
+                self._saved = SavedApp(
+                    self._directory, self._stores, self._inputs, self._flow, self._calls, self._rejects
+                )
+                state, self.restored = self._saved.read(program.streams)
             try:
                 if dispatch is not None:
                     self._begin_dispatch(dispatch)
-                self._declare(self.program, nodes, state)
+                self._registration.start(program, nodes, state)
             except BudgetError as error:
-                least = least_budget(
-                    self.program,
-                    nodes,
-                    self._users,
-                    self._clock,
-                    strategy=strategy,
-                    block_size=block,
-                    buffered=self._inputs.dispatcher is not None,
-                )
-                hint = f"hint: the least budget that this plan can start with is {least:,} bytes"
-                raise BudgetError(f"{str(error).splitlines()[0]}\n  {hint}") from None
+                buffered = self._inputs.dispatcher is not None
+                raise with_least_budget(
+                    error, program, nodes, self._users, self._clock, strategy, block_size=block, buffered=buffered
+                ) from None
             if state is not None:
-                self._resume(state)
+                if state["dispatch"] is not None and self._inputs.dispatcher is None:
+                    self._begin_dispatch("fcfs")
+                self._saved.restore(state)
+                self._finished = state["finished"]
         except BaseException:
             self.close()
             raise
 
-    # Declaring
-
-    @property
-    def _sinks(self) -> tuple[str, ...]:
-        return tuple(sink.name for sink in self.program.sinks)
-
-    def _declare(
-        self,
-        program: Program,
-        nodes: Mapping[str, Node],
-        state: dict[str, Any] | None = None,
-        *,
-        backfill: bool = False,
-    ) -> None:
-        """`nodes` are the logical plans of the queries by name."""
-        for stream in program.streams:
-            self._declare_stream(stream, program, nodes.values(), state)
-        self._flow.declare(program.streams, program.queries, program.tables, program.writes)
-        if program.tables:
-            self._flow.load_tables()
-        past = {name: source.dispatched for name, source in self._inputs.streams.items()} if backfill else None
-        self._flow.start([(query, nodes[query.name]) for query in program.queries], past)
-        warn_of_theta(nodes)
-        for name, node in nodes.items():
-            self._watch_matches(name, node)
-        self._calls.declare(program.functions)
-        for query in program.queries:
-            if query.rule is not None:
-                self._calls.attach(query.rule, self._flow.running[query.name].outlet)
-
-    def _begin_dispatch(self, policy: str) -> Dispatcher:
-        self._lanes.close()
-        return self._inputs.begin_dispatch(policy, self._serve, self.tick, self._guard.own)
-
-    def _watch_matches(self, query: str, node: Node) -> None:
-        """Has the service time of matches measured where rows show when their events came."""
-        columns = arrival_columns(node, [s.definition for s in self._inputs.streams.values()])
-        if columns and self._inputs.dispatcher is not None:
-            recognised = self._inputs.dispatcher.recognised
-            outlet = self._flow.running[query].outlet
-            outlet.watch(lambda rows, number: recognised(query, first_arrivals(rows, columns)))
-
-    def _declare_stream(
-        self, stream: StreamDef, program: Program, nodes: Iterable[Node], state: dict[str, Any] | None
-    ) -> None:
-        columns = set(needed_columns(stream, nodes, program.writes))
-        if state is not None and stream.name in state["streams"]:
-            columns |= set(state["streams"][stream.name]["columns"])
-        if stream.arrival and self._inputs.dispatcher is None:
-            self._begin_dispatch("fcfs")
-        self._inputs.declare(stream, tuple(columns), self._sinks, [query.name for query in program.queries])
+    # Queries
 
     def add_query(self, text: str | BuiltQuery, *, backfill: bool = False) -> str:
         """Starts a query (or several) on the running app, from now on; returns the name of the last one.
@@ -223,66 +164,13 @@ class App:
         """
         self.flush()
         with self._guard.alone():
-            return self._add(text, backfill)
-
-    def _add(self, text: str | BuiltQuery, backfill: bool) -> str:
-        running = self._flow.running
-        known = {s.definition.name: s.definition.schema for s in self._inputs.streams.values()}
-        known |= {r.feeds: r.node.schema for r in running.values() if r.feeds is not None}
-        rules = [r.query.rule.name for r in running.values() if r.query.rule is not None]
-        taken = [*running, *rules, *self._inputs.late_names]
-        program = parse(
-            text if isinstance(text, str) else render(text, without=known),
-            streams=known,
-            sinks=self._sinks,
-            queries=taken,
-            tables=self._flow.tables.refs,
-            user_aggregates=self._users,
-            functions=self._calls.names,
-        )
-        if program.sinks or program.tables or not program.queries:
-            raise QueryError(
-                "a running app takes queries and streams", hint="declare sinks and tables when the app starts"
-            )
-        nodes = _built(program)
-        with self._inputs.offers_wait():
-            self._start_queries(program, nodes, backfill)
-        return program.queries[-1].name
-
-    def _start_queries(self, program: Program, nodes: Mapping[str, Node], backfill: bool) -> None:
-        running = self._flow.running
-        needed = [(s, needed_columns(s.definition, nodes.values())) for s in self._inputs.streams.values()]
-        for source, columns in needed:
-            source.check_can_widen(columns, self._inputs.waiting(source.definition.name))
-        before = (set(running), set(self._inputs.streams), self._inputs.late_names)
-        try:
-            self._declare(program, nodes, backfill=all_backfilled(program.queries, backfill))
-        except BaseException:
-            self._take_back(*before)
-            raise
-        for source, columns in needed:
-            source.widen(columns)
-
-    def _take_back(self, queries: set[str], streams: set[str], late_names: list[str]) -> None:
-        """Ends everything but what was there before."""
-        for name in reversed([n for n in self._flow.running if n not in queries]):
-            self._flow.drop(name)
-        self._inputs.take_back(streams, late_names)
+            return self._registration.add(text, backfill)
 
     def drop_query(self, name: str) -> None:
         """Ends a query and gives back what it held; nothing else is touched."""
         self.flush()
         with self._guard.alone():
-            self._drop(self._query(name))
-
-    def _drop(self, name: str) -> None:
-        feeds = self._flow.running[name].feeds
-        readers = [] if feeds is None else self._flow.readers(feeds)
-        if readers:
-            raise InputError(f"query {name} feeds {', '.join(readers)}; drop those first")
-        if feeds is not None and self._flow.tables.are_written_by(feeds):
-            raise InputError(f"query {name} feeds {feeds}, which changes a table; it stays as long as the app")
-        self._flow.drop(name)
+            self._registration.drop(self._registration.query(name))
 
     def set_strategy(self, strategy: str, query: str | None = None) -> None:
         """From now on the windows of a query and its family, or of all queries, are kept as "panes", as "window", or in
@@ -290,7 +178,7 @@ class App:
         the same. If memory is too small for both forms at once, the windows stay as they are."""
         self.flush()
         with self._guard.alone():
-            self._flow.set_strategy(strategy, None if query is None else self._query(query))
+            self._flow.set_strategy(strategy, None if query is None else self._registration.query(query))
 
     # Events in
 
@@ -299,7 +187,7 @@ class App:
 
         Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
         """
-        if not self._waiting.is_used:
+        if not self._lingering.is_used:
             data = self._lanes.push(stream, data)
             if data is ALL_TAKEN:
                 return
@@ -312,9 +200,9 @@ class App:
             self._inputs.put(source, data, dispatcher.work_a_round)
             dispatcher.work()
             return
-        if self._waiting.is_used:
-            if self._waiting.takes(data):
-                if self._waiting.add(source.definition.name, data):
+        if self._lingering.is_used:
+            if self._lingering.takes(data):
+                if self._lingering.add(source.definition.name, data):
                     self.flush()
                 return
             self.flush()
@@ -355,11 +243,15 @@ class App:
         self._guard.check()
         return (self._inputs.dispatcher or self._begin_dispatch("fcfs")).started()
 
+    def _begin_dispatch(self, policy: str) -> Dispatcher:
+        self._lanes.close()
+        return self._inputs.begin_dispatch(policy, self._serve, self.tick, self._guard.own)
+
     def flush(self) -> None:
         """Processes the single events that linger."""
         if self._guard.inside:
             return
-        for stream, events in self._waiting.take():
+        for stream, events in self._lingering.take():
             source = self._inputs.streams[stream]
             try:
                 self._push(source, events)
@@ -376,7 +268,7 @@ class App:
                 self._rejects.add(str(error), event)
 
     def _push(self, source: StreamInput, data: Any) -> None:
-        if self._waiting.is_used:
+        if self._lingering.is_used:
             data = self._lanes.push(source.definition.name, data)
             if data is ALL_TAKEN:
                 return
@@ -399,10 +291,10 @@ class App:
             self._do_what_is_due()
             return self._inputs.take_round(taken)
 
-    def _do_what_is_due(self) -> None:
+    def _do_what_is_due(self, now: int | None = None) -> None:
         """By the clock, before events come."""
         if self._flow.next_tick is not None:
-            self._flow.tick(self._clock.now())
+            self._flow.tick(self._clock.now() if now is None else now)
         if self._flow.tables.refreshes:
             self._flow.tables.refresh_due()
 
@@ -416,10 +308,7 @@ class App:
             return
         self._calls.begin()
         with self._guard:
-            if self._flow.next_tick is not None:
-                self._flow.tick(self._clock.now() if now is None else now)
-            if self._flow.tables.refreshes:
-                self._flow.tables.refresh_due()
+            self._do_what_is_due(now)
             self._inputs.pass_time()
 
     def advance(self, stream: str, time: Any) -> None:
@@ -495,11 +384,11 @@ class App:
         Of a query that feeds a derived stream the last 65,536 rows are kept; what goes to a sink is not kept.
         """
         self.flush()
-        return self._outlet(query).take()
+        return self._registration.outlet(query).take()
 
     def subscribe(self, query: str, callback: Callable[[pa.RecordBatch], None]) -> None:
         """Calls back with each batch of results, beginning with those that wait; metadata as in `results`."""
-        self._outlet(query).subscribe(callback)
+        self._registration.outlet(query).subscribe(callback)
 
     def late(self, stream: str) -> pa.Table:
         """The late events of a stream with LATE INTO since the last call (the last 65,536 of them), in the columns that
@@ -533,40 +422,7 @@ class App:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
         self.flush()
         with self._guard.alone(), self._inputs.offers_wait():
-            return self._checkpoint(self._directory, extra)
-
-    def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
-        state = {
-            "fingerprint": self._fingerprint(s.definition for s in self._inputs.streams.values()),
-            **self._inputs.snapshot(),
-            "flow": self._flow.snapshot(),
-            "calls": self._calls.snapshot(),
-            "rejected": self._rejects.count,
-            "finished": self._finished,
-            "stores": self._stores.snapshot(),
-        }
-        self._stores.sync()
-        epoch = directory.write(state, extra)
-        self._stores.commit()
-        self._flow.committed()
-        self._flow.tables.committed(epoch)
-        return Checkpoint(epoch, self._inputs.positions)
-
-    def _fingerprint(self, streams: Iterable[StreamDef]) -> dict[str, str]:
-        return {stream.name: fingerprint(stream) for stream in streams}
-
-    def _resume(self, state: dict[str, Any]) -> None:
-        self._stores.restore(state["stores"])
-        if state["dispatch"] is not None and self._inputs.dispatcher is None:
-            self._begin_dispatch("fcfs")
-        self._inputs.restore(state)
-        self._flow.restore()
-        self._rejects.count, self._finished = state["rejected"], state["finished"]
-        if self._directory is not None:
-            self._flow.tables.resumed(self._directory.epoch, state["flow"]["tables"])
-        if "calls" in state:
-            rules = [(r.query.rule.name, r.outlet) for r in self._flow.running.values() if r.query.rule is not None]
-            self._calls.restore(state["calls"], dict(rules))
+            return self._saved.write(extra, self._finished)
 
     # Looking in
 
@@ -578,18 +434,8 @@ class App:
     def look(self) -> Look:
         """The state of the app for any thread and at any time, also in the middle of a push. It processes no events and
         makes no thread wait (see `engine.live_view`)."""
-        return patiently(
-            lambda: Look(
-                "finished" if self._finished and self._guard.state == "running" else self._guard.state,
-                program_of(self.program, self._inputs, self._flow),
-                self._metrics(),
-                streams_of(self._inputs),
-                queries_of(self._flow),
-                memory_of(self._stores),
-                self._stores.uses,
-                tuple(self._rejects.rows[-REJECTS_SEEN:]),
-            )
-        )
+        state = "finished" if self._finished and self._guard.state == "running" else self._guard.state
+        return look(state, self.program, self._inputs, self._flow, self._stores, self._calls, self._rejects)
 
     def _metrics(self) -> Metrics:
         return metrics_of(self._stores, self._inputs, self._flow, self._calls, self._rejects)
@@ -598,7 +444,7 @@ class App:
         """The sizes of the query's rate-sized windows, and the rows held in them, at the last boundaries of their
         samples: by the number of the join, the side and the time."""
         self.flush()
-        return history(self._flow.running[self._query(query)].pipeline.joins)
+        return history(self._flow.running[self._registration.query(query)].pipeline.joins)
 
     def explain(self) -> str:
         """The plan of every query as a tree, with estimates of space and I/O. Any thread may look."""
@@ -630,16 +476,6 @@ class App:
     def _repr_html_(self) -> str:
         return as_html(self._flow.running, str(self._metrics()))
 
-    def _query(self, name: str) -> str:
-        """A query's name as it was given; a rule stands for the query of its condition."""
-        running = self._flow.running
-        rules = {r.query.rule.name.lower(): query for query, r in running.items() if r.query.rule is not None}
-        return find(rules.get(name.lower(), name), "query", running)
-
-    def _outlet(self, name: str) -> Outlet:
-        late = self._inputs.late_outlet(name)
-        return late if late is not None else self._flow.running[self._query(name)].outlet
-
     # Ending
 
     def close(self) -> None:
@@ -662,7 +498,3 @@ class App:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _built(program: Program) -> dict[str, Node]:
-    return {query.name: build(query.body) for query in program.queries}

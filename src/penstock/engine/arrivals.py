@@ -16,7 +16,7 @@ from penstock.operators.reorder import START
 
 
 class ArrivalClock:
-    """`reached` is the time before which nothing more comes.
+    """All later events have a time of at least `reached`.
 
     >>> from penstock.testing import TestClock
     >>> arrivals = ArrivalClock(TestClock(100))

@@ -68,7 +68,7 @@ class CheckpointDirectory:
         return whole["state"], json.loads(whole["extra"])
 
     def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
-        """Streams that were there must be as they were; others may come and go, but not all of them."""
+        """Streams of the checkpoint must be declared as they were. Others may come and go, but not all."""
         changed = [name for name in mine if name in saved and saved[name] != mine[name]]
         if changed:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Takes events from the input buffers, one round after the other, and has them served.
+"""Takes events from the input buffers, one round after the other, and calls `serve` with them.
 
     offer (any thread) -> input buffers -> [policy] -> serve (one thread) -> recognised
 
@@ -29,7 +29,7 @@ _TURN = 1000
 """Microseconds that a round may take."""
 
 _IDLE_SECONDS = 0.05
-"""How often time passes for the queries while nothing comes."""
+"""How often time passes for the queries while no event comes."""
 
 
 class Dispatcher:
@@ -73,8 +73,8 @@ class Dispatcher:
             raise PenstockError(f"the dispatcher stopped: {self._failure}") from self._failure
 
     def wait(self, timeout: float | None) -> None:
-        """Until something has been taken; refused where that cannot happen, also in a subscriber of the thread that
-        would take it."""
+        """Waits until events have been taken. Refused if no thread takes events, also in a subscriber: its
+        own thread would have to take them."""
         self.check()
         is_own = self._server == threading.get_ident()
         if is_own or (timeout is None and self._thread is None) or not self.buffers.lock.wait(timeout):
@@ -125,7 +125,7 @@ class Dispatcher:
         self._recognised.clear()
 
     def recognised(self, query: str, first: Int64s) -> None:
-        """Rows of a query are out; `first` are the instants at which the first events of their incidents came."""
+        """Rows of a query have come out; `first` are the instants at which the first events of their incidents came."""
         self._recognised.append((query, first))
 
     # A thread of its own
@@ -212,5 +212,5 @@ class Dispatcher:
         return self.buffers.snapshot(self._clock.elapsed())
 
     def restore(self, snapshot: dict[str, Any], streams: Container[str]) -> None:
-        """What waits of streams that are no longer there is forgotten with them."""
+        """Waiting events of streams that are gone are forgotten."""
         self.buffers.restore(snapshot, streams, self._clock.elapsed())

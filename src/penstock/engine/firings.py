@@ -22,7 +22,7 @@ from penstock.operators.chunk import readable
 from penstock.rejects import Reject
 
 
-class Taker(Protocol):
+class CallReceiver(Protocol):
     """Takes the calls of a function."""
 
     def put(self, name: str, numbers: Int64s, arguments: pa.RecordBatch) -> None:
@@ -40,10 +40,10 @@ class Firings:
         self._next: dict[str, int] = {}
         self._callers: dict[str, _Caller] = {}
 
-    def attach(self, rule: Rule, outlet: Outlet, taker: Callable[[str], Taker]) -> None:
-        """From now on the rows of this outlet are firings of the rule; `taker` finds the `Taker` of a function."""
+    def attach(self, rule: Rule, outlet: Outlet, receiver: Callable[[str], CallReceiver]) -> None:
+        """From now on the rows of this outlet are firings of the rule; `receiver` gives that of a function."""
         if rule.calls:
-            caller = _Caller(rule, taker, self._reject, self._next)
+            caller = _Caller(rule, receiver, self._reject, self._next)
             caller.offset = self._next.get(rule.name, 0) - outlet.count
             self._callers[rule.name] = caller
             outlet.watch(caller.fire)
@@ -59,12 +59,14 @@ class Firings:
 
 
 class _Caller:
-    def __init__(self, rule: Rule, taker: Callable[[str], Taker], reject: Reject, upto: dict[str, int]) -> None:
+    def __init__(
+        self, rule: Rule, receiver: Callable[[str], CallReceiver], reject: Reject, upto: dict[str, int]
+    ) -> None:
         self._rule = rule.name
         self._reject = reject
         self._next = upto
         self._calls = [
-            (name, taker(call.function), _Arguments(call))
+            (name, receiver(call.function), _Arguments(call))
             for name, call in zip(call_names(rule), rule.calls, strict=True)
         ]
         self.offset = 0
@@ -72,11 +74,11 @@ class _Caller:
     def fire(self, rows: pa.RecordBatch, number: int) -> None:
         numbers = np.arange(rows.num_rows, dtype=np.int64) + (self.offset + number)
         self._next[self._rule] = self.offset + number + rows.num_rows
-        for name, taker, arguments in self._calls:
+        for name, receiver, arguments in self._calls:
             batch, keep = arguments.of(rows, self._reject)
             chosen = numbers if keep is None else numbers[keep]
             if len(chosen):
-                taker.put(name, chosen, batch)
+                receiver.put(name, chosen, batch)
 
 
 class _Arguments:

@@ -93,7 +93,7 @@ class Flow:
         self._pieces = Pieces(stores)
         self._stepped: dict[str, int] = {}
         self._told: dict[str, int] = {}
-        """How far the readers of each stream know that it has come; nothing of streams with new readers."""
+        """The time of each stream that its readers have been told. A stream with new readers has no entry."""
         self._saved = SavedQueries()
         self._names = Names()
         self.running: dict[str, Running] = {}
@@ -252,7 +252,7 @@ class Flow:
         self._changing.ask(asked, strategy)
 
     def changes(self) -> dict[str, str]:
-        """For each query whose windows are about to change what they become."""
+        """What the windows become, for each query whose windows are about to change."""
         return {} if self._changing is None else self._changing.shown()
 
     def drop(self, name: str) -> None:
@@ -271,7 +271,7 @@ class Flow:
         return self._changing is None or self._changing.is_settled(stream)
 
     def sole_reader(self, stream: str) -> Running | None:
-        """The query that is all that a stream's rows reach, now and until `version` changes; None if there is more."""
+        """The only query that a stream's rows reach, until `version` changes; None if they reach more."""
         route = self._routes[stream]
         if len(route.readers) != 1 or len(route.feeds) != 1 or route.readers[0].feeds is not None:
             return None
@@ -287,9 +287,9 @@ class Flow:
     def _note_changes(self) -> None:
         self.version += 1
         self._told.clear()
-        everyone = tuple(self.running.values())
-        self._routes.note(everyone)
-        self._quiet.note(everyone, self._routes, self.tables)
+        running = tuple(self.running.values())
+        self._routes.note(running)
+        self._quiet.note(running, self._routes, self.tables)
 
     @property
     def _windows(self) -> dict[str, SharedWindow]:
@@ -367,7 +367,7 @@ class Flow:
             self._pass(feeds, chunks, watermark)
 
     def _is_quiet(self, stream: str, watermark: int) -> bool:
-        """Whether a time without rows goes nowhere."""
+        """Whether a time without rows is not handed on."""
         if self._told.get(stream) == watermark or self._quiet.is_held(stream, watermark):
             return True
         if not self._quiet.is_quiet(stream, watermark):

@@ -119,7 +119,7 @@ class InputBuffers:
             return taken
 
     def _order(self, streams: list[str], rooms: list[int], costs: NDArray[np.float64], turn: float) -> Int64s:
-        """Whose turn it is, event by event."""
+        """The stream of each event, in the order in which the policy takes them."""
         keys, whose = [], []
         for number, (stream, room) in enumerate(zip(streams, rooms, strict=True)):
             own = self.policy.keys(*self._heads(stream, room))

@@ -208,7 +208,7 @@ class Inputs:
                 self._hand_on(source, source.advance(beat))
 
     def check_advance(self, source: StreamInput, time: int) -> None:
-        """Refuses to advance a stream to a time that is not its own to reach."""
+        """Refuses to advance a stream in ARRIVAL ORDER, or to a time too far ahead of the clock."""
         if source.definition.arrival:
             raise InputError(
                 f"stream {source.definition.name} is in ARRIVAL ORDER, so its time is that of the clock; call tick()"
@@ -221,11 +221,11 @@ class Inputs:
             )
 
     def advance(self, source: StreamInput, time: int) -> None:
-        """Nothing comes on this stream before `time` any more."""
+        """From now on events of this stream with a time below `time` are late."""
         self._hand_on(source, source.advance(time, is_news=True))
 
     def finish(self) -> None:
-        """Nothing more comes: what waits to be put in order is in order."""
+        """No more events come: the rows that wait to be put in order are released."""
         for source in self.streams.values():
             self._pass_parts(source, source.reorder.finish())
 
@@ -260,7 +260,7 @@ class Inputs:
         return self.buffered.get(stream, 0)
 
     def offers_wait(self) -> AbstractContextManager[Any]:
-        """Nothing is put into the input buffers meanwhile."""
+        """A lock under which no event is put into the input buffers."""
         return nullcontext() if self.dispatcher is None else self.dispatcher.buffers.lock
 
     # Durability

@@ -68,7 +68,7 @@ class Maker:
         self._make_evaluation = PartialEvaluation if in_parts else make_results
 
     def make(self, plan: physical.PhysicalPlan, saved: SavedQueries) -> Made:
-        """If something cannot be made, nothing stays."""
+        """If a part cannot be made, the parts made before it are given back."""
         made = Made()
         try:
             for stage in plan.stages:

@@ -12,6 +12,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.inputs import BUFFERS_SHARE
 from penstock.engine.rejects import Rejects
 from penstock.engine.stream_input import StreamInput
+from penstock.errors import BudgetError
 from penstock.lang.query import Program
 from penstock.plan.columns import needed_columns
 from penstock.plan.nodes import Node
@@ -19,18 +20,20 @@ from penstock.store.budget import Budget
 from penstock.store.manager import StoreManager
 
 
-def least_budget(
+def with_least_budget(
+    error: BudgetError,
     program: Program,
     nodes: Mapping[str, Node],
     users: Mapping[str, UserAggregate],
     clock: Clock,
-    *,
     strategy: str,
+    *,
     block_size: int,
     buffered: bool,
-) -> int:
-    """Starts the queries once more, without a limit, to see what they take. `nodes` are their logical plans; `buffered`
-    events are dispatched."""
+) -> BudgetError:
+    """The error of an app that could not start, with the least budget as a hint. The queries are started once more,
+    without a limit, to see how much memory they take. `nodes` are their logical plans; `buffered` is True if there are
+    input buffers."""
     reject = Rejects().add
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         stores = StoreManager(Budget(1 << 60), Path(scratch), block_size)
@@ -45,4 +48,5 @@ def least_budget(
         stores.close()
     if buffered or any(stream.arrival for stream in program.streams):
         least = least * BUFFERS_SHARE // (BUFFERS_SHARE - 1) + BUFFERS_SHARE
-    return least
+    hint = f"hint: the least budget that this plan can start with is {least:,} bytes"
+    return BudgetError(f"{str(error).splitlines()[0]}\n  {hint}")

@@ -7,7 +7,7 @@ are read; then the look begins again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from penstock.plan.nodes import Node
 from penstock.store.manager import StoreManager, StoreUse
 
 _TRIES = 20
+_REJECTS_SEEN = 20
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,28 @@ class Look:
     rejects: tuple[Mapping[str, Any], ...]
 
 
-def patiently(look: Callable[[], Look]) -> Look:
-    """Once more if a collection has changed its size meanwhile."""
+def look(
+    state: str, program: Program, inputs: Inputs, flow: Flow, stores: StoreManager, calls: RuleCalls, rejects: Rejects
+) -> Look:
+    """`program` is the one that the app began with. If a collection changes its size meanwhile, `look` tries again."""
     for _ in range(_TRIES):
         try:
-            return look()
+            return Look(
+                state,
+                _program_now(program, inputs, flow),
+                metrics_of(stores, inputs, flow, calls, rejects),
+                _streams(inputs),
+                _queries(flow),
+                {name: held for name, held in stores.budget.describe().items() if held},
+                stores.uses,
+                tuple(rejects.rows[-_REJECTS_SEEN:]),
+            )
         except RuntimeError:
             continue
     raise PenstockError("the app changes faster than it can be looked at; try again")
 
 
-def program_of(program: Program, inputs: Inputs, flow: Flow) -> Program:
+def _program_now(program: Program, inputs: Inputs, flow: Flow) -> Program:
     """What was declared when the app began, with what has been added and dropped since."""
     streams = tuple(source.definition for source in list(inputs.streams.values()))
     return replace(program, streams=streams, queries=tuple(query.query for query in list(flow.running.values())))
@@ -116,7 +128,7 @@ def metrics_of(stores: StoreManager, inputs: Inputs, flow: Flow, calls: RuleCall
     )
 
 
-def streams_of(inputs: Inputs) -> tuple[StreamLook, ...]:
+def _streams(inputs: Inputs) -> tuple[StreamLook, ...]:
     waiting = inputs.buffered
     return tuple(
         StreamLook(
@@ -132,7 +144,7 @@ def streams_of(inputs: Inputs) -> tuple[StreamLook, ...]:
     )
 
 
-def queries_of(flow: Flow) -> tuple[QueryLook, ...]:
+def _queries(flow: Flow) -> tuple[QueryLook, ...]:
     users: dict[object, int] = {}
     running = list(flow.running.values())
     for query in running:
@@ -150,10 +162,6 @@ def queries_of(flow: Flow) -> tuple[QueryLook, ...]:
         )
         for query in running
     )
-
-
-def memory_of(stores: StoreManager) -> dict[str, int]:
-    return {name: held for name, held in stores.budget.describe().items() if held}
 
 
 def _kept(query: Running) -> str:

@@ -35,12 +35,12 @@ class Outlet:
         self._subscribers: list[Callback] = []
         self._watchers: list[Watcher] = []
         self.is_heard = False
-        """Whether rows go to subscribers, and to nobody else."""
+        """Whether rows go to subscribers, and neither to watchers nor to `take`."""
         self.count = 0
 
     def watch(self, watcher: Watcher) -> None:
-        """Has the rows that come seen, as they are inside the engine, with the number of the first; they are not read
-        by that."""
+        """Calls the watcher with each batch, as it is inside the engine, and the number of its first row. The
+        rows still wait to be read."""
         self._watchers.append(watcher)
         self.is_heard = False
 

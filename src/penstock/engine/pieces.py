@@ -36,7 +36,7 @@ blocks are twice as large: that bounds what rows take that differ from all befor
 256 bytes are taken a whole chunk at a time."""
 
 _BYTES_AT_FIRST = 1024
-"""What a row takes until it is seen what rows take: much."""
+"""The bytes assumed for a row before rows have been measured; more than most rows take."""
 
 _GROWTH = 1.125
 """How much longer a piece may be than one before it that took little."""
@@ -111,7 +111,7 @@ class Pieces:
 
 
 def _row_bytes(rows: Rows) -> int:
-    """What a row has, about."""
+    """About how many bytes a row has."""
     if isinstance(rows, Batch):  # columns that never were Arrow
         return 16 * len(rows.kinds)
     return sum(map(_nbytes, rows.columns)) // int(rows.num_rows)

@@ -68,7 +68,7 @@ class QuietTime:
         return bool(self._asked_after(frozenset([stream])))
 
     def is_quiet(self, stream: str, watermark: int) -> bool:
-        """Whether nothing waits for the stream's time to come so far."""
+        """Whether no operator waits for this time of the stream."""
         reached = self._reached.get(stream)
         if reached is None:
             return False

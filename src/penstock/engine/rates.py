@@ -43,7 +43,7 @@ class Rates:
         span.events += rows
 
     def note_rows(self, stream: str, rows: int, last: int) -> None:
-        """The same of rows after others, the last of which has this time."""
+        """As `note`, for rows after others; the last row has this time."""
         span = self._spans[stream]
         span.last = last
         span.events += rows

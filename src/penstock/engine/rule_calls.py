@@ -120,14 +120,14 @@ class RuleCalls:
     def _reject_all(self, name: str, saved: dict[str, Any]) -> None:
         """Calls of a function that is there no more."""
         account = self._budget.account(f"calls of {name}")
-        gone = Worker(name, _Gone(), account, self._reject, synchronous=True)
+        gone = Worker(name, _RemovedFunction(), account, self._reject, synchronous=True)
         gone.restore(saved)
         gone.wait()
         gone.settle()
         account.close()
 
 
-class _Gone:
+class _RemovedFunction:
     def check(self) -> None:
         pass
 

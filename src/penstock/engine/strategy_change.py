@@ -60,7 +60,7 @@ MakeForms = Callable[[PhysicalPlan], Made]
 """Makes what windows are to be: a plan of panes or of stored rows."""
 
 
-class _Mute:
+class _MutedRejects:
     """Where the new form rejects rows: nowhere, as long as the old one does."""
 
     def __init__(self, reject: Reject) -> None:
@@ -91,7 +91,7 @@ class _Successor:
     shared: Shared
     output: AggregationOutput | PaneOutput
     resources: Resources
-    mute: _Mute
+    mute: _MutedRejects
 
 
 @dataclass(eq=False)
@@ -322,7 +322,7 @@ class StrategyChange:
 
     def _successor(self, window: _Window, form: Shared) -> _Successor:
         resources = self._resources()
-        mute = _Mute(resources.reject)
+        mute = _MutedRejects(resources.reject)
         own = resources.apart(mute)
         output = form.join(window.node, own)
         output.follows_time = False

@@ -101,7 +101,7 @@ class StreamInput:
         self._heard, self._silent_since, self._rests = self._clock.elapsed(), self.reorder.watermark, False
 
     def reach(self, watermark: int) -> int:
-        """Nothing comes before this time any more."""
+        """From now on events with a time below this are late."""
         self.reorder.advance(watermark)
         return self.reorder.watermark
 

@@ -20,7 +20,7 @@ from penstock.windows.sliding.calendar import Calendar
 from penstock.windows.spec import TimeSlide
 
 
-class Clocked(Protocol):
+class TickingQuery(Protocol):
     """A query at work, as far as the clock is concerned."""
 
     @property
@@ -33,7 +33,7 @@ class Ticking:
         self._numbers = count()
         self._entries: dict[str, list[int]] = {}
         self._names: dict[int, str] = {}
-        self._clocked: dict[str, Clocked] = {}
+        self._clocked: dict[str, TickingQuery] = {}
         self._behind: set[str] = set()
 
     @property
@@ -44,7 +44,7 @@ class Ticking:
         ticks = [self._calendar.next_due, *(self._clocked[name].next_tick for name in self._behind)]
         return min((tick for tick in ticks if tick is not None), default=None)
 
-    def add(self, name: str, node: Node, clocked: Clocked) -> None:
+    def add(self, name: str, node: Node, clocked: TickingQuery) -> None:
         """A query has started; one without windows that follow the clock is passed over."""
         slides = list(wall_clock_slides(node))
         if not slides:
@@ -82,7 +82,7 @@ class Ticking:
             self._behind.add(name)
 
 
-def _is_due(clocked: Clocked, now: int) -> bool:
+def _is_due(clocked: TickingQuery, now: int) -> bool:
     return clocked.next_tick is not None and clocked.next_tick <= now
 
 

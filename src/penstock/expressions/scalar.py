@@ -53,7 +53,7 @@ class RowFails(Exception):
 
 
 def scalar(expression: Expression, compile_: Compile) -> RowFunction | None:
-    """A closure for the expression; None where its function is not known here. `compile_` is asked for the closures of
+    """A closure for the expression; None if its function is not known here. `compile_` is asked for the closures of
     its arguments."""
     if isinstance(expression, Literal):
         return _always(literal_value(expression))
@@ -94,24 +94,27 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Call, Compile
         is_long = {first.type, second.type} <= {SqlType.TIMESTAMP, SqlType.INTERVAL}
         if not (first.type.is_integer and first.type is second.type) and not is_long:
             return None
-        least, most = limits(first.type)
-        left, right = compile_(first), compile_(second)
-
-        def run(values: Values) -> Any:
-            a = left(values)
-            if a is None:
-                return None
-            b = right(values)
-            if b is None:
-                return None
-            result = operation(a, b)
-            if least <= result <= most:
-                return result
-            raise RowFails
-
-        return run
+        return _of_whole_numbers(operation, compile_(first), compile_(second), *limits(first.type))
 
     return build
+
+
+def _of_whole_numbers(
+    operation: Callable[[Any, Any], Any], left: RowFunction, right: RowFunction, least: int, most: int
+) -> RowFunction:
+    def run(values: Values) -> Any:
+        a = left(values)
+        if a is None:
+            return None
+        b = right(values)
+        if b is None:
+            return None
+        result = operation(a, b)
+        if least <= result <= most:
+            return result
+        raise RowFails
+
+    return run
 
 
 def _of_floats(operation: Callable[[Any, Any], Any], left: RowFunction, right: RowFunction) -> RowFunction:
@@ -134,44 +137,31 @@ def _divide(call: Call, compile_: Compile) -> RowFunction | None:
     first, second = call.args
     if first.type is not SqlType.DOUBLE or second.type is not SqlType.DOUBLE:
         return None
-    # The divisor comes first, and what cannot be divided raises an ArithmeticError.
+    # The divisor is computed first. A division by zero raises an ArithmeticError.
     return _of_floats(lambda divisor, dividend: dividend / divisor, compile_(second), compile_(first))
 
 
 def _whole_division(operation: Callable[[int, int], int]) -> Callable[[Call, Compile], RowFunction | None]:
+    """`operation` takes the divisor first, as it is computed first."""
+
     def build(call: Call, compile_: Compile) -> RowFunction | None:
         first, second = call.args
         if first.type is not second.type or not first.type.is_integer:
             return None
         if call.function == "div" and first.type is not SqlType.BIGINT:
             return None
-        least, most = limits(first.type)
-        dividend, divisor = compile_(first), compile_(second)
-
-        def run(values: Values) -> Any:
-            b = divisor(values)
-            if b is None:
-                return None
-            a = dividend(values)
-            if a is None:
-                return None
-            result = operation(a, b)
-            if least <= result <= most:
-                return result
-            raise RowFails
-
-        return run
+        return _of_whole_numbers(operation, compile_(second), compile_(first), *limits(first.type))
 
     return build
 
 
-def _toward_zero(a: int, b: int) -> int:
-    return a // b if (a < 0) == (b < 0) else -(-a // b)
+def _toward_zero(divisor: int, dividend: int) -> int:
+    return dividend // divisor if (dividend < 0) == (divisor < 0) else -(-dividend // divisor)
 
 
-def _remainder(a: int, b: int) -> int:
+def _remainder(divisor: int, dividend: int) -> int:
     """It has the sign of the dividend."""
-    return a % abs(b) if a >= 0 else -(-a % abs(b))
+    return dividend % abs(divisor) if dividend >= 0 else -(-dividend % abs(divisor))
 
 
 def _of_one(operation: Callable[[Any], Any]) -> Callable[[Call, Compile], RowFunction | None]:
@@ -286,36 +276,25 @@ def _eq_null_safe(call: Call, compile_: Compile) -> RowFunction | None:
 # Logic and conditionals
 
 
-def _and(call: Call, compile_: Compile) -> RowFunction:
-    args = [compile_(arg) for arg in call.args]
+def _connective(decisive: bool) -> Callable[[Call, Compile], RowFunction]:
+    """AND and OR: one `decisive` argument is the answer."""
 
-    def run(values: Values) -> Any:
-        answer: bool | None = True
-        for arg in args:
-            found = arg(values)
-            if found is False:
-                return False
-            if found is None:
-                answer = None
-        return answer
+    def build(call: Call, compile_: Compile) -> RowFunction:
+        args = [compile_(arg) for arg in call.args]
 
-    return run
+        def run(values: Values) -> Any:
+            answer: bool | None = not decisive
+            for arg in args:
+                found = arg(values)
+                if found is decisive:
+                    return decisive
+                if found is None:
+                    answer = None
+            return answer
 
+        return run
 
-def _or(call: Call, compile_: Compile) -> RowFunction:
-    args = [compile_(arg) for arg in call.args]
-
-    def run(values: Values) -> Any:
-        answer: bool | None = False
-        for arg in args:
-            found = arg(values)
-            if found is True:
-                return True
-            if found is None:
-                answer = None
-        return answer
-
-    return run
+    return build
 
 
 def _not(call: Call, compile_: Compile) -> RowFunction:
@@ -449,8 +428,8 @@ _FUNCTIONS: dict[str, Callable[[Call, Compile], RowFunction | None]] = {
     "modulo": _whole_division(_remainder),
     **dict.fromkeys(_PLAIN, _compare),
     "eq_null_safe": _eq_null_safe,
-    "and": _and,
-    "or": _or,
+    "and": _connective(False),
+    "or": _connective(True),
     "not": _not,
     "is_null": _is_null,
     "is_not_null": _is_null,

@@ -17,16 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.aggregates.state import AggregateState
 from penstock.arrays import Int64s
 from penstock.jit import tight
 from penstock.lane import words
 from penstock.lane.expressions import Instruction
 from penstock.lane.memory import address_of, int64s
+from penstock.lane.program import PlayedStates
 from penstock.lane.row_program import RowPlan, RowProgram
 from penstock.lane.words import DONE, GOES_ON, STRIP_ROWS
-from penstock.plan.nodes import StateSpec
-from penstock.windows.spec import Extent
 
 PLACES, COUNT = 1, 2
 """The words of `place_scratch`: where the list of scratch registers is, and how many there are."""
@@ -46,19 +44,9 @@ def place_scratch(context: int, instruction: int) -> int:
 class ColumnProgram(RowProgram):
     """The parameters are those of `RowProgram`. `columns` in `take` are for the registers `given`."""
 
-    def __init__(
-        self,
-        extent: Extent,
-        states: Sequence[AggregateState],
-        specs: Sequence[StateSpec],
-        columns: Sequence[int],
-        plan: RowPlan,
-        given: Sequence[int],
-        *,
-        by_group: bool,
-    ) -> None:
+    def __init__(self, played: PlayedStates, plan: RowPlan, given: Sequence[int]) -> None:
         plan.front.insert(0, Instruction(place_scratch))
-        super().__init__(extent, states, specs, columns, plan, by_group=by_group, most_rows=STRIP_ROWS)
+        super().__init__(played, plan, most_rows=STRIP_ROWS)
         self.context[words.STOPS_AT_MARKS] = 1
         self._given = {register: [one for one in self._moved if one[2] == register] for register in given}
         for register, value in self._constants.items():

@@ -7,6 +7,7 @@ A `Program` is made once. Before each run `link` writes the addresses of the sta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,28 +49,32 @@ class _Member:
         self.failed: Bools | None = None
 
 
+@dataclass(frozen=True)
+class PlayedStates:
+    """What a program plays: the states of windows of an extent. `columns` says for each state which column of the rows
+    its argument is, -1 for none. Without `by_group` all rows are of slot 0."""
+
+    extent: Extent
+    states: Sequence[AggregateState]
+    specs: Sequence[StateSpec]
+    columns: Sequence[int]
+    by_group: bool
+
+
 class Program:
-    """For windows of an extent. `columns` says for each state which column of the rows its argument is, -1 for none.
-    Without `by_group` all rows are of slot 0. `front` comes before all that, and `back` behind it."""
+    """`front` are operations before those of the states, and `back` operations behind them."""
 
     def __init__(
-        self,
-        extent: Extent,
-        states: Sequence[AggregateState],
-        specs: Sequence[StateSpec],
-        columns: Sequence[int],
-        *,
-        by_group: bool,
-        front: Sequence[Operation] = (),
-        back: Sequence[Operation] = (),
+        self, played: PlayedStates, *, front: Sequence[Operation] = (), back: Sequence[Operation] = ()
     ) -> None:
+        extent, by_group = played.extent, played.by_group
         self.context: Int64s = np.zeros(words.CONTEXT_WORDS, np.int64)
         self.row = 0
         """The row of the columns that the next call begins with."""
         self._by_group = by_group
         self._left = np.zeros(words.STRIP_ROWS, np.int64)
         self._kept = np.zeros(words.KEPT_WORDS * words.STRIP_ROWS, np.int64)
-        self._members = [_Member(*each) for each in zip(states, specs, columns, strict=True)]
+        self._members = [_Member(*each) for each in zip(played.states, played.specs, played.columns, strict=True)]
         self._held: list[Any] = []
         self._tally: Int64s | None = None
         code = list(front)

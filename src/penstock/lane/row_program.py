@@ -7,22 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.aggregates.state import AggregateState, Emitted
+from penstock.aggregates.state import Emitted
 from penstock.aggregates.sums import SumState
 from penstock.arrays import Bools, Int64s
 from penstock.expressions.tree import Column
 from penstock.lane import counts, extremes, sums, words
 from penstock.lane.expressions import Instruction, Registers
 from penstock.lane.memory import address_of
-from penstock.lane.program import Program
-from penstock.plan.nodes import StateSpec
+from penstock.lane.program import PlayedStates, Program
 from penstock.types import SqlType
-from penstock.windows.spec import Extent
 
 
 @dataclass
@@ -50,30 +47,11 @@ class RowPlan:
 
 
 class RowProgram(Program):
-    """For the rows of a plan. Without `by_group` all rows are of slot 0. A register has cells of 8 bytes for
-    `most_rows` rows."""
+    """For the rows of a plan. A register has cells of 8 bytes for `most_rows` rows."""
 
-    def __init__(
-        self,
-        extent: Extent,
-        states: Sequence[AggregateState],
-        specs: Sequence[StateSpec],
-        columns: Sequence[int],
-        plan: RowPlan,
-        *,
-        by_group: bool,
-        most_rows: int,
-    ) -> None:
+    def __init__(self, played: PlayedStates, plan: RowPlan, *, most_rows: int) -> None:
         front, back, registers = plan.front, plan.back, plan.registers
-        super().__init__(
-            extent,
-            states,
-            specs,
-            columns,
-            by_group=by_group,
-            front=[one.operation for one in front],
-            back=[one.operation for one in back],
-        )
+        super().__init__(played, front=[one.operation for one in front], back=[one.operation for one in back])
         self.cells: Int64s = np.zeros(max(1, registers.count) * most_rows, np.int64)
         self.registers = registers.count
         self.most_rows = most_rows
@@ -117,7 +95,7 @@ class RowProgram(Program):
         if plan.tally is not None:
             self._moved.append((self._instructions, self._tally_at * width + counts.RESULTS, plan.tally))
         self._moved += [(self.words, words.TIMES, 0), (self.words, words.STARTS, plan.starts)]
-        if by_group:
+        if played.by_group:
             self._moved.append((self.words, words.SLOTS, plan.slots))
 
     def limit(self, rows: int) -> None:

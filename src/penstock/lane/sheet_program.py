@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import AggregateState
 from penstock.arrays import Int64s
 from penstock.lane.memory import parts_of
+from penstock.lane.program import PlayedStates
 from penstock.lane.row_program import RowPlan, RowProgram
-from penstock.plan.nodes import StateSpec
-from penstock.windows.spec import Extent
 
 SHEET_ROWS = 1024
 """So many rows has a sheet. A result keeps its sheet in memory."""
@@ -27,18 +25,8 @@ SHEET_ROWS = 1024
 class SheetProgram(RowProgram):
     """The parameters are those of `RowProgram`. Registers of `shown` are in the sheet, in this order."""
 
-    def __init__(
-        self,
-        extent: Extent,
-        states: Sequence[AggregateState],
-        specs: Sequence[StateSpec],
-        columns: Sequence[int],
-        plan: RowPlan,
-        *,
-        by_group: bool,
-        shown: Sequence[int],
-    ) -> None:
-        super().__init__(extent, states, specs, columns, plan, by_group=by_group, most_rows=SHEET_ROWS)
+    def __init__(self, played: PlayedStates, plan: RowPlan, shown: Sequence[int]) -> None:
+        super().__init__(played, plan, most_rows=SHEET_ROWS)
         self._sheet = np.empty(0, np.int64)
         self._places = {register: place for place, register in enumerate(shown)}
         parts = parts_of(self.cells, self.most_rows)

@@ -196,7 +196,7 @@ class Pattern:
     aggregates: tuple[PatternAggregate, ...]
     within: int
     schema: Schema
-    """The columns of matches that somebody reads."""
+    """The columns of matches that are read."""
     apart: bool = False
 
 

@@ -155,23 +155,24 @@ class WindowParser(ExpressionParser):
         return isinstance(extent, Rows) and unit not in UNITS and unit not in VARIABLE_UNITS
 
     def check_sizes(self, extent: Extent, slide: Slide, span: Span) -> None:
-        if isinstance(extent, RateSized) and not isinstance(slide, EveryEvent):
-            self.refuse("a RATE SIZED window has no SLIDE", span, "leave it out: a join has results at every event")
-        if isinstance(extent, Since) and not isinstance(slide, TimeSlide):
-            self.refuse("a window SINCE a time slides by time", span, "write SLIDE 1 HOUR")
-        if isinstance(extent, RowsOf) and isinstance(slide, CountSlide):
-            self.refuse(
-                "a window whose number of ROWS is a column has no SLIDE of rows",
-                span,
-                "leave the SLIDE out, or write one of time",
-            )
-        sizes = None
-        if isinstance(extent, Range) and isinstance(slide, TimeSlide):
-            sizes = extent.micros, slide.micros
-        elif isinstance(extent, Rows) and isinstance(slide, CountSlide):
-            sizes = extent.count, slide.count
-        if sizes and sizes[1] > sizes[0]:
-            kind = "RANGE" if isinstance(extent, Range) else "number of ROWS"
+        match extent, slide:
+            case RateSized(), TimeSlide() | CountSlide() | AtClose():
+                self.refuse("a RATE SIZED window has no SLIDE", span, "leave it out: a join has results at every event")
+            case Since(), CountSlide() | EveryEvent() | AtClose():
+                self.refuse("a window SINCE a time slides by time", span, "write SLIDE 1 HOUR")
+            case RowsOf(), CountSlide():
+                self.refuse(
+                    "a window whose number of ROWS is a column has no SLIDE of rows",
+                    span,
+                    "leave the SLIDE out, or write one of time",
+                )
+            case Range(size), TimeSlide(step):
+                kind = "RANGE"
+            case Rows(size), CountSlide(step):
+                kind = "number of ROWS"
+            case _:
+                return
+        if step > size:
             self.refuse(
                 f"the SLIDE is longer than the {kind}: events between two windows would be in none",
                 span,

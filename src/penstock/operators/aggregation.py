@@ -130,9 +130,7 @@ class RowRun(NamedTuple):
         return np.arange(self.first, self.first + len(self.slots))
 
     def part(self, start: int, stop: int) -> RowRun:
-        columns = tuple(
-            Argument(c.values[start:stop], None if c.valid is None else c.valid[start:stop]) for c in self.columns
-        )
+        columns = tuple(column.at(slice(start, stop)) for column in self.columns)
         positions = None if self.given_positions is None else self.given_positions[start:stop]
         return RowRun(self.first + start, self.slots[start:stop], columns, positions)
 

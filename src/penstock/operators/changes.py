@@ -45,7 +45,7 @@ from penstock.operators.held_rows import GroupRows, HeldRows
 from penstock.operators.interner import Interner
 from penstock.operators.outgoing import Outgoing
 from penstock.operators.resources import Resources
-from penstock.operators.touched import NO_ROW, PartitionSegments, Touched, Toucher, segments_of_all
+from penstock.operators.touched import NO_ROW, PartitionSegments, Touched, TouchFinder, segments_of_all
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.rejects import Reject
@@ -64,7 +64,7 @@ class Owners(NamedTuple):
     of_evaluations: Slots
 
 
-class _Picked:
+class _ChosenRows:
     """Rows that are shown. The queries of one play mostly show the same rows: a column that several of them have, and
     the windows of the rows, are made once."""
 
@@ -115,7 +115,7 @@ class ChangeShow:
         self,
         keys: list[Data],
         played: EvaluatedGroups,
-        picked: _Picked,
+        picked: _ChosenRows,
         evaluations: int,
         owners: Owners | None,
     ) -> None:
@@ -196,7 +196,7 @@ class Changes:
         self._owners = owners
         self._shown_keys = range(len(node.group_by)) if shown_keys is None else shown_keys
         account = resources.account(f"{name}: groups that rows have touched")
-        self._toucher = Toucher(self._groups, account)
+        self._toucher = TouchFinder(self._groups, account)
         self._partition_segments = PartitionSegments(account)
         self._answer_names = list(map(_answer_names, node.states))
         self._shows: list[ChangeShow] = []
@@ -272,7 +272,7 @@ class Changes:
         played = EvaluatedGroups(rows.slots, upto, rows.counts, emitted, self._aggregation.first_interners)
         keys = self._groups.keys(rows.slots)
         shown_keys = [keys[place] for place in self._shown_keys]
-        picked = _Picked(touched, starts, ends)
+        picked = _ChosenRows(touched, starts, ends)
         for show in self._shows:
             show.see(shown_keys, played, picked, len(ends), owners)
 

@@ -202,7 +202,7 @@ class ClosingAggregate(Operator):
 
 def _safe_reads(node: AggregateNode) -> dict[str, SqlType] | None:
     """The columns that an aggregation over tumbling windows reads, if it can fail on no row and keeps no texts."""
-    if isinstance(node.window.extent, Session) or any(state.user is not None for state in node.states):
+    if node.window.extent.closes or any(state.user is not None for state in node.states):
         return None
     read: list[Expression] = [*node.group_by, *(read.expression for read in reads_of(node.states))]
     if node.where is not None:

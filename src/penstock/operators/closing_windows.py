@@ -39,10 +39,10 @@ class Windows(Protocol):
     def close(self, watermark: int) -> Closed: ...
 
     def next_close(self, time: int) -> int:
-        """Up to this time windows that have a row of the time given stay open."""
+        """The time up to which a window stays open that has a row of the time given."""
 
     def is_due(self, watermark: int) -> bool:
-        """Whether a window closes when time comes so far."""
+        """Whether a window closes at this watermark."""
 
     def end(self, last_time: int | None) -> int | None:
         """The watermark that ends a bounded run."""

@@ -27,6 +27,7 @@ from penstock.lane.row_program import RowPlan
 from penstock.operators.aggregation import Aggregation
 from penstock.operators.arguments import Computed
 from penstock.operators.chunk import Chunk
+from penstock.operators.played_states import played_states
 from penstock.operators.results import ResultShow, slice_of
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.storing_lane import StoringLane
@@ -55,15 +56,8 @@ class ColumnLane(StoringLane[ColumnProgram]):
         show: ResultShow,
     ) -> None:
         self._outputs = sorted({register for register, _ in plan.outputs if register >= 0})
-        program = ColumnProgram(
-            node.window.extent,
-            aggregation.states,
-            node.states,
-            [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
-            plan,
-            [0, *plan.columns.values(), plan.slots, plan.starts, *self._outputs],
-            by_group=member.has_slots,
-        )
+        given = [0, *plan.columns.values(), plan.slots, plan.starts, *self._outputs]
+        program = ColumnProgram(played_states(node, member, aggregation), plan, given)
         super().__init__(program, window, member, aggregation, policy)
         self._plan = plan
         self._show = show

@@ -25,7 +25,7 @@ def validity(column: pa.Array | list[str | None]) -> Bools | None:
 
 
 def to_argument(column: Evaluated, kind: SqlType, interner: Interner | None) -> Argument:
-    """The column in its storage type (see SqlType.storage); what stands in place of a NULL means nothing."""
+    """The column in its storage type (see SqlType.storage); the value at a NULL is arbitrary."""
     if interner is not None:
         strings = column.held if isinstance(column, TextView) else column.values
         return Argument(interner.encode(strings), validity(strings))

@@ -25,6 +25,7 @@ from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import Evaluated, RowErrors
 from penstock.jit import kernel
 from penstock.operators.chunk import NO_EVENTS, Chunk
+from penstock.operators.grouping import without
 from penstock.operators.groups import GroupTable
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.resources import Resources
@@ -95,12 +96,7 @@ class EdgeOperator(Operator):
         return shown if keep is None else shown.filter(keep)
 
     def _without(self, chunk: Chunk, keep: Bools | None, errors: RowErrors | None) -> Bools | None:
-        if errors is None:
-            return keep
-        left = np.ones(chunk.rows, np.bool_) if keep is None else keep
-        for row in np.flatnonzero(errors.mask & left):
-            self._reject(errors.reasons[errors.codes[row] - 1], chunk.row(int(row)))
-        return left & ~errors.mask
+        return keep if errors is None else without(chunk, keep, errors, [self._reject])
 
     @property
     def heeds_time(self) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of the rows and evaluations of a sliding window: the seam between a window and its aggregates.
+"""How the rows and evaluations of a sliding window become results: the seam between a window and its aggregates.
 
 A window hands on *turns*: rows that enter, rows that leave, and the steps in between at which it is looked at. An
 `Evaluation` plays them on the one aggregation of its queries, and each `Show` makes of what it sees what a query wants:
@@ -51,7 +51,7 @@ class Show(Protocol):
 
 class Evaluation(Protocol):
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
-        """One more to see what is played from now on; the aggregates of the node are `answers`."""
+        """From now on another query sees what is played; the aggregates of the node are `answers`."""
 
     def drop(self, show: Show) -> None: ...
 

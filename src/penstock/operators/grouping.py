@@ -1,13 +1,15 @@
 """From rows to the groups they belong to: WHERE and the keys.
 
 A row that fails WHERE, or on which a key or an argument cannot be computed, gets slot -1: it belongs to no group.
-(The latter goes to the rejects, with the reason.) Queries with the same WHERE, keys and arguments that can fail share
-one grouping.
+A row that cannot be computed goes to the rejects, with the reason. Queries with the same WHERE, keys and
+arguments that can fail share one grouping.
 
 Why: docs/decisions/filter-first.md
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -73,16 +75,21 @@ class Grouping:
     def without(
         self, chunk: Chunk, keep: Bools | None, errors: RowErrors | None, reads: Bools | None = None
     ) -> Bools | None:
-        """`keep` without the rows that failed, among those that somebody reads; they are rejected."""
-        if errors is None:
-            return keep
-        failed = errors.mask if reads is None else errors.mask & reads
-        if keep is None:
-            keep = np.ones(chunk.rows, np.bool_)
-        for row in np.flatnonzero(failed & keep):
-            for reject in self.rejects:
-                reject(errors.reasons[errors.codes[row] - 1], chunk.row(int(row)))
-        return keep & ~failed
+        """`keep` without the rows that failed, among those that are read; they are rejected."""
+        return keep if errors is None else without(chunk, keep, errors, self.rejects, reads)
+
+
+def without(
+    chunk: Chunk, keep: Bools | None, errors: RowErrors, rejects: Iterable[Reject], reads: Bools | None = None
+) -> Bools:
+    """`keep` without the rows that failed, among those that are read; they are rejected."""
+    failed = errors.mask if reads is None else errors.mask & reads
+    if keep is None:
+        keep = np.ones(chunk.rows, np.bool_)
+    for row in np.flatnonzero(failed & keep):
+        for reject in rejects:
+            reject(errors.reasons[errors.codes[row] - 1], chunk.row(int(row)))
+    return keep & ~failed
 
 
 def _any_true(filters: list[Argument]) -> Bools | None:

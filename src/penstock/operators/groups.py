@@ -25,6 +25,7 @@ from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated
 from penstock.jit import inline, kernel, prefetch, tight
+from penstock.operators.column_texts import restore_texts, saved_texts
 from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
 from penstock.operators.single_keys import assign_single, empty_table, rehash_single, table_bytes
@@ -45,7 +46,7 @@ def _hash(keys: Int64s, row: int, words: int) -> int:
 
 _BLOCK = 64
 _IN_CACHE = 1 << 16
-"""Tables with so many places are not waited for."""
+"""From so many places on, a table is larger than the cache: places are fetched ahead."""
 
 
 @kernel
@@ -225,7 +226,7 @@ class GroupTable:
         return tally
 
     def forget(self, tally: Tally) -> None:
-        """Its window is gone: the rows in it hold no slot any more."""
+        """Its window is gone: its rows hold no slot."""
         self._tallies.remove(tally)
         tally.close()
 
@@ -455,7 +456,7 @@ class GroupTable:
             "stored": self._stored,
             "free": self._free.array[: self._free_count],
             "counts": self.counts,
-            "interners": [None if i is None else i.snapshot() for i in self.interners],
+            "interners": saved_texts(self.interners),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -464,9 +465,7 @@ class GroupTable:
         self._keys.set(snapshot["stored"])
         self._counts.set(snapshot["counts"])
         self._free.set(snapshot["free"])
-        for interner, saved in zip(self.interners, snapshot["interners"], strict=True):
-            if interner is not None:
-                interner.restore(saved)
+        restore_texts(self.interners, snapshot["interners"])
         self._known.clear()
         self._known_entries = None
         self._order = None

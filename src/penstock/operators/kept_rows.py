@@ -12,16 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument
-from penstock.arrays import Slots
 from penstock.expressions.batch import Batch
+from penstock.operators.column_texts import interners_for, release_texts, restore_texts, saved_texts, use_texts
 from penstock.operators.columns import to_argument, to_data
-from penstock.operators.interner import Interner
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selected, Selection
 from penstock.plan.nodes import RelationNode
 from penstock.plan.nullability import can_be_null
 from penstock.store.fifo import ColumnSpec
-from penstock.types import SqlType
 
 _TIME, _SHOWN = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("kept", np.dtype(np.int8), False)
 
@@ -33,7 +31,7 @@ class KeptRows:
         self._names, self._types = selection.names, selection.types
         self._kinds = dict(zip(self._names, self._types, strict=True))
         self.account = resources.account(f"{name}: strings")
-        self._interners = [Interner(self.account) if kind is SqlType.STRING else None for kind in self._types]
+        self._interners = interners_for(self._types, self.account)
         self.specs = [_TIME, _SHOWN] + [
             ColumnSpec(n, e.type.storage, can_be_null(e, node.input.schema))
             for n, e in zip(self._names, selection.expressions, strict=True)
@@ -44,17 +42,12 @@ class KeptRows:
         chunk, values, keep = selected
         shown = np.ones(chunk.rows, np.int8) if keep is None else keep.astype(np.int8)
         columns = [to_argument(v, t, i) for v, t, i in zip(values, self._types, self._interners, strict=True)]
-        for column, interner in zip(columns, self._interners, strict=True):
-            if interner is not None:
-                interner.use(_codes(column))
-                interner.sweep()
+        use_texts(self._interners, columns)
         return [Argument(chunk.times, None), Argument(shown, None), *columns]
 
     def leave(self, columns: Sequence[Argument]) -> None:
         """Rows leave for good: strings that only they had are forgotten."""
-        for column, interner in zip(columns[2:], self._interners, strict=True):
-            if interner is not None:
-                interner.release(_codes(column))
+        release_texts(self._interners, columns[2:])
 
     def batch(self, columns: Sequence[Argument]) -> pa.RecordBatch:
         """The values of those rows that are shown."""
@@ -69,15 +62,7 @@ class KeptRows:
         return pa.RecordBatch.from_arrays([pa.nulls(0, t.arrow) for t in self._types], names=self._names)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"interners": [None if i is None else i.snapshot() for i in self._interners]}
+        return {"interners": saved_texts(self._interners)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        for interner, saved in zip(self._interners, snapshot["interners"], strict=True):
-            if interner is not None:
-                interner.restore(saved)
-
-
-def _codes(column: Argument) -> Slots:
-    """The codes of the rows that have a value."""
-    codes: Slots = column.values if column.valid is None else column.values[column.valid]
-    return codes
+        restore_texts(self._interners, snapshot["interners"])

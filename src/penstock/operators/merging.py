@@ -189,7 +189,7 @@ def _portions(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
 
 
 def _halves(pieces: list[pa.RecordBatch]) -> Sequence[list[pa.RecordBatch]]:
-    """The rows of the first and of the second half of the evaluations; nothing if there is one alone."""
+    """The rows of the first and of the second half of the evaluations; nothing if there is only one evaluation."""
     ends = [_micros(piece, 1) for piece in pieces]
     windows = np.unique(np.concatenate(ends))
     if len(windows) == 1:

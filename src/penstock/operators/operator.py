@@ -11,7 +11,7 @@ from penstock.operators.outgoing import Receive
 
 
 class Progress(NamedTuple):
-    """What came out, in order, and the time before which nothing more will."""
+    """The results, in order. All later results have a time of at least `watermark`."""
 
     chunks: list[Chunk]
     watermark: int
@@ -33,7 +33,7 @@ class Operator(ABC):
 
     def send_to(self, receive: Receive) -> None:  # noqa: B027
         """Many results of one call go there while it is at work, before those that it returns (`outgoing`). An operator
-        that makes no more rows than it is given has no need of it."""
+        that makes at most as many rows as it gets does not use it."""
 
     @abstractmethod
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress: ...

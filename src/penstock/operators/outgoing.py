@@ -22,7 +22,7 @@ _MOST_CHUNKS = 1024
 """A chunk takes memory besides its rows, so few of them are in memory together, however short they are."""
 
 _LEAST_PIECE = 1024
-"""A piece has its price, however many queries there are."""
+"""The least rows of a piece: each piece has a fixed cost, however many queries there are."""
 
 Receive = Callable[[list[Chunk]], None]
 """Takes results that do not wait for the end of the call that makes them."""
@@ -43,7 +43,7 @@ class Share:
         self.rows = PIECE_ROWS
 
     def change(self, queries: int) -> None:
-        """So many come, or go."""
+        """So many queries come, or go if the number is below 0."""
         self._queries += queries
         self.rows = max(_LEAST_PIECE, PIECE_ROWS // max(self._queries, 1))
 

@@ -36,7 +36,8 @@ class PartitionedAggregate(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         states, answers, arriving = _arriving(node)
         self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
-        super().__init__(PartitionedRows(name, node, states, resources), resources)
+        self._rows = PartitionedRows(name, node, states, resources)
+        super().__init__(self._rows.partitions, self._rows.count, resources)
         self._groups = self._rows.intake.groups
         self._aggregation = Aggregation(name, self._rows.intake, states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")

@@ -23,7 +23,8 @@ from penstock.plan.nodes import AggregateNode
 
 class PartitionedChanges(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
-        super().__init__(PartitionedRows(name, node, node.states, resources), resources)
+        self._rows = PartitionedRows(name, node, node.states, resources)
+        super().__init__(self._rows.partitions, self._rows.count, resources)
         self._changes = Changes(
             name,
             node,

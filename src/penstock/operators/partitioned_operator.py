@@ -1,4 +1,4 @@
-"""What aggregations over partitions have in common: when rows enter, and when partitions are evaluated.
+"""What windows per partition have in common: when rows enter, and when partitions are evaluated.
 
 Without a slide of time each event may make its partition due. With one all partitions are evaluated at each boundary,
 and rows enter in between.
@@ -7,12 +7,14 @@ and rows enter in between.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
+from penstock.arrays import Int64s
 from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
-from penstock.operators.partitioned_rows import PartitionedRows
+from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 
 
@@ -21,9 +23,12 @@ class PartitionedOperator(Operator):
 
     _outgoing: Outgoing
 
-    def __init__(self, rows: PartitionedRows, resources: Resources) -> None:
-        self._rows = rows
-        self._partitions = rows.partitions
+    def __init__(
+        self, partitions: Partitions, count: Callable[[Int64s, int], int] | None, resources: Resources
+    ) -> None:
+        """`count` says how many rows may enter together, if that matters."""
+        self._partitions = partitions
+        self._count = count
         self._reject_to = resources.reject
         self._rejected = 0
 
@@ -42,7 +47,7 @@ class PartitionedOperator(Operator):
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         chunk = self._partitions.admitted(chunk)
         if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark, self._rows.count):
+            for part, _ in chunk.parts(watermark, self._count):
                 if part.rows:
                     self._per_event(part)
             return Progress(self._outgoing.take(), watermark - 1)

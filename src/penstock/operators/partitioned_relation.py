@@ -16,7 +16,7 @@ from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE
-from penstock.operators.chunk import NO_EVENTS, Chunk, joined
+from penstock.operators.chunk import Chunk, joined
 from penstock.operators.closing_windows import SessionWindows
 from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
@@ -24,6 +24,7 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.kept_rows import KeptRows
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
+from penstock.operators.partitioned_operator import PartitionedOperator
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
@@ -59,39 +60,17 @@ def _emit_all(emitter: Emitter, evaluations: list[_Evaluation], outgoing: Outgoi
     outgoing.put(emitter.emit(Evaluations(joined([e.rows for e in evaluations]), upto, starts, ends, partitions)))
 
 
-class PartitionedRelation(Operator):
+class PartitionedRelation(PartitionedOperator):
     """[PARTITION BY k ROWS n ...]: the last n rows of each partition."""
 
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         self._selection = Selection(name, node, resources)
         self._kept = KeptRows(name, node, self._selection, resources)
-        self._partitions = Partitions(name, node, self._kept.specs, resources)
-        self._event_row = node.emission.emit is Emit.EVENT_GROUP
+        partitions = Partitions(name, node, self._kept.specs, resources)
         cuts = cuts_of(node, self._kept.account)
-        self._count = None if cuts is None else cuts.count
+        super().__init__(partitions, None if cuts is None else cuts.count, resources)
+        self._event_row = node.emission.emit is Emit.EVENT_GROUP
         self._outgoing = Outgoing()
-
-    def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
-        chunk = self._partitions.admitted(chunk)
-        if not self._partitions.by_time:
-            for part, _ in chunk.parts(watermark, self._count):
-                if part.rows:
-                    self._per_event(part)
-            return Progress(self._outgoing.take(), watermark - 1)
-        for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made):
-            if isinstance(step, int):
-                self._evaluate(self._partitions.due_at_boundary(), step)
-            else:
-                partitions, _, columns = self._take(step)
-                self._enter(partitions, columns)
-        return Progress(self._outgoing.take(), watermark)
-
-    def send_to(self, receive: Receive) -> None:
-        self._outgoing.receiver = receive
-
-    @property
-    def heeds_time(self) -> bool:
-        return self._partitions.by_time
 
     def _per_event(self, chunk: Chunk) -> None:
         partitions, due, columns = self._take(chunk)
@@ -101,7 +80,7 @@ class PartitionedRelation(Operator):
         edges = np.append(np.flatnonzero(due) + 1, chunk.rows).tolist()
         begin = 0
         for end in edges:
-            self._enter(partitions[begin:end], [_part(column, begin, end) for column in columns])
+            self._enter(partitions[begin:end], [column.at(slice(begin, end)) for column in columns])
             if due[end - 1] and begin < end:
                 self._evaluate(partitions[end - 1 : end], int(chunk.times[end - 1]))
             begin = end
@@ -122,6 +101,13 @@ class PartitionedRelation(Operator):
         assert selected.chunk.rows == chunk.rows, "these windows count rows before WHERE"
         return partitions, due, self._kept.take(selected)
 
+    def _only_enter(self, chunk: Chunk) -> None:
+        partitions, _, columns = self._take(chunk)
+        self._enter(partitions, columns)
+
+    def _evaluate_all(self, boundary: int) -> None:
+        self._evaluate(self._partitions.due_at_boundary(), boundary)
+
     def _enter(self, partitions: Slots, columns: Sequence[Argument]) -> None:
         self._kept.leave(self._partitions.enter(partitions, columns).left)
 
@@ -135,10 +121,6 @@ class PartitionedRelation(Operator):
             starts, ends = queues.oldest[own], np.full(len(own), end, np.int64)
             rows = Evaluations(self._kept.batch(columns), shown, starts, ends, own.astype(np.int64))
             self._outgoing.put(self._selection.emitter.emit(rows))
-
-    def finish(self, last_time: int | None = None) -> list[Chunk]:
-        end = self._partitions.last_boundary(last_time)
-        return [] if end is None else self.process(NO_EVENTS, end).chunks
 
     def snapshot(self) -> dict[str, Any]:
         return {
@@ -217,7 +199,3 @@ class SessionRelation(Operator):
         self._kept.restore(snapshot["kept"])
         self._sessions.restore(snapshot["sessions"])
         self._queue_of.restore(snapshot["queues"])
-
-
-def _part(column: Argument, begin: int, end: int) -> Argument:
-    return Argument(column.values[begin:end], None if column.valid is None else column.valid[begin:end])

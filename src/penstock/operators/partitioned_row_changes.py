@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.aggregates.state import Argument
-from penstock.arrays import Bools, Int64s
+from penstock.arrays import Bools
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image_of
@@ -39,7 +39,7 @@ class PartitionedRowChanges(PartitionedRelation):
         left, left_upto, oldest = self._partitions.enter(partitions, columns)
         gone = np.diff(left_upto, prepend=0) > 0
         events = np.flatnonzero(gone)
-        same = self._equal(left, [_some(column, events) for column in columns])
+        same = self._equal(left, [column.at(events) for column in columns])
         if self._inserts:
             shown = columns[1].values != 0
             shown[events] &= ~same
@@ -53,7 +53,7 @@ class PartitionedRowChanges(PartitionedRelation):
             chosen = np.flatnonzero((left[1].values != 0) & ~same)
             events = events[chosen]
         if len(chosen):
-            batch = self._kept.batch([_some(column, chosen) for column in rows])
+            batch = self._kept.batch([column.at(chosen) for column in rows])
             self._outgoing.put(as_chunk(self._names, batch.columns, oldest[events], chunk.times[events]))
         self._kept.leave(left)
 
@@ -77,7 +77,3 @@ class PartitionedRowChanges(PartitionedRelation):
         super().restore(snapshot)
         if self._signs is not None:
             self._signs.restore(snapshot["signs"])
-
-
-def _some(column: Argument, rows: Int64s) -> Argument:
-    return Argument(column.values[rows], None if column.valid is None else column.valid[rows])

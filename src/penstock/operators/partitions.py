@@ -31,7 +31,7 @@ from penstock.windows.spec import RowsOf
 from penstock.windows.steps import BoundaryPolicy
 
 MOST_ROWS = 10**12
-"""As in the text of a query: more rows than any window has."""
+"""The largest number of ROWS, as in the text of a query."""
 
 
 @kernel
@@ -74,7 +74,7 @@ class Partitions:
         return self._policy is not None
 
     def admitted(self, chunk: Chunk) -> Chunk:
-        """The rows without those that say no number of rows, where it is a column: these are rejected."""
+        """If the number of ROWS is a column: the rows that have a number there. The others are rejected."""
         if self._own_limit is None or not chunk.rows:
             return chunk
         values, valid = self._keys[self._own_limit](chunk.columns).columns

@@ -1,6 +1,6 @@
 """Aggregations of a part of the events: they emit partial rows (`partial_rows`) instead of results.
 
-Windows, stores and states are those of the whole; only what becomes of an evaluation differs. The rows of one
+Windows, stores and states are those of the whole; only an evaluation is shown in another form. The rows of one
 evaluation come in any order: `merging` sorts them.
 """
 

@@ -158,4 +158,4 @@ def _values(columns: Sequence[Argument]) -> Values:
 
 
 def _taken(columns: Sequence[Argument], rows: Int64s) -> list[Argument]:
-    return [Argument(c.values[rows], None if c.valid is None else c.valid[rows]) for c in columns]
+    return [column.at(rows) for column in columns]

@@ -331,7 +331,7 @@ class Reorder:
         self._held_first = -START if first is None else first
 
     def advance(self, watermark: int) -> Released:
-        """Nothing comes with a time below `watermark` any more: events that do are late. Returns what is released."""
+        """From now on events with a time below `watermark` are late. Returns the rows that are released."""
         if watermark <= self.watermark:
             return Released(Chunk(_NO_TIMES, NO_ROWS), self.watermark, None)
         before, self.watermark = self.watermark, watermark

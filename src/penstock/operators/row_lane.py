@@ -22,6 +22,7 @@ from penstock.lane.row_program import RowPlan
 from penstock.lane.sheet_program import SheetProgram
 from penstock.operators import single_keys
 from penstock.operators.aggregation import Aggregation
+from penstock.operators.played_states import played_states
 from penstock.operators.shared_window import SharedWindow
 from penstock.operators.storing_lane import StoringLane
 from penstock.operators.window_member import WindowMember
@@ -46,15 +47,8 @@ class RowLane(StoringLane[SheetProgram]):
         has_number = plan.key is not None and plan.key.type is not SqlType.STRING
         outputs = [register if register >= 0 else 1 if has_number else None for register, _ in plan.outputs]
         self.shown: list[int | None] = [plan.starts, 0, *outputs]
-        program = SheetProgram(
-            node.window.extent,
-            aggregation.states,
-            node.states,
-            [own.arguments[0] if own.arguments else -1 for own in member.state_columns],
-            plan,
-            by_group=member.has_slots,
-            shown=list(dict.fromkeys(register for register in self.shown if register is not None)),
-        )
+        in_sheet = list(dict.fromkeys(register for register in self.shown if register is not None))
+        program = SheetProgram(played_states(node, member, aggregation), plan, in_sheet)
         super().__init__(program, window, member, aggregation, policy)
         self.plan = plan
         self._head = -1

@@ -225,7 +225,7 @@ class SharedAggregation:
         return policy.closed is None or since >= policy.closed - length
 
     def _fill_from(self, other: SharedAggregation, reached: int) -> None:
-        """The last boundary or event is looked at for ISTREAM and DSTREAM, which compare with it; nothing comes out."""
+        """Evaluates the last boundary or event without results: ISTREAM and DSTREAM compare the next one with it."""
         known, slide = other._policy.snapshot(), self._node.window.time_slide
         since = self.begins_at(reached, known["stream_last"])
         boundary = None if slide is None else last_boundary_upto(reached, slide)

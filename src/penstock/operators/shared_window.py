@@ -318,7 +318,7 @@ class SharedWindow(Stage):
         floor = self._floor()
         if floor > self._released:
             begin, end = self._released - leaving.first, floor - leaving.first
-            columns = {name: _part(leaving.columns[at], begin, end) for name, at in member.texts.items()}
+            columns = {name: leaving.columns[at].at(slice(begin, end)) for name, at in member.texts.items()}
             self._columns.release(columns)
             self._released = floor
 
@@ -399,7 +399,3 @@ def _admitted(chunk: Chunk, passing: dict[str, Bools]) -> tuple[Chunk, dict[str,
 
 def _loaded(layout: list[list[Any]]) -> list[ColumnSpec]:
     return [ColumnSpec(name, np.dtype(dtype), nullable) for name, dtype, nullable in layout]
-
-
-def _part(column: Argument, begin: int, end: int) -> Argument:
-    return Argument(column.values[begin:end], None if column.valid is None else column.valid[begin:end])

@@ -204,7 +204,7 @@ class Touched(NamedTuple):
         return Touched(self.slots[chosen], self.segments[chosen], self.before[chosen], self.after[chosen])
 
 
-class Toucher:
+class TouchFinder:
     """Finds what a turn touches. What it keeps for each group is on the `account`."""
 
     def __init__(self, groups: GroupTable, account: Account) -> None:

@@ -24,6 +24,7 @@ from penstock.lane.memory import block_at
 from penstock.lane.program import Program
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.leaving import WindowTail
+from penstock.operators.played_states import played_states
 from penstock.operators.window_member import Entered, WindowMember
 from penstock.plan.nodes import AggregateNode
 
@@ -52,9 +53,7 @@ class WindowLane:
     def _program(self) -> Program:
         """Made when it is first asked for: it loads what it is compiled to."""
         if self._made is None:
-            node, states = self._node, self._aggregation.states
-            columns = [own.arguments[0] if own.arguments else -1 for own in self._member.state_columns]
-            self._made = Program(node.window.extent, states, node.states, columns, by_group=self._member.has_slots)
+            self._made = Program(played_states(self._node, self._member, self._aggregation))
         return self._made
 
     @property

@@ -27,7 +27,9 @@ from penstock.plan.nodes import (
     PatternNode,
     ProjectNode,
     RelationNode,
+    ScanNode,
     StreamNode,
+    UnionNode,
 )
 from penstock.plan.physical.nodes import (
     ClosingWindow,
@@ -176,23 +178,33 @@ def _query_box(query: Query, node: Node) -> Box:
         lines.append(f"rule {query.rule.name}{', every row' if query.rule.every else ''}")
     while isinstance(node, EdgeNode | ProjectNode) and not isinstance(node.input, StreamNode):
         node = node.input
-    if isinstance(node, AggregateNode | CombineNode):
-        windows = node.inputs if isinstance(node, CombineNode) else (node,)
-        answers, states = sum(len(w.answers) for w in windows), sum(len(w.states) for w in windows)
-        lines.append(f"{_count(answers, 'aggregate')}, {_count(states, 'state')}")
-        keys = len(windows[0].group_by)
-        lines.append(f"groups by {_count(keys, 'key')}" if keys else "one group")
-    elif isinstance(node, RelationNode):
-        lines.append("rows of the window")
-    elif isinstance(node, JoinNode):
-        lines.append(f"joins {len(node.sides)} windows")
-    elif isinstance(node, PatternNode):
-        lines.append("matches of a pattern")
-    elif isinstance(node, LookupNode):
-        lines.append(f"looks up {_count(len(node.lookups), 'table')}")
-    else:
-        lines.append("event by event")
+    match node:
+        case AggregateNode():
+            lines += _aggregates((node,))
+        case CombineNode():
+            lines += _aggregates(node.inputs)
+        case RelationNode():
+            lines.append("rows of the window")
+        case JoinNode():
+            lines.append(f"joins {len(node.sides)} windows")
+        case PatternNode():
+            lines.append("matches of a pattern")
+        case LookupNode():
+            lines.append(f"looks up {_count(len(node.lookups), 'table')}")
+        case StreamNode() | ScanNode() | EdgeNode() | ProjectNode() | UnionNode():
+            lines.append("event by event")
+        case other:
+            assert_never(other)
     return Box("query", f"query {query.name}", shortened(lines), " ".join(query.text.split()))
+
+
+def _aggregates(windows: tuple[AggregateNode, ...]) -> list[str]:
+    answers, states = sum(len(w.answers) for w in windows), sum(len(w.states) for w in windows)
+    keys = len(windows[0].group_by)
+    return [
+        f"{_count(answers, 'aggregate')}, {_count(states, 'state')}",
+        f"groups by {_count(keys, 'key')}" if keys else "one group",
+    ]
 
 
 def _count(number: int, what: str) -> str:

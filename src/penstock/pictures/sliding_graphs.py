@@ -13,7 +13,6 @@ from penstock.lang.render import render_duration
 from penstock.pictures.svg import Box, Sheet, shortened, text_width
 from penstock.plan.nodes import AggregateNode, Node, RelationNode, children, streams
 from penstock.windows.sliding.graph_nodes import SlidingGraph
-from penstock.windows.spec import CountSlide, EveryEvent, TimeSlide
 
 _ACROSS, _DOWN, _HEADING = 18, 44, 38
 
@@ -43,17 +42,16 @@ def _collect(query: str, node: Node, found: dict[tuple[str, str], StreamSlides])
         _collect(query, child, found)
     if not isinstance(node, AggregateNode | RelationNode):
         return
-    slide = node.window.slide
-    if isinstance(slide, TimeSlide):
+    slide = node.window.time_slide
+    if slide is not None:
         kind, length = "wall clock" if slide.wall_clock else "event time", slide.micros
         kind += f", offset {render_duration(slide.offset).lower()}" if slide.offset else ""
-    elif isinstance(slide, CountSlide | EveryEvent):
-        kind, length = "count", slide.count if isinstance(slide, CountSlide) else 1
-        kind += " per partition" if node.partition_by else ""
+    elif (events := node.window.slide.events) is not None:
+        kind, length = "count per partition" if node.partition_by else "count", events
     else:
         return  # sessions close when they are over
     stream = ", ".join(sorted(streams(node)))
-    of_kind = found.setdefault((stream, kind), StreamSlides(stream, kind, isinstance(slide, TimeSlide)))
+    of_kind = found.setdefault((stream, kind), StreamSlides(stream, kind, slide is not None))
     names = of_kind.queries.setdefault(length, [])
     if query not in names:
         names.append(query)

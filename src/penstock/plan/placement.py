@@ -194,7 +194,7 @@ def _place_window(node: AggregateNode | RelationNode) -> Placement:
 
 
 def _placed_by(keys: tuple[tuple[str, Keys], ...] | str, reason: str) -> Placement:
-    """By the keys of streams for the reason given, or in one place where there is but a reason why there are none."""
+    """By the keys of streams, for the reason given. A text as `keys` says why there are none: then in one place."""
     return _one_place(keys) if isinstance(keys, str) else Placement(Spread.BY_KEY, keys, reason)
 
 

@@ -38,7 +38,7 @@ def open_stream(
     tasks = spark.sparkContext.defaultParallelism
     if reading.uri in ("-", "stdin:"):
         raise InputError(
-            f"stream {stream.name} reads standard input, which a cluster does not have and nobody can read twice; "
+            f"stream {stream.name} reads standard input, which a cluster does not have and which cannot be read twice; "
             "run it with --engine embedded"
         )
     if reading.uri.startswith("generate:"):

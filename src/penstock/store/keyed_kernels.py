@@ -18,7 +18,6 @@ from penstock.columns import Values
 from penstock.jit import inline, kernel
 
 Entries = NDArray[np.uint32]
-Hashes = NDArray[np.uint64]
 Keys = NDArray[Any]
 """The stored keys: [partition, place, word], int32 or int64."""
 
@@ -358,9 +357,3 @@ def split_column(stored: Keys, counts: Int32s, bits: int, rows: Int32s, old: Val
             q = _partition(_stored_hash(stored, p, place), bits)
             new[q, rows[n]] = old[p, place]
             n += 1
-
-
-@kernel
-def count_parts(keys: Int64s, bits: int, counts: Int32s) -> None:
-    for i in range(len(keys)):
-        counts[_partition(_hash(keys, i), bits)] += 1

@@ -34,12 +34,13 @@ def look_at(app: weakref.ref[App]) -> Callable[[], Seen | None]:
 
 def written_windows(node: Node) -> Iterator[str]:
     """The windows below a node, as a query writes them."""
-    if isinstance(node, JoinNode):
-        yield from (f"{side.alias} {render_window(side.window)}" for side in node.sides)
-    elif isinstance(node, PatternNode):
-        yield f"within {render_duration(node.within)}"
-    elif isinstance(node, AggregateNode | RelationNode):
-        yield render_window(node.window)
+    match node:
+        case JoinNode():
+            yield from (f"{side.alias} {render_window(side.window)}" for side in node.sides)
+        case PatternNode():
+            yield f"within {render_duration(node.within)}"
+        case AggregateNode() | RelationNode():
+            yield render_window(node.window)
     for child in children(node):
         yield from written_windows(child)
 

@@ -83,7 +83,7 @@ class View(Protocol):
         """The windows at each event of a piece."""
 
     def search_for(self, views: Sequence[Any], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
-        """What the events of a piece find in these windows, its columns for all the views, and how much it is."""
+        """What the events of a piece find in these windows, its columns for all the views, and the number of rows."""
 
     def show(self, found: Found, rows: Batch, piece: Piece) -> None:
         """Makes the results of a piece, of what was found in larger windows."""
@@ -205,7 +205,7 @@ class JoinCore(Stage):
                 output.send(chunks, reached - view.lag)
 
     def finish(self, last_time: int | None) -> None:
-        """Whatever waits comes in; then each view ends by itself."""
+        """All waiting rows enter; then each view ends."""
         due = self._ports.take(-START)
         self._run(due, max((int(own[-1].times[-1]) for own in due.values()), default=START))
         for view in self.views:

@@ -23,7 +23,7 @@ ODD = -2
 """The slot of a row whose key cannot be computed."""
 
 Pairs = tuple[Int64s, Int64s]
-"""Who asks, and the positions of rows: in the order of the former and then of the latter."""
+"""The number of the asking row and the position of a row that it finds, in this order."""
 
 
 class OddRows:
@@ -69,8 +69,8 @@ def with_odd(
     passing: Callable[[Int64s], Bools | None],
     most: int,
 ) -> Iterator[Pairs]:
-    """What is found by key, and the odd rows of [low, high) among it, or all rows for those that ask for all; about so
-    many at once at most."""
+    """The pairs found by key, and for each asking row the odd rows of [low, high). Rows marked in `asks_all` find all
+    rows of [low, high). A part has about `most` pairs at most."""
     first = np.where(asks_all, low, np.searchsorted(odd, low))
     last = np.maximum(first, np.where(asks_all, high, np.searchsorted(odd, high)))
 

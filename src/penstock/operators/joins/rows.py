@@ -17,16 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, Expression
 from penstock.expressions.vector import Evaluated
 from penstock.operators.chunk import Chunk
+from penstock.operators.column_texts import interners_for, release_texts, restore_texts, saved_texts, use_texts
 from penstock.operators.columns import to_argument, to_data, validity
 from penstock.operators.groups import GroupTable
-from penstock.operators.interner import Interner
 from penstock.operators.joins.kernels import link, walk
 from penstock.operators.joins.odd import ODD, OddRows
 from penstock.operators.joins.windows import SideRows
@@ -185,7 +184,7 @@ class JoinRows:
         self._kept = {column: place for place, column in enumerate(kept)}
         self._types = [fields[column].type for column in kept]
         self._columns = [compile_expression(Column(c, t)) for c, t in zip(kept, self._types, strict=True)]
-        self._interners = [Interner(self._account) if kind is SqlType.STRING else None for kind in self._types]
+        self._interners = interners_for(self._types, self._account)
         self._texts = [place for place, interner in enumerate(self._interners) if interner is not None]
         specs = [ColumnSpec(c, t.storage, fields[c].nullable) for c, t in zip(kept, self._types, strict=True)]
         self._store = resources.rows(name, specs) if specs else None
@@ -218,11 +217,7 @@ class JoinRows:
         slots = {own: index.slots_of(chunk, keep) for own, index in self.indexes.items()}
         if self._store is not None:
             self._store.append(arguments)
-        for place in self._texts:
-            interner = self._interners[place]
-            assert interner is not None
-            interner.use(_codes(arguments[place]))
-            interner.sweep()
+        use_texts(self._interners, arguments)
         used = self.head - self._origin
         self._times[used : used + chunk.rows] = chunk.times
         if keep is not None and not len(self._passing):
@@ -253,7 +248,7 @@ class JoinRows:
                 self.shifts[name] = None
 
     def settle(self) -> None:
-        """The run is over."""
+        """The run of events has ended."""
         self.fresh = self.head
         for index in self.indexes.values():
             index.settle(self._origin, self.head)
@@ -274,10 +269,7 @@ class JoinRows:
         assert self._leaving is not None
         while self._leaving.position < before:
             view = self._leaving.view(before)
-            for place, column in zip(self._texts, view.columns, strict=True):
-                interner = self._interners[place]
-                assert interner is not None
-                interner.release(_codes(column))
+            release_texts([self._interners[place] for place in self._texts], view.columns)
             self._leaving.advance(view.count)
 
     def _make_room(self, rows: int) -> None:
@@ -379,7 +371,7 @@ class JoinRows:
             "times": self._times[held].copy(),
             "passing": self._passing.array[held].copy() if len(self._passing) else None,
             "slots": [index.slots[held].copy() for index in self.indexes.values()],
-            "texts": [None if i is None else i.snapshot() for i in self._interners],
+            "texts": saved_texts(self._interners),
             "shifts": [[name, shift] for name, shift in self.shifts.items()],
         }
 
@@ -392,12 +384,5 @@ class JoinRows:
             self._passing.set(snapshot["passing"])
         for index, slots in zip(self.indexes.values(), snapshot["slots"], strict=True):
             index.restore(slots, self.base)
-        for interner, saved in zip(self._interners, snapshot["texts"], strict=True):
-            if interner is not None:
-                interner.restore(saved)
+        restore_texts(self._interners, snapshot["texts"])
         self.shifts = dict(snapshot["shifts"])
-
-
-def _codes(column: Argument) -> Slots:
-    codes: Slots = column.values if column.valid is None else column.values[column.valid]
-    return codes

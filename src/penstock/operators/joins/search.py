@@ -168,7 +168,7 @@ class Search:
         return one_after_the_other(parts, self.count)
 
     def candidates(self, step: Step, found: Found, windows: Windows) -> Iterator[tuple[Int64s, Int64s]]:
-        """The rows of a side that may go with what was found, in parts: for which, and their positions."""
+        """The rows of a side that may match what was found, in parts: the places in `found` and the positions."""
         rows = self.sides[step.side]
         reach = windows.high[step.side][found.evaluation]
         low, high = windows.low[step.side][found.evaluation], reach
@@ -189,7 +189,7 @@ class Search:
     def _narrowed(
         self, lookup: Lookup, rows: JoinRows, found: Found, low: Int64s, high: Int64s, reach: Int64s
     ) -> Iterator[Pairs]:
-        """The rows that may go with what was found by keys that can fail."""
+        """The rows that may match what was found, by keys that can fail."""
         asked = self.sides[lookup.from_side].slots(lookup.from_keys, found.at[lookup.from_side])
         parts = rows.find(lookup.keys, asked, low, high, reach)
         odd, asks_all = rows.odd(lookup.keys), asked == ODD

@@ -201,7 +201,7 @@ class JoinView:
                 return most
 
     def _is_steady(self, windows: Windows) -> bool:
-        """Whether no row leaves a window before another one comes."""
+        """Whether rows leave a window only when another row comes."""
         last = zip(self._windows, windows.low, windows.high, strict=True)
         return all(window.is_steady(int(low[-1]), int(high[-1])) for window, low, high in last)
 

@@ -38,7 +38,7 @@ class SideWindow(ABC):
     """What says how many rows it holds, if that changes."""
 
     def is_steady(self, tail: int, head: int) -> bool:
-        """Whether no row between its tail and head leaves before another one comes."""
+        """Whether rows leave it only when another row comes."""
         return False
 
     @abstractmethod
@@ -55,7 +55,7 @@ class SideWindow(ABC):
         return found
 
     def snapshot(self) -> dict[str, Any]:
-        """What it has besides the rows' times, if anything."""
+        """What it saves besides the rows' times, if anything."""
         return {}
 
     def restore(self, snapshot: dict[str, Any]) -> None:

@@ -125,7 +125,7 @@ class PaneFamily(Stage):
         return len(self._outputs)
 
     def groups_of(self, grouping: GroupingKey) -> int | None:
-        """How many groups there are now; None if it groups otherwise."""
+        """How many groups there are now; None if the family has another grouping."""
         return self._groups.size if self._grouping == grouping else None
 
     def join(self, node: AggregateNode, resources: Resources) -> PaneOutput:
@@ -167,7 +167,7 @@ class PaneFamily(Stage):
         self._clock.observe(np.array([reached]))
 
     def close(self) -> None:
-        """Gives everything back; the queries are gone, or never came."""
+        """Gives all memory back; all queries have left, or none has joined."""
         self._resources.close()
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
@@ -280,7 +280,7 @@ class PaneFamily(Stage):
         )
 
     def _show(self) -> None:
-        """Results are made, and what is gone is forgotten."""
+        """Makes the results, and forgets groups that are gone."""
         self._results.show()
         if self._left >= max(_COLLECT_AFTER, len(self._totals.counts)):
             self._collect()

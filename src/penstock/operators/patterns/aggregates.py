@@ -104,7 +104,7 @@ class RepeatAggregates:
         one, nothing = np.ones(1, np.int64), np.zeros(1, np.int64)
         schedule = Schedule(one * len(owners), nothing, one * matches, np.arange(matches, dtype=np.int32))
         added = Rows(np.arange(len(owners)), slots, tuple(arguments))
-        removed = Rows(_NONE, _NONE.astype(np.int32), tuple(_empty(argument) for argument in arguments))
+        removed = Rows(_NONE, _NONE.astype(np.int32), tuple(argument.at(slice(0)) for argument in arguments))
         results = made.advance(added, removed, schedule)
         made.reset(schedule.emit_slots)
         account.resize(0)
@@ -117,7 +117,3 @@ class RepeatAggregates:
         for row in np.flatnonzero(errors.mask & among & fine[owners]):
             self._reject(errors.reasons[errors.codes[row] - 1], as_row(rows, int(row)))
         fine[owners[errors.mask & among]] = False
-
-
-def _empty(argument: Argument) -> Argument:
-    return Argument(argument.values[:0], None if argument.valid is None else argument.valid[:0])

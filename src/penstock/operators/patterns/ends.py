@@ -49,7 +49,7 @@ class Ends(NamedTuple):
 
 
 class Rejects:
-    """Tells what is rejected: at once, or when what it was found by is there to stay."""
+    """Reports rejects: at once or, within `held`, at the end of the block."""
 
     def __init__(self, reject: Reject, account: Account) -> None:
         self._reject = reject
@@ -65,7 +65,8 @@ class Rejects:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Until the end; what fails meanwhile is looked for again, and nothing of it is told."""
+        """Keeps rejects back until the block ends. If an error ends it they are forgotten: the search is made again and
+        finds them again."""
         held = self._held = []
         try:
             yield

@@ -70,7 +70,7 @@ class InputIntake:
         self._rows = rows
 
     def take(self, chunk: Chunk, positions: Int64s) -> list[Arrivals]:
-        """Of each element the events of the chunk that may stand for it; events that may for none are not kept."""
+        """For each element the events of the chunk that may stand for it. Events that fit no element are not kept."""
         keys = [key.evaluated(chunk) for key in self._keys]
         wanted: list[Bools | None] = [None] * len(keys)
         passing: list[tuple[_Place, Bools]] = []

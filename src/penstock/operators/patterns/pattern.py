@@ -272,7 +272,7 @@ class Pattern(Operator):
         return self._candidates.take_once(upto, node[by_match])
 
     def _show(self, found: list[tuple[Search, Found]], order: Int64s) -> None:
-        """The columns of matches, in this order; those that are not in it were not to be had."""
+        """The columns of matches, in this order. Matches that are not in the order were not chosen."""
         ranks = np.full(sum(len(matches) for _, matches in found), -1, np.int64)
         ranks[order] = np.arange(len(order))
         shown: list[Chunk] = []

@@ -15,11 +15,11 @@ from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
 from penstock.operators.chunk import Chunk
+from penstock.operators.column_texts import interners_for, release_texts, restore_texts, saved_texts, use_texts
 from penstock.operators.columns import to_argument, to_data
-from penstock.operators.interner import Interner
 from penstock.operators.resources import Resources
 from penstock.store.fifo import ColumnSpec
-from penstock.types import Schema, SqlType
+from penstock.types import Schema
 
 
 class PatternRows:
@@ -30,7 +30,7 @@ class PatternRows:
         self._types = [field.type for field in fields]
         self._compiled = [compile_expression(Column(field.name, field.type)) for field in fields]
         account = resources.account(f"{name}: strings")
-        self._interners = [Interner(account) if kind is SqlType.STRING else None for kind in self._types]
+        self._interners = interners_for(self._types, account)
         self._places = {field.name: place for place, field in enumerate(fields)}
         self._store = resources.rows(
             name, [ColumnSpec(field.name, field.type.storage, field.nullable) for field in fields]
@@ -39,13 +39,11 @@ class PatternRows:
     def append(self, chunk: Chunk, keep: Bools) -> Int64s:
         """Stores those rows of a chunk; the number of each row of the chunk, valid for those."""
         stored = chunk if keep.all() else chunk.filter(keep)
-        columns = []
-        for compiled, kind, interner in zip(self._compiled, self._types, self._interners, strict=True):
-            column = to_argument(compiled(stored.columns), kind, interner)
-            columns.append(column)
-            if interner is not None:
-                interner.use(column.values if column.valid is None else column.values[column.valid])
-                interner.sweep()
+        columns = [
+            to_argument(compiled(stored.columns), kind, interner)
+            for compiled, kind, interner in zip(self._compiled, self._types, self._interners, strict=True)
+        ]
+        use_texts(self._interners, columns)
         first = self._store.append(columns)
         return first - 1 + np.cumsum(keep)
 
@@ -55,9 +53,7 @@ class PatternRows:
             return
         if any(self._interners):
             for view in self._store.scan(self._store.tail, before):
-                for column, interner in zip(view.columns, self._interners, strict=True):
-                    if interner is not None:
-                        interner.release(column.values if column.valid is None else column.values[column.valid])
+                release_texts(self._interners, view.columns)
         self._store.release(before)
 
     def gather(self, rows: Int64s, names: Sequence[str]) -> list[Data]:
@@ -70,9 +66,7 @@ class PatternRows:
         ]
 
     def snapshot(self) -> dict[str, Any]:
-        return {"interners": [None if i is None else i.snapshot() for i in self._interners]}
+        return {"interners": saved_texts(self._interners)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        for interner, saved in zip(self._interners, snapshot["interners"], strict=True):
-            if interner is not None:
-                interner.restore(saved)
+        restore_texts(self._interners, snapshot["interners"])

@@ -109,7 +109,7 @@ class Search:
         return fine, data
 
     def release(self) -> None:
-        """What was found is out."""
+        """The matches that were found have been shown."""
         self._account.resize(0)
 
     def joined(self) -> int:
@@ -143,7 +143,7 @@ class Search:
         )
 
     def _further(self, found: Found, step: int, reach: _Reach) -> Iterator[Found]:
-        """From parts that have come to a step to whole matches."""
+        """Completes partial matches that have come to a step."""
         if not len(found):
             return
         if step == len(self._steps):

@@ -23,7 +23,7 @@ from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.chunk import Chunk, readable
 from penstock.operators.tables.additions import addition
 from penstock.operators.tables.history import Stamps
-from penstock.operators.tables.table import Matched, Table, take
+from penstock.operators.tables.table import Matched, Table
 from penstock.rejects import Reject
 from penstock.types import SqlType
 
@@ -50,7 +50,7 @@ class Operations:
 @dataclass
 class Outcome:
     """What operations did, those at `places` (the others did nothing): which changed something, which found a row, and
-    what was in it (if someone may want it)."""
+    what was in it (if a query may read it)."""
 
     places: Int64s
     changed: Bools
@@ -169,8 +169,8 @@ class Statement:
     def apply_to_all(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
         """Carries out one operation on all rows of the table that match; returns their keys in order."""
         table = self._table
-        everyone = table.store.key_words(table.all_rows())
-        words = everyone[table.ordered(everyone)]
+        words = table.store.key_words(table.all_rows())
+        words = words[table.ordered(words)]
         before = table.look_up(words, None, None)
         rows = np.full(len(words), row, np.int64)
         return words, self._apply(operations, rows, words, before, whole=False)
@@ -205,7 +205,7 @@ class Statement:
         batch = Batch({}, {}, len(rows))
         if self._late:
             batch = self._rows(operations, rows, before, self._looks_at, whole=whole)
-        sets = {name: column if whole else take(column, rows) for name, column in operations.ready.items()}
+        sets = {name: column if whole else column.at(rows) for name, column in operations.ready.items()}
         for name, compiled in self._late.items():
             found = compiled(batch)
             changed = self._met(found, operations, rows, changed)
@@ -218,7 +218,7 @@ class Statement:
             self._table.write(words, sets, before.rows)
         else:
             those = np.flatnonzero(changed)
-            self._table.write(words[those], {n: take(c, those) for n, c in sets.items()}, before.rows[those])
+            self._table.write(words[those], {n: c.at(those) for n, c in sets.items()}, before.rows[those])
         return Outcome(places, changed, there, old)
 
     def _rows(
@@ -290,5 +290,5 @@ def _part(operations: Operations, rows: Int64s) -> Operations | None:
         arrow_of(operations.events).take(pa.array(rows)),
         Stamps(*(part[rows] for part in operations.stamps)),
         operations.words[rows],
-        {name: take(column, rows) for name, column in operations.ready.items()},
+        {name: column.at(rows) for name, column in operations.ready.items()},
     )

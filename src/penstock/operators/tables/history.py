@@ -123,7 +123,7 @@ class Entries(NamedTuple):
     differ: bool = False
 
 
-class Single(NamedTuple):
+class SingleChange(NamedTuple):
     """A change of one row: time, stream position and sequence, the key, and the columns besides it as they were, in
     Python values; None if there was no row."""
 
@@ -157,7 +157,7 @@ class History:
         self._differ_from = 0
         self._most = 0
         """About the most entries there were of late."""
-        self.single: Single | None = None
+        self.single: SingleChange | None = None
 
     def __len__(self) -> int:
         return 1 if self.single is not None else self._stop - self._start
@@ -167,7 +167,7 @@ class History:
         """The number of the next change."""
         return self.first + len(self)
 
-    def put_single(self, single: Single) -> None:
+    def put_single(self, single: SingleChange) -> None:
         """Appends an entry."""
         is_first = not len(self)
         if not is_first:
@@ -294,7 +294,7 @@ class History:
             self._order = store, ids[order].astype(np.int64) * (len(self) + 1) + order, order
         return self._order
 
-    def row_before(self, key: tuple[int, ...], moment: tuple[int, int, int], *, before: bool) -> Single | None:
+    def row_before(self, key: tuple[int, ...], moment: tuple[int, int, int], *, before: bool) -> SingleChange | None:
         """The change of a key before which its row was that of the moment; None if that is the row of now. `before` as
         in `numbers`."""
         if self.single is not None:
@@ -311,7 +311,7 @@ class History:
                 None if len(mask) and not mask.array[at] else values.array[at].item()
                 for values, mask in zip(self._values, self._masks, strict=True)
             ]
-        return Single(self._stamp(at), key, row)
+        return SingleChange(self._stamp(at), key, row)
 
     def existed(self, entries: Int64s) -> Bools:
         return self._existed[entries]
@@ -347,7 +347,7 @@ class History:
 
     def collect(self, before: int, place: tuple[int, int] = BEFORE_ALL) -> Entries | None:
         """Forgets the entries with times below `before`, and those of that time before a place, and returns them: they
-        hold until others are appended. (Nobody needs those of a single entry: it has no texts.)"""
+        hold until others are appended. A `single` entry has no texts to release, so it is not returned."""
         if self.single is not None:
             if self.single.stamp < (before, *place):
                 self.single = None
@@ -387,9 +387,7 @@ class History:
         return int(times.array[at]), int(positions.array[at]), int(sequences.array[at])
 
     def _part(self, start: int, stop: int) -> Entries:
-        columns = [
-            Argument(c.values[start:stop], None if c.valid is None else c.valid[start:stop]) for c in self._columns
-        ]
+        columns = [column.at(slice(start, stop)) for column in self._columns]
         stamps = Stamps(*(part[start:stop] for part in self._stamps))
         return Entries(stamps, self._keys[start:stop], self._existed[start:stop], columns)
 

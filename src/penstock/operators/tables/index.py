@@ -63,20 +63,20 @@ class _Odd(NamedTuple):
     words: Int64s
 
     def pairs(self, asked: Asked) -> tuple[Int64s, Int64s]:
-        """Each of the places for everyone who asks for the same values, as far as these cannot fail."""
+        """The index in `asked` and the place, for each place with the same `certain` values as the asking row."""
         count = len(asked.words)
         certain = asked.words[:, : self.words.shape[1]]
-        who, odd = np.repeat(np.arange(count), len(self.places)), np.tile(np.arange(len(self.places)), count)
+        origin, odd = np.repeat(np.arange(count), len(self.places)), np.tile(np.arange(len(self.places)), count)
         if self.words.shape[1]:
-            same = (certain[who] == self.words[odd]).all(axis=1)
+            same = (certain[origin] == self.words[odd]).all(axis=1)
             if asked.certain is not None:
-                same &= asked.certain[who]
-            who, odd = who[same], odd[same]
-        return who, self.places[odd]
+                same &= asked.certain[origin]
+            origin, odd = origin[same], odd[same]
+        return origin, self.places[odd]
 
 
 class Answer(NamedTuple):
-    """Who asked, once for each row found, and the rows; `odd` says which of them have no value to be found by."""
+    """`asked` has the number of the asking row for each row found; `odd` marks found rows that have no value."""
 
     asked: Int64s
     matched: Matched
@@ -85,8 +85,8 @@ class Answer(NamedTuple):
 
 class ValueIndex:
     """`by` are the expressions over the table's columns that are compared; none are all rows. With `odd` rows are found
-    although an expression fails on them, or is NULL, `with_nulls`: by everyone who asks for the same values of the
-    first `certain` expressions."""
+    although an expression fails on them, or is NULL, `with_nulls`: by each row that asks for the same values of
+    the first `certain` expressions."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class ValueIndex:
             value.settle()
 
     def _of_the_past(self, values: Asked, numbers: Int64s) -> tuple[Int64s, Int64s, Bools]:
-        """Who asked, the entries of the history that had such a value when it was asked for, and which are odd."""
+        """The numbers of the asking rows, the entries of the history that had such a value then, and which are odd."""
         history = self._table.history
         entries = np.flatnonzero(history.existed(np.arange(len(history))))
         none = np.full(len(entries), -1, np.int32)
@@ -175,8 +175,8 @@ class ValueIndex:
             return
         rows = store.all_rows()
         self._account.resize(len(rows) * (8 * max(1, len(self._values)) + _INDEX_BYTES))
-        everyone = Found(rows, None, len(rows))
-        order = self._table.ordered(store.key_words(everyone))
+        found = Found(rows, None, len(rows))
+        order = self._table.ordered(store.key_words(found))
         rows = rows[order]
         for value in self._values:
             value.begin()
@@ -252,12 +252,12 @@ class _Value:
 
 
 def _found(index: _Sorted, odd: _Odd, values: Asked) -> tuple[Int64s, Int64s, Bools]:
-    """Who asked, places that have the value asked for and behind them odd ones, and which these are."""
+    """The numbers of the asking rows; the places found, first those with the value, then odd ones; which are odd."""
     asked, places = index.pairs(values.words, values.valid)
     if not len(odd.places):
         return asked, places, np.zeros(len(places), np.bool_)
-    who, more = odd.pairs(values)
-    both = np.concatenate([asked, who])
+    origins, more = odd.pairs(values)
+    both = np.concatenate([asked, origins])
     return both, np.concatenate([places, more]), np.arange(len(both)) >= len(asked)
 
 

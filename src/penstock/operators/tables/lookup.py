@@ -52,7 +52,6 @@ _NOTHING_NEW = Progress([], START)
 
 class LookUp(Operator):
     def __init__(self, name: str, node: LookupNode, resources: Resources) -> None:
-        self._alias = node.alias
         prefix = f"{node.alias}." if node.alias else ""
         self._names = {f"{prefix}{field.name}": field.name for field in node.input.schema}
         read = {c.name: c.type for e in expressions(node) for c in walk(e) if isinstance(c, Column)}

@@ -47,7 +47,7 @@ class Piece(NamedTuple):
         return Piece(taken(self.rows, places), self.sequences[places], odd)
 
 
-class _Way:
+class _RowFinder:
     """How rows are found: by an index, or without one by the primary key."""
 
     def __init__(self, keys: Sequence[Expression], index: ValueIndex | None) -> None:
@@ -91,13 +91,13 @@ class TableReading:
         self._looks_back = any(before for _, before in wanted.values())
         self._failed = Grouping(GroupingKey(None, (), ()), [resources.reject])
         self._on = Grouping(GroupingKey(lookup.on, (), ()), [resources.reject])
-        self._way = _Way(lookup.keys, None if lookup.is_keyed else self._index(name, lookup.by, None, resources))
-        self._shorter: _Way | None = None
+        self._way = _RowFinder(lookup.keys, None if lookup.is_keyed else self._index(name, lookup.by, None, resources))
+        self._shorter: _RowFinder | None = None
         self._narrowed = lookup.narrowed
         if (shorter := lookup.narrowed) is not None:
             by_key = is_key(shorter.by, lookup.key)
             index = None if by_key else self._index(f"{name}-narrowed", shorter.by, shorter, resources)
-            self._shorter = _Way(shorter.keys, index)
+            self._shorter = _RowFinder(shorter.keys, index)
 
     def _index(
         self, name: str, by: tuple[Expression, ...], shorter: Narrowed | None, resources: Resources
@@ -127,14 +127,14 @@ class TableReading:
 
     def _pairs(self, odd: Bools | None, count: int) -> Int64s:
         """How many pairs are made for each row, as far as it is known before: all rows of the table where these are
-        compared, and those that everyone finds."""
+        compared, and those that every row finds."""
         compared = 1 if self._lookup.by or self._way.index is None else max(1, self.table.store.rows)
         if self._shorter is None:
             return np.full(count, compared)
         found = 1 if self._shorter.index is None else max(1, self._shorter.index.odd_rows)
         return np.full(count, found) if odd is None else np.where(odd, compared, found)
 
-    def _odd(self, shorter: _Way, piece: Piece) -> Bools | None:
+    def _odd(self, shorter: _RowFinder, piece: Piece) -> Bools | None:
         """The rows that cannot go the shorter way; None if all can."""
         assert self._narrowed is not None
         odd = np.zeros(piece.rows.rows, np.bool_)
@@ -150,7 +150,7 @@ class TableReading:
                     odd |= ~known
         return odd if odd.any() else None
 
-    def _both_ways(self, shorter: _Way, piece: Piece, odd: Bools, position: int) -> Piece:
+    def _both_ways(self, shorter: _RowFinder, piece: Piece, odd: Bools, position: int) -> Piece:
         """Rows that cannot go the shorter way are compared; all remain in their places."""
         ways = [(shorter, np.flatnonzero(~odd)), (self._way, np.flatnonzero(odd))]
         parts = [(places, self._joined(way, piece.taken(places), position)) for way, places in ways if len(places)]
@@ -161,7 +161,7 @@ class TableReading:
         joined = _Joined(taken(rows, order), asked[order], np.concatenate(odd_rows)[order])
         return self._piece(piece, joined)
 
-    def _by(self, way: _Way, piece: Piece, position: int) -> Piece:
+    def _by(self, way: _RowFinder, piece: Piece, position: int) -> Piece:
         return self._piece(piece, self._joined(way, piece, position))
 
     def _piece(self, piece: Piece, joined: _Joined) -> Piece:
@@ -170,7 +170,7 @@ class TableReading:
             odd = joined.odd if odd is None else odd | joined.odd
         return Piece(joined.rows, piece.sequences[joined.asked], odd)
 
-    def _joined(self, way: _Way, piece: Piece, position: int) -> _Joined:
+    def _joined(self, way: _RowFinder, piece: Piece, position: int) -> _Joined:
         find = self._by_key if way.index is None else self._by_index
         return find(way, piece.rows, piece.sequences, position)
 
@@ -180,7 +180,7 @@ class TableReading:
             return None
         return history.numbers(times + self._behind, position, sequences, before=before)
 
-    def _computed(self, way: _Way, rows: Chunk) -> tuple[list[Evaluated], Bools | None]:
+    def _computed(self, way: _RowFinder, rows: Chunk) -> tuple[list[Evaluated], Bools | None]:
         """The keys, and which rows have all of them; the others are rejected."""
         columns = []
         keep: Bools | None = None
@@ -195,7 +195,7 @@ class TableReading:
         assert isinstance(rows.columns, Batch)
         return rows if self._read_behind is None else Chunk(rows.times, rows.columns.only(self._read_behind))
 
-    def _by_key(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
+    def _by_key(self, way: _RowFinder, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
         columns, keep = self._computed(way, rows)
         rows = self._without_keys(rows)
         words, valid = self.table.words(columns, way.kinds, only_known=not self.table.reads_by_key_only)
@@ -230,7 +230,7 @@ class TableReading:
         there[places[met]] = True
         return there
 
-    def _by_index(self, way: _Way, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
+    def _by_index(self, way: _RowFinder, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
         assert way.index is not None
         columns, keep = self._computed(way, rows)
         rows = self._without_keys(rows)

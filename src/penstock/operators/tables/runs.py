@@ -18,7 +18,7 @@ from penstock.jit import kernel
 from penstock.lang.table_defs import ChangeKind
 from penstock.operators.tables.changes import Operations
 from penstock.operators.tables.history import Entries, Stamps
-from penstock.operators.tables.table import Table, take
+from penstock.operators.tables.table import Table
 from penstock.store.keyed import KeyedStore
 
 _SET, _ADD, _ADD_OR_DEFAULT = 0, 1, 2
@@ -85,13 +85,13 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
         addition = statement.adds.get(name)
         if name in operations.ready:
             mode, sign = _SET, 1
-            given = take(operations.ready[name], rows)
+            given = operations.ready[name].at(rows)
             plain = storage
         else:
             assert addition is not None
             mode = _ADD if addition.default is None else _ADD_OR_DEFAULT
             sign, default = addition.sign, addition.default or 0
-            given = take(Argument(*addition.addend(events).columns), rows)
+            given = Argument(*addition.addend(events).columns).at(rows)
         held = before.argument(name)
         running = held.values.astype(plain)
         present = there.copy() if held.valid is None else held.valid & there
@@ -120,7 +120,7 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
         existed[~fresh] = True
         columns = []
         for field in table.others:
-            columns.append(olds[field.name] if field.name in olds else take(before.argument(field.name), ids))
+            columns.append(olds[field.name] if field.name in olds else before.argument(field.name).at(ids))
         stamps = Stamps(*(part[rows] for part in operations.stamps))
         entries = Entries(stamps, words, existed, columns, differ=bool(fresh.all()))
     table.write(different, finals, before.rows)

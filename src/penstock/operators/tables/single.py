@@ -14,7 +14,7 @@ from penstock.expressions.evaluate import UNCERTAIN, compile_row
 from penstock.expressions.scalar import RowFunction, Values
 from penstock.expressions.tree import Column, Expression, columns, transform
 from penstock.lang.table_defs import ChangeKind, TableWrite
-from penstock.operators.tables.history import Single
+from penstock.operators.tables.history import SingleChange
 from penstock.operators.tables.table import Table
 from penstock.plan.tables.nodes import Lookup
 from penstock.types import SqlType
@@ -109,7 +109,7 @@ class SingleWrite:
                 if value is None and (place in self._required or not table.store.has_nulls(place)):
                     return False
         if table.keeps_history:
-            table.history.put_single(Single((time, self._position, sequence), words, before))
+            table.history.put_single(SingleChange((time, self._position, sequence), words, before))
         table.store.write_one(row, self._places, found)
         return True
 

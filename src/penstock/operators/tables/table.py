@@ -136,7 +136,7 @@ class Matched:
         return Argument(values, valid)
 
 
-class _Known(NamedTuple):
+class _FoundKeys(NamedTuple):
     """Keys that were asked for last, all of which there are, and their rows in such a layout of the store."""
 
     words: Int64s
@@ -168,7 +168,7 @@ class Table:
         self._collected = ((START, BEFORE_ALL), -1)
         """What readers had passed, and how many changes there were, when `collect` looked last."""
         self._given_up: list[tuple[str, Int32s]] = []
-        self._known = _Known(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
+        self._known = _FoundKeys(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
         self.on_change: Callable[[Int64s], None] | None = None
         self.unfit_for_copy: Callable[[pa.Array, SqlType], Bools | None] | None = None
 
@@ -285,7 +285,7 @@ class Table:
             return _these(known.rows)
         found = self.store.find(words, valid)
         if found.order is None and found.rows.min(initial=0) >= 0:
-            self._known = _Known(words, found.rows, self.store.layout)
+            self._known = _FoundKeys(words, found.rows, self.store.layout)
         return found
 
     def rows_at(self, rows: Int32s) -> Matched:
@@ -332,7 +332,7 @@ class Table:
         if self.on_change is not None:
             self.on_change(words)
         if fresh.any():
-            self._known = _Known(words, rows, self.store.layout)
+            self._known = _FoundKeys(words, rows, self.store.layout)
             new = rows[fresh]
             for w, field in enumerate(self._keys):
                 if field.name in self.interners:
@@ -434,7 +434,7 @@ class Table:
         stored = {f.name: self.stored(f.name, columns[f.name], f.type) for f in self.others}
         if keep is not None:
             words = words[keep]
-            stored = {name: take(column, keep) for name, column in stored.items()}
+            stored = {name: column.at(keep) for name, column in stored.items()}
         self.write(words, stored)
         self.changed(None)
 
@@ -473,10 +473,6 @@ class Table:
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
-
-
-def take(column: Argument, rows: Int64s) -> Argument:
-    return Argument(column.values[rows], None if column.valid is None else column.valid[rows])
 
 
 def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:

@@ -32,7 +32,7 @@ from penstock.operators.tables.changes import Operations, Outcome, Statement
 from penstock.operators.tables.history import Entries, Stamps
 from penstock.operators.tables.runs import run_together
 from penstock.operators.tables.single import SingleWrite
-from penstock.operators.tables.table import END, Table, take
+from penstock.operators.tables.table import END, Table
 from penstock.store.keyed import KeyedStore, SeenKeys
 
 
@@ -212,7 +212,7 @@ class TableWriter:
         ]
         if len(parts) > 1:
             order = np.argsort(at, kind="stable")
-            at, existed, columns = at[order], existed[order], [take(column, order) for column in columns]
+            at, existed, columns = at[order], existed[order], [column.at(order) for column in columns]
         return [Entries(Stamps(*(part[at] for part in stamps)), words[at], existed, columns, differ)]
 
     def snapshot(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _changed(own: Int64s, outcome: Outcome) -> tuple[Int64s, Outcome]:
     if outcome.changed.all():
         return own, outcome
     at = np.flatnonzero(outcome.changed)
-    before = [take(column, at) for column in outcome.before]
+    before = [column.at(at) for column in outcome.before]
     return own[at], Outcome(outcome.places[at], outcome.changed[at], outcome.existed[at], before)
 
 

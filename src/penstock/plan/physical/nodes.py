@@ -90,10 +90,6 @@ class StoredWindow:
     def nodes(self) -> tuple[AggregateNode, ...]:
         return tuple(reader.node for reader in self.readers)
 
-    @property
-    def is_new(self) -> bool:
-        return not self.saved and not self.at_work
-
 
 @dataclass(frozen=True)
 class PaneFamily:
@@ -282,6 +278,13 @@ class PhysicalPlan:
     @cached_property
     def by_number(self) -> dict[int, Stage]:
         return {stage.number: stage for stage in self.stages}
+
+    @property
+    def new_windows(self) -> Iterator[tuple[Stage, StoredWindow]]:
+        """The stored windows that neither go on from saved ones nor join running ones."""
+        for stage in self.stages:
+            if isinstance(stage.form, StoredWindow) and not stage.form.saved and not stage.form.at_work:
+                yield stage, stage.form
 
     def below(self, source: Source) -> Iterator[Stage]:
         """The stage of a place and all that it reads, each after what it reads."""

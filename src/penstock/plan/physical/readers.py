@@ -36,10 +36,11 @@ def aggregations(plan: PhysicalPlan) -> Aggregations:
     """All aggregations; a family of windows that are made of panes is one."""
     found: list[list[tuple[str, AggregateNode]]] = []
     for stage in plan.stages:
-        if isinstance(stage.form, StoredWindow):
-            found += [[(reader.query, reader.node) for reader in member.readers] for member in stage.form.members]
-        elif isinstance(stage.form, PaneFamily):
-            found.append([(reader.query, reader.node) for reader in stage.form.readers])
+        match stage.form:
+            case StoredWindow(members):
+                found += [[(reader.query, reader.node) for reader in member.readers] for member in members]
+            case PaneFamily(readers):
+                found.append([(reader.query, reader.node) for reader in readers])
     for planned in plan.queries:
         for stage in plan.below(planned.rows):
             if isinstance(stage.form, OwnWindow | ClosingWindow | PartitionedWindow):

@@ -33,7 +33,7 @@ import numpy as np
 from penstock.arrays import Int64s
 from penstock.jit import kernel
 from penstock.windows.sliding.groups import grown
-from penstock.windows.sliding.strategy import Due, GroupedStrategy, nobody
+from penstock.windows.sliding.strategy import Due, GroupedStrategy, none_due
 
 PAGE = 4096
 """Ticks on a page."""
@@ -58,7 +58,7 @@ class Calendar(GroupedStrategy):
         self._period = 1
         self._page: int | None = None
         self._page_is_true = False
-        self._first, self._dates = np.zeros(PAGE + 1, np.int64), nobody()
+        self._first, self._dates = np.zeros(PAGE + 1, np.int64), none_due()
         self._regulars: set[int] = set()
         self._heads = np.full(_LEAST_BUCKETS, -1, np.int64)
         self._dues = np.zeros(16, np.int64)
@@ -157,7 +157,7 @@ class Calendar(GroupedStrategy):
     def _due(self, upto: int) -> Due:
         self._earliest_is_known = False
         tick, last = self.position // self._period, upto // self._period
-        pieces = [nobody()]
+        pieces = [none_due()]
         while tick < last:
             page = (tick + 1) // PAGE
             if page != self._page or not self._page_is_true:

@@ -96,7 +96,7 @@ class GroupedStrategy(ABC):
         if upto < self.position:
             raise InputError(f"positions go on: {upto} is before {self.position}")
         self._refresh()
-        found = self._due(upto) if len(self.groups) else nobody()
+        found = self._due(upto) if len(self.groups) else none_due()
         self.position = upto
         return found
 
@@ -123,5 +123,5 @@ class GroupedStrategy(ABC):
     def _due(self, upto: int) -> Due: ...
 
 
-def nobody() -> Due:
+def none_due() -> Due:
     return Due(np.empty(0, np.int64), np.empty(0, np.int64))

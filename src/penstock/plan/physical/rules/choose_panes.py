@@ -15,7 +15,7 @@ from penstock.plan.pane_cost import compare
 from penstock.plan.panes import Family, families, why_not
 from penstock.plan.physical.circumstances import Circumstances
 from penstock.plan.physical.merging import merged
-from penstock.plan.physical.nodes import PaneFamily, PhysicalPlan, Shareable, Stage, StoredWindow, WindowReader
+from penstock.plan.physical.nodes import PaneFamily, PhysicalPlan, Shareable, Stage, WindowReader
 
 _LEAST_WINDOWS = 2
 """A window that is alone keeps its rows, unless panes are asked for: queries that come later can join it."""
@@ -29,10 +29,9 @@ def choose_panes(plan: PhysicalPlan, circumstances: Circumstances) -> PhysicalPl
     strategies = {planned.name: planned.query.strategy or "auto" for planned in plan.queries}
     strategies |= circumstances.strategies
     by_strategy: dict[str, list[tuple[Stage, WindowReader]]] = {}
-    for stage in plan.stages:
-        if isinstance(stage.form, StoredWindow) and stage.form.is_new:
-            (reader,) = stage.form.readers
-            by_strategy.setdefault(strategies[reader.query], []).append((stage, reader))
+    for stage, window in plan.new_windows:
+        (reader,) = window.readers
+        by_strategy.setdefault(strategies[reader.query], []).append((stage, reader))
     groups: list[tuple[list[Stage], Shareable]] = []
     for strategy, windows in by_strategy.items():
         paned = {

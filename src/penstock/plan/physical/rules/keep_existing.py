@@ -25,14 +25,14 @@ def keep_existing(plan: PhysicalPlan, circumstances: Circumstances) -> PhysicalP
     aggregations: dict[str, list[Stage]] = {}
     cores: dict[str, list[Stage]] = {}
     for stage in plan.stages:
-        if isinstance(stage.form, StoredWindow):
-            (reader,) = stage.form.readers
-            if reader.query in existing.aggregations:
-                aggregations.setdefault(existing.aggregations[reader.query][reader.number], []).append(stage)
-        elif isinstance(stage.form, JoinCore):
-            (joining,) = stage.form.readers
-            if joining.query in existing.joins:
-                cores.setdefault(existing.joins[joining.query][joining.number], []).append(stage)
+        match stage.form:
+            case StoredWindow() as stored:
+                (reader,) = stored.readers
+                if reader.query in existing.aggregations:
+                    aggregations.setdefault(existing.aggregations[reader.query][reader.number], []).append(stage)
+            case JoinCore((joining,)):
+                if joining.query in existing.joins:
+                    cores.setdefault(existing.joins[joining.query][joining.number], []).append(stage)
     windows: dict[str, list[str]] = {}
     groups: list[tuple[list[Stage], Shareable]] = []
     for name, stages in aggregations.items():

@@ -13,10 +13,9 @@ from penstock.plan.physical.nodes import Aggregation, PhysicalPlan, Shareable, S
 
 def share_aggregations(plan: PhysicalPlan, circumstances: Circumstances) -> PhysicalPlan:
     found: dict[AggregationKey, list[tuple[Stage, WindowReader]]] = {}
-    for stage in plan.stages:
-        if isinstance(stage.form, StoredWindow) and stage.form.is_new:
-            (reader,) = stage.form.readers
-            found.setdefault(key_of(reader.node), []).append((stage, reader))
+    for stage, window in plan.new_windows:
+        (reader,) = window.readers
+        found.setdefault(key_of(reader.node), []).append((stage, reader))
     groups: list[tuple[list[Stage], Shareable]] = []
     for together in found.values():
         aggregation = Aggregation(tuple(reader for _, reader in together))

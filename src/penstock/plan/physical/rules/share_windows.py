@@ -15,11 +15,10 @@ from penstock.plan.sharing import stream_of
 
 def share_windows(plan: PhysicalPlan, circumstances: Circumstances) -> PhysicalPlan:
     found: dict[tuple[str, str], list[tuple[Stage, Aggregation]]] = {}
-    for stage in plan.stages:
-        if isinstance(stage.form, StoredWindow) and stage.form.is_new:
-            (member,) = stage.form.members
-            key = (_window_for(member.nodes, circumstances), stream_of(member.nodes[0]))
-            found.setdefault(key, []).append((stage, member))
+    for stage, new in plan.new_windows:
+        (member,) = new.members
+        key = (_window_for(member.nodes, circumstances), stream_of(member.nodes[0]))
+        found.setdefault(key, []).append((stage, member))
     groups: list[tuple[list[Stage], Shareable]] = []
     for (at_work, _), together in found.items():
         window = StoredWindow(tuple(member for _, member in together), at_work=at_work)

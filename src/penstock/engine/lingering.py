@@ -1,4 +1,4 @@
-"""Single events that linger for company: one pass of the engine for a few events costs hardly more than for one.
+"""Single events that linger for others: a batch of a few events costs the engine hardly more than one event.
 
 Invariant: events are taken in the order in which they were added.
 """
@@ -11,16 +11,16 @@ from typing import Any
 from penstock.engine.ingest import holds_columns
 
 MOST = 4096
-"""So many events are worked off even before their time is up."""
+"""So many events are processed even before their time is up."""
 
 
-class Waiting:
-    """`linger` is in seconds; without it nothing ever waits.
+class LingeringEvents:
+    """`linger` is in seconds; without it no event waits.
 
-    >>> waiting = Waiting(linger=60.0)
-    >>> waiting.takes({"x": 1}), waiting.add("s", {"x": 1}), waiting.add("s", {"x": 2})
+    >>> lingering = LingeringEvents(linger=60.0)
+    >>> lingering.takes({"x": 1}), lingering.add("s", {"x": 1}), lingering.add("s", {"x": 2})
     (True, False, False)
-    >>> waiting.take()
+    >>> lingering.take()
     [('s', [{'x': 1}, {'x': 2}])]
     """
 
@@ -47,7 +47,7 @@ class Waiting:
         return now - self._since >= self._linger or self._count >= MOST
 
     def take(self) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Everything that waits, as runs of events of one stream."""
+        """All lingering events, as runs of events of one stream."""
         if not self._events:
             return []
         taken, self._events, self._count = self._events, [], 0
