@@ -536,7 +536,16 @@ class App:
             return self._checkpoint(self._directory, extra)
 
     def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
-        state = {
+        state = self._state()
+        self._stores.sync()
+        epoch = directory.write(state, extra)
+        self._stores.commit()
+        self._flow.committed()
+        self._flow.tables.committed(epoch)
+        return Checkpoint(epoch, self._inputs.positions)
+
+    def _state(self) -> dict[str, Any]:
+        return {
             "fingerprint": self._fingerprint(s.definition for s in self._inputs.streams.values()),
             **self._inputs.snapshot(),
             "flow": self._flow.snapshot(),
@@ -545,12 +554,6 @@ class App:
             "finished": self._finished,
             "stores": self._stores.snapshot(),
         }
-        self._stores.sync()
-        epoch = directory.write(state, extra)
-        self._stores.commit()
-        self._flow.committed()
-        self._flow.tables.committed(epoch)
-        return Checkpoint(epoch, self._inputs.positions)
 
     def _fingerprint(self, streams: Iterable[StreamDef]) -> dict[str, str]:
         return {stream.name: fingerprint(stream) for stream in streams}
