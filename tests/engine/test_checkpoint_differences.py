@@ -137,7 +137,7 @@ def test_a_checkpoint_writes_what_has_changed(tmp_path: Path) -> None:
     with ps.App(GROUPS, checkpoint=tmp_path) as app:
         batch(app, 5, range(3))
         assert app.checkpoint().epoch == 5
-        assert sorted(files(tmp_path)) == ["state"]
+    assert files(tmp_path)["changes-000005"] < 150_000
 
 
 def test_the_changes_are_never_larger_than_twice_the_state(tmp_path: Path) -> None:
@@ -178,14 +178,15 @@ def test_changes_that_were_left_over_are_not_read(tmp_path: Path) -> None:
             app.checkpoint()
     kept = {name: (tmp_path / name).read_bytes() for name in files(tmp_path) if name != "state"}
     with ps.App(GROUPS, checkpoint=tmp_path) as app:
-        app.checkpoint()
+        for at in range(3):
+            batch(app, 5 + at, range(20_000))
+            app.checkpoint()
         events_before = app.metrics.events
+    assert not kept.keys() & files(tmp_path).keys()
     for name, data in kept.items():
         (tmp_path / name).write_bytes(data)
     with ps.App(GROUPS, checkpoint=tmp_path) as app:
         assert app.metrics.events == events_before
-        app.checkpoint()
-    assert sorted(files(tmp_path)) == ["state"]
 
 
 def test_a_checkpoint_that_failed_is_followed_by_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from penstock.store import state
-from penstock.store.differences import Differences, joined
+from penstock.engine import checkpoint
+from penstock.store import differences, state
+from penstock.store.differences import Differences, Part, joined
 
 _ALWAYS = 12
 """So many parts that follow each other are compared one by one, and later ones now and then: each comparison reads all
@@ -16,21 +18,26 @@ of them."""
 
 
 def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, until the patches are undone."""
-    write = Differences.part
+    """From now on, until the patches are undone. Small state is written by differences, too."""
+    write, follow = Differences.part, Differences.follow
 
-    def checked(self: Differences, tree: dict[str, Any]) -> bytes:
+    def checked_part(self: Differences, tree: dict[str, Any]) -> Part:
         expected = state.decode(state.encode(tree))
-        is_whole = self.is_whole_next
-        data = write(self, tree)
-        parts = [] if is_whole else self.__dict__["parts"]
-        self.__dict__["parts"] = parts
-        parts.append(data)
+        part = write(self, tree)
+        parts = [] if part.is_whole else self.__dict__["parts"]
+        self.__dict__["parts"] = parts = [*parts, part.data]
         if len(parts) <= _ALWAYS or len(parts) % _ALWAYS == 0:
             assert_same(joined(parts), expected)
-        return data
+        return part
 
-    monkeypatch.setattr(Differences, "part", checked)
+    def noted_follow(self: Differences, parts: Sequence[bytes], *trees: dict[str, Any]) -> None:
+        self.__dict__["parts"] = list(parts)
+        follow(self, parts, *trees)
+
+    monkeypatch.setattr(Differences, "part", checked_part)
+    monkeypatch.setattr(Differences, "follow", noted_follow)
+    for module in (differences, checkpoint):
+        monkeypatch.setattr(module, "SMALL", 0)
 
 
 def assert_same(found: Any, expected: Any, path: str = "state") -> None:

@@ -89,9 +89,9 @@ def test_parts_together_are_the_state(seed: int, steps: int, forgets: set[int]) 
         if step in forgets:
             log.forget()
         expected = state.decode(state.encode(story.tree()))
-        is_whole = log.is_whole_next
-        data = log.part(story.tree())
-        parts = [data] if is_whole else [*parts, data]
+        part = log.part(story.tree())
+        assert part.is_whole or step not in {0, *forgets}
+        parts = [part.data] if part.is_whole else [*parts, part.data]
         assert_same(joined(parts), expected)
 
 
@@ -99,14 +99,14 @@ def test_a_difference_is_as_large_as_what_has_changed() -> None:
     changes, log = ChangedSlots(UNLIMITED), Differences()
     changes.fit(1_000_000)
     counts = np.zeros(1_000_000, np.int64)
-    whole = log.part(Changing(changes, {"counts": by_slot(counts)}))
+    whole = log.part(Changing(changes, {"counts": by_slot(counts)})).data
     slots = np.arange(0, 1_000_000, 100, dtype=np.int32)
     counts[slots] = 7
     changes.mark(slots)
-    difference = log.part(Changing(changes, {"counts": by_slot(counts)}))
+    difference = log.part(Changing(changes, {"counts": by_slot(counts)})).data
     assert len(difference) < 10_000 * 12 + 1000 < len(whole) / 50
     assert joined([whole, difference])["counts"].sum() == 70_000
-    assert len(log.part(Changing(changes, {"counts": by_slot(counts)}))) < 1000
+    assert len(log.part(Changing(changes, {"counts": by_slot(counts)})).data) < 1000
 
 
 def test_a_missing_mark_is_seen_by_the_check_of_all_tests() -> None:
@@ -123,10 +123,10 @@ def test_without_memory_for_the_marks_arrays_are_written_whole() -> None:
     changes, log = ChangedSlots(Budget(100).account("slots")), Differences()
     changes.fit(10_000)
     counts = np.zeros(10_000, np.int64)
-    parts = [log.part(Changing(changes, {"counts": by_slot(counts)}))]
+    parts = [log.part(Changing(changes, {"counts": by_slot(counts)})).data]
     counts[3] = 1
     changes.mark(np.array([3], np.int32))
-    parts.append(log.part(Changing(changes, {"counts": by_slot(counts)})))
+    parts.append(log.part(Changing(changes, {"counts": by_slot(counts)})).data)
     assert joined(parts)["counts"][3] == 1
     assert len(parts[1]) > counts.nbytes
 
@@ -136,17 +136,17 @@ def test_changes_that_another_took_are_not_missed() -> None:
     changes.fit(10_000)
     counts = np.zeros(10_000, np.int64)
     tree = Changing(changes, {"counts": by_slot(counts)})
-    parts = [log.part(tree)]
+    parts = [log.part(tree).data]
     counts[3] = 1
     changes.mark(np.array([3], np.int32))
     Differences().part(tree)
-    parts.append(log.part(tree))
+    parts.append(log.part(tree).data)
     assert joined(parts)["counts"][3] == 1
 
 
 def test_a_missing_part_is_noticed() -> None:
-    log = Differences()
-    parts = [log.part({"x": at}) for at in range(3)]
+    log, rest = Differences(), np.zeros(5000)
+    parts = [log.part({"x": at, "rest": rest}).data for at in range(3)]
     assert joined(parts)["x"] == 2
     with pytest.raises(CheckpointError, match="missing"):
         joined([parts[0], parts[2]])
@@ -159,8 +159,29 @@ def test_a_missing_part_is_noticed() -> None:
 @pytest.mark.parametrize("at", [9, 70, -1])
 def test_a_damaged_part_is_noticed(at: int) -> None:
     log = Differences()
-    parts = [log.part({"x": np.arange(2000) + step}) for step in range(2)]
+    parts = [log.part({"x": step, "rest": np.arange(9000)}).data for step in range(2)]
     damaged = bytearray(parts[1])
     damaged[at] ^= 1
     with pytest.raises((StorageError, CheckpointError)):
         joined([parts[0], bytes(damaged)])
+
+
+@given(seed=st.integers(0, 10**6), steps=st.integers(1, 4), others=st.booleans())
+def test_after_a_restart_differences_go_on(seed: int, steps: int, others: bool) -> None:
+    """Another log follows the parts with what was restored; the slots may be those of something else."""
+    story, log = Story(seed), Differences()
+    for _ in range(3):
+        story.step()
+    parts = [log.part(story.tree()).data]
+    if others:
+        story.counts, story.words = np.zeros_like(story.counts), np.ones_like(story.words)
+    story.changes = ChangedSlots(UNLIMITED)
+    story.changes.fit(story.slots)
+    log = Differences()
+    log.follow(parts, joined(parts), story.tree())
+    for _ in range(steps):
+        story.step()
+        expected = state.decode(state.encode(story.tree()))
+        part = log.part(story.tree())
+        parts = [part.data] if part.is_whole else [*parts, part.data]
+        assert_same(joined(parts), expected)

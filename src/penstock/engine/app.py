@@ -159,6 +159,8 @@ class App:
                 raise BudgetError(f"{str(error).splitlines()[0]}\n  {hint}") from None
             if state is not None:
                 self._resume(state)
+                if self._directory is not None:
+                    self._directory.resumed(self._state)
         except BaseException:
             self.close()
             raise

@@ -6,7 +6,7 @@
       begun            there as soon as there has been a checkpoint
       blocks/          the block files that the last checkpoint names, and the lock of the process that owns them
 
-A checkpoint is a file of changes. It is a new `state` if all files would take more than twice the bytes of that.
+A checkpoint is a file of changes or, where `differences` says so, a new `state`.
 
 Invariants:
 1. `state` and the changes whose numbers follow on it give the last whole checkpoint. Each file is complete when it has
@@ -22,18 +22,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.store import state as state_format
-from penstock.store.differences import Differences, joined
+from penstock.store.differences import SMALL, Differences, joined
 
 _KIND = "app"
 _BEGUN = "begun"
 _CHANGES = "changes-"
-_MOST_CHANGES = 100
-"""So many files of changes are read after a restart, at most."""
 
 
 class Checkpoint(NamedTuple):
@@ -48,8 +47,7 @@ class CheckpointDirectory:
         self._path = path
         self._epoch = 0
         self._differences = Differences()
-        self._bytes = self._files = 0
-        """Of the whole checkpoint and the changes that follow it."""
+        self._saved: SavedFiles | None = None
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -66,33 +64,19 @@ class CheckpointDirectory:
         except (TypeError, ValueError) as error:
             raise InputError(f"what is saved with a checkpoint must be JSON: {error}") from None
         epoch = self._epoch + 1
-        is_whole, data = self._part({"kind": _KIND, "epoch": epoch, "extra": text, "state": state})
+        part = self._differences.part(_tree(epoch, text, state))
         try:
-            name = "state" if is_whole else f"{_CHANGES}{epoch:06}"
-            state_format.write_atomically(self._path / name, data)
+            name = "state" if part.is_whole else f"{_CHANGES}{epoch:06}"
+            state_format.write_atomically(self._path / name, part.data)
             if not (self._path / _BEGUN).exists():
                 state_format.write_atomically(self._path / _BEGUN, b"")
         except StorageError:
             self._differences.forget()
             raise
         self._epoch = epoch
-        self._bytes, self._files = (len(data), 1) if is_whole else (self._bytes + len(data), self._files + 1)
-        if is_whole:
+        if part.is_whole:
             self._sweep()
         return epoch
-
-    def _part(self, tree: dict[str, Any]) -> tuple[bool, bytes]:
-        """The next part, and whether it is a whole one: so that there are few files, of no more than twice the bytes of
-        the state."""
-        differences = self._differences
-        if self._files > _MOST_CHANGES:
-            differences.forget()
-        if not differences.is_whole_next:
-            data = differences.part(tree)
-            if self._bytes + len(data) <= 2 * differences.whole_bytes:
-                return False, data
-            differences.forget()
-        return True, differences.part(tree)
 
     def _sweep(self) -> None:
         """Changes up to the whole checkpoint are no longer read."""
@@ -105,8 +89,16 @@ class CheckpointDirectory:
         saved = read_state(self._path)
         if saved is None:
             return None
+        self._saved = saved
         self._epoch = saved.tree["epoch"]
         return saved.tree["state"], json.loads(saved.tree["extra"])
+
+    def resumed(self, state: Callable[[], dict[str, Any]]) -> None:
+        """What was read has been taken up, and the state is now this one: the next checkpoint saves what changes from
+        here on."""
+        saved, self._saved = self._saved, None
+        if saved is not None and len(saved.parts[0]) >= SMALL:
+            self._differences.follow(saved.parts, saved.tree, _tree(self._epoch, saved.tree["extra"], state()))
 
     def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
         """Streams that were there must be as they were; others may come and go, but not all of them."""
@@ -124,11 +116,14 @@ class CheckpointDirectory:
 
 
 class SavedFiles(NamedTuple):
-    """The last checkpoint of a directory as its files have it: the tree, their bytes together, the format's version."""
+    """The last checkpoint of a directory: the contents of its files, and the tree that they give together."""
 
+    parts: tuple[bytes, ...]
     tree: dict[str, Any]
-    nbytes: int
-    version: int
+
+
+def _tree(epoch: int, extra: str, state: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": _KIND, "epoch": epoch, "extra": extra, "state": state}
 
 
 def read_state(directory: Path) -> SavedFiles | None:
@@ -154,7 +149,7 @@ def read_state(directory: Path) -> SavedFiles | None:
         parts.append(found)
     if len(parts) > 1:
         tree = joined(parts)
-    return SavedFiles(tree, sum(map(len, parts)), state_format.version_of(whole))
+    return SavedFiles(tuple(parts), tree)
 
 
 def _numbers_after(directory: Path, epoch: int) -> range:

@@ -10,6 +10,7 @@ from penstock.engine.checkpoint import read_state
 from penstock.engine.saved_state import SavedState, read_saved
 from penstock.errors import CheckpointError
 from penstock.store.manager import block_file
+from penstock.store.state import version_of
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,10 @@ def inspect_app(directory: Path) -> CheckpointState:
         engine="embedded",
         directory=str(directory),
         number=files.tree["epoch"],
-        format_version=files.version,
+        format_version=version_of(files.parts[0]),
         ended=state["finished"],
         saved=saved,
-        state_bytes=files.nbytes,
+        state_bytes=sum(map(len, files.parts)),
         in_use=_sum(blocks, named),
         orphans=_sum(blocks, blocks.keys() - named),
         missing=tuple(

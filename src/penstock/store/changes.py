@@ -38,12 +38,12 @@ class Taken(NamedTuple):
 class ChangedSlots:
     """One byte for each slot below a capacity, once it is tracked."""
 
-    __slots__ = ("_capacity", "_flags", "_is_tracked", "taken")
+    __slots__ = ("_capacity", "_flags", "is_tracked", "taken")
 
     def __init__(self, account: Account) -> None:
         self._flags = ChargedArray(account, np.bool_)
         self._capacity = 0
-        self._is_tracked = False
+        self.is_tracked = False
         self.taken = 0
         """How often changes were taken: while it stays the same and no slot is new, `flags` is the same array."""
 
@@ -55,38 +55,38 @@ class ChangedSlots:
     @property
     def slot_bytes(self) -> int:
         """What a slot takes."""
-        return int(self._is_tracked)
+        return int(self.is_tracked)
 
     def fit(self, capacity: int) -> None:
         """Slots are below this from now on."""
         self._capacity = max(self._capacity, capacity)
-        if self._is_tracked:
+        if self.is_tracked:
             self._flags.resize(self._capacity)
 
     def mark(self, slots: Slots) -> None:
         """These have changed; those below 0 are none."""
-        if self._is_tracked and len(slots):
+        if self.is_tracked and len(slots):
             _mark(slots if slots.flags.c_contiguous else np.ascontiguousarray(slots), self._flags.array)
 
     def take(self) -> Taken:
         """What has changed since the last call; from now on the next changes are noted."""
         since, slots = self.taken, None
         self.taken += 1
-        if self._is_tracked:
+        if self.is_tracked:
             slots = np.flatnonzero(self._flags.array).astype(np.int32)
             self._flags.array[slots] = False
         else:
             try:
                 self._flags.resize(self._capacity)
-                self._is_tracked = True
+                self.is_tracked = True
             except BudgetError:
-                self._is_tracked = False
+                self.is_tracked = False
         return Taken(since, slots)
 
     def clear(self) -> None:
         """Nothing is tracked, and nothing is on the account."""
         self._flags.clear()
-        self._is_tracked = False
+        self.is_tracked = False
 
 
 class BySlot(np.ndarray[Any, np.dtype[Any]]):

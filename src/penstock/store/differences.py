@@ -9,16 +9,21 @@
 The tree of an array by slot says which slots have changed. Of other large arrays and bytes a hash of each page is kept,
 and what has another hash is written. Small ones and plain values are always written.
 
+A whole part follows where the differences take as much as the state, or have become many, or where the state is small.
+
 Invariants:
-1. `Differences` knows what the last part that was written holds. A part that may not have been kept is followed by a
-   whole one: the caller calls `forget`.
+1. `Differences` knows what the parts that were written give together. A part that may not have been kept is followed
+   by a whole one: the caller calls `forget`.
 2. A difference fits one tree alone: the one that the parts before it give. `follows` names the part before by its
    checksum.
+3. All parts together take no more than twice the bytes of the state.
+
+Why: docs/decisions/checkpoints-by-difference.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +38,12 @@ from penstock.store.state import Writer, described, digest_of, opened, sealed, v
 
 PAGE = 4096
 """Bytes that are compared by one hash."""
+
+SMALL = 1 << 16
+"""State of fewer bytes is always written whole."""
+
+MOST_PARTS = 100
+"""So many parts are read to have the state again, at most."""
 
 _WORDS = PAGE // 8
 _FIRST, _SECOND = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
@@ -54,6 +65,13 @@ class _Tracked(NamedTuple):
     shape: list[int]
 
 
+class Part(NamedTuple):
+    """Bytes to keep, after those before, or instead of them if this is the `whole` tree."""
+
+    is_whole: bool
+    data: bytes
+
+
 class Differences:
     """Writes one tree after the other.
 
@@ -62,35 +80,51 @@ class Differences:
     >>> whole = log.part({"counts": counts, "name": name})
     >>> counts[7] = 3
     >>> difference = log.part({"counts": counts, "name": name})
-    >>> len(whole) > 80_000, len(difference) < 5_000
-    (True, True)
-    >>> int(joined([whole, difference])["counts"][7])
+    >>> whole.is_whole, len(whole.data) > 80_000, difference.is_whole, len(difference.data) < 5_000
+    (True, True, False, True)
+    >>> int(joined([whole.data, difference.data])["counts"][7])
     3
     """
 
     def __init__(self) -> None:
         self._known: dict[str, _Hashed | _Tracked] = {}
         self._last: int | None = None
-        self.whole_bytes = 0
-        """What the last tree takes as a whole part, without the padding."""
-
-    @property
-    def is_whole_next(self) -> bool:
-        """Whether the next part is a whole tree in any case."""
-        return self._last is None
+        self._parts = self._bytes = self._whole_bytes = 0
+        """How many parts there are, from the last whole one on; their bytes; the bytes of the last tree as a whole."""
 
     def forget(self) -> None:
         """The next part is a whole tree."""
         self._known = {}
         self._last = None
 
-    def part(self, tree: dict[str, Any]) -> bytes:
+    def follow(self, parts: Sequence[bytes | memoryview], saved: dict[str, Any], tree: dict[str, Any]) -> None:
+        """The next part follows these. They give the tree `saved`, from which `tree` has just been restored. Arrays by
+        slot that are not what was saved, since another query has their place, are written whole."""
+        self._known = {}
+        _note(saved, tree, None, "snapshot", self._known)
+        self._last = digest_of(parts[-1])
+        self._parts, self._bytes, self._whole_bytes = len(parts), sum(map(len, parts)), len(parts[0])
+
+    def part(self, tree: dict[str, Any]) -> Part:
         """The tree, or its difference from the tree before."""
+        if self._whole_bytes < SMALL or self._parts >= MOST_PARTS:
+            self.forget()
+        if self._last is not None:
+            data = self._written(tree)
+            if self._bytes + len(data) <= 2 * self._whole_bytes:
+                self._parts, self._bytes = self._parts + 1, self._bytes + len(data)
+                return Part(False, data)
+            self.forget()
+        data = self._written(tree)
+        self._parts, self._bytes = 1, len(data)
+        return Part(True, data)
+
+    def _written(self, tree: dict[str, Any]) -> bytes:
         writer = _DifferenceWriter(self._known, self._last)
         self.forget()
         data = sealed(writer, tree)
         self._known, self._last = writer.known, digest_of(data)
-        self.whole_bytes = writer.whole + len(data) - writer.length
+        self._whole_bytes = writer.whole + len(data) - writer.length
         return data
 
 
@@ -183,6 +217,39 @@ class _DifferenceWriter(Writer):
             slots = b"" if taken.slots is None or not len(taken.slots) else taken.slots.data.cast("B")
             self._taken[id(changes)] = taken, self.buffer(b"" if self._follows is None else slots)
         return self._taken[id(changes)]
+
+
+def _note(saved: Any, live: Any, changes: ChangedSlots | None, path: str, known: dict[str, _Hashed | _Tracked]) -> None:
+    """Notes what is known of the arrays of a saved tree, from which the live one has been restored."""
+    if isinstance(live, Changing):
+        changes = live.changes
+        if not changes.is_tracked:
+            changes.take()
+    if isinstance(saved, dict):
+        for key, item in saved.items():
+            _note(item, live.get(key) if isinstance(live, dict) else None, changes, f"{path}.{key}", known)
+    elif isinstance(saved, list):
+        for at, item in enumerate(saved):
+            other = live[at] if isinstance(live, list | tuple) and at < len(live) else None
+            _note(item, other, changes, f"{path}[{at}]", known)
+    elif isinstance(saved, np.ndarray):
+        descr, shape = described(saved)
+        if isinstance(live, BySlot) and changes is not None:
+            if _is_held(saved, live):
+                known[path] = _Tracked(changes, changes.taken, descr, shape)
+        elif saved.nbytes >= 2 * PAGE:
+            known[path] = _Hashed(_hashes(np.ascontiguousarray(saved).reshape(-1).view(np.uint8)), [descr, shape])
+    elif isinstance(saved, bytes) and len(saved) >= 2 * PAGE:
+        known[path] = _Hashed(_hashes(np.frombuffer(saved, np.uint8)), ["bytes", [len(saved)]])
+
+
+def _is_held(saved: NDArray[Any], live: NDArray[Any]) -> bool:
+    """Whether an array begins with the rows that were saved, and has zeros behind them."""
+    if saved.dtype != live.dtype or saved.shape[1:] != live.shape[1:] or len(saved) > len(live):
+        return False
+    rows = np.asarray(live)
+    one, other = (np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in (saved, rows[: len(saved)]))
+    return np.array_equal(one, other) and not rows[len(saved) :].any()
 
 
 @inline
