@@ -188,7 +188,8 @@ class GroupTable:
         self._table: NDArray[Any] = _NO_TABLE
         self._tallies: list[Tally] = []
         self.changes = ChangedSlots(account)
-        """The slots whose rows have changed here or in the states of an aggregation over these groups."""
+        """The slots that have changed here or in the states of an aggregation over these groups. `counts`, which others
+        change as well, is not among what it tells."""
         self._holders: list[Callable[[int], Bools]] = []
         self._left = 0
         self._known: dict[tuple[object, ...], Slots] = {}
@@ -461,7 +462,7 @@ class GroupTable:
             "alive": by_slot(self._alive.array),
             "stored": by_slot(self._stored),
             "free": self._free.array[: self._free_count],
-            "counts": by_slot(self.counts),
+            "counts": self.counts,
             "interners": [None if i is None else i.snapshot() for i in self.interners],
         }
         return Changing(self.changes, tree)
