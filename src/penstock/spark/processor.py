@@ -45,7 +45,7 @@ from penstock.store.differences import SMALL, Differences, joined
 
 OUTPUT_DDL = (
     "name string, part int, rows bigint, packed binary, events bigint, late bigint, rejected bigint, "
-    "state_bytes bigint, bytes_read bigint, last_time bigint, restored int"
+    "state_bytes bigint, state_written bigint, bytes_read bigint, last_time bigint, restored int"
 )
 """Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
 which task merges rows that are partial."""
@@ -184,12 +184,14 @@ class BucketProcessor(StatefulProcessor):
             app.finish({name: clock.last for name, clock in live.clocks.items() if clock.last is not None})
             yield from self._results(label, share, app.take_outputs())
         times = [clock.last for clock in live.clocks.values() if clock.last is not None]
+        state_written = self._keep(live, label, query, batch_id)
         yield _figures(
             events=events,
             late=app.late - late,
             rejected=app.rejected - rejected + unread,
             bytes_read=app.bytes_read - read_before,
-            state_bytes=self._keep(live, label, query, batch_id),
+            state_bytes=live.differences.whole_bytes,
+            state_written=state_written,
             last_time=max(times, default=None),
             restored=int(state_read is not None),
         )
@@ -327,6 +329,7 @@ def _figures(
     late: int = 0,
     rejected: int = 0,
     state_bytes: int = 0,
+    state_written: int = 0,
     bytes_read: int = 0,
     last_time: int | None = None,
     restored: int = 0,
@@ -340,6 +343,7 @@ def _figures(
         late=late,
         rejected=rejected,
         state_bytes=state_bytes,
+        state_written=state_written,
         bytes_read=bytes_read,
         last_time=last_time,
         restored=restored,

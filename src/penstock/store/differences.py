@@ -89,7 +89,7 @@ class Differences:
     def __init__(self) -> None:
         self._known: dict[str, _Hashed | _Tracked] = {}
         self._last: int | None = None
-        self._parts = self._bytes = self._whole_bytes = 0
+        self._parts = self._bytes = self.whole_bytes = 0
         """How many parts there are, from the last whole one on; their bytes; the bytes of the last tree as a whole."""
 
     def forget(self) -> None:
@@ -103,15 +103,15 @@ class Differences:
         self._known = {}
         _note(saved, tree, None, "snapshot", self._known)
         self._last = digest_of(parts[-1])
-        self._parts, self._bytes, self._whole_bytes = len(parts), sum(map(len, parts)), len(parts[0])
+        self._parts, self._bytes, self.whole_bytes = len(parts), sum(map(len, parts)), len(parts[0])
 
     def part(self, tree: dict[str, Any]) -> Part:
         """The tree, or its difference from the tree before."""
-        if self._whole_bytes < SMALL or self._parts >= MOST_PARTS:
+        if self.whole_bytes < SMALL or self._parts >= MOST_PARTS:
             self.forget()
         if self._last is not None:
             data = self._written(tree)
-            if self._bytes + len(data) <= 2 * self._whole_bytes:
+            if self._bytes + len(data) <= 2 * self.whole_bytes:
                 self._parts, self._bytes = self._parts + 1, self._bytes + len(data)
                 return Part(False, data)
             self.forget()
@@ -124,7 +124,7 @@ class Differences:
         self.forget()
         data = sealed(writer, tree)
         self._known, self._last = writer.known, digest_of(data)
-        self._whole_bytes = writer.whole + len(data) - writer.length
+        self.whole_bytes = writer.whole + len(data) - writer.length
         return data
 
 
