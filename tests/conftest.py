@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from properties.counter import COUNTER
+from store.checked_differences import check_differences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     running = session("penstock-tests", "local[2]", SHORT_RUN, log_file=str(log))
     yield running
     running.stop()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def checked_differences() -> Iterator[None]:
+    """Checkpoints of all tests that run apps in this process are compared with what was to be saved."""
+    with pytest.MonkeyPatch.context() as patch:
+        check_differences(patch)
+        yield
 
 
 @pytest.fixture

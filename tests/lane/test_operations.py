@@ -58,7 +58,7 @@ class Window:
     def run(self, program: Program, columns: list[Any], tally: Any, counted: Any) -> list[int]:
         """Plays all rows; returns where the window of each begins, for windows by position."""
         starts = np.zeros(len(self.times), np.int64)
-        program.link(tally)
+        program.link(tally, np.zeros(0, np.bool_))
         program.feed(self.times, self.slots, columns, starts, counted)
         where = [address_of(array) for array in columns]
         program.stand(address_of(self.times), address_of(self.slots), where, 0, 0, len(self.times), is_last=True)
@@ -197,7 +197,7 @@ def test_arithmetic_of_few_rows() -> None:
     start = registers.of("start")
     plan = RowPlan(registers, None, {}, ["q", "d", "i"], -1, start, front, back)
     program = SheetProgram(PlayedStates(Range(10), [], [], [], by_group=False), plan, [start, 0])
-    program.link(np.zeros(1, np.int64))
+    program.link(np.zeros(1, np.int64), np.zeros(0, np.bool_))
     found: list[tuple[float, float]] = []
     for first in (0, 5):  # the first call of a sheet, and one behind others
         program.begin_sheet(np.zeros(2 * program.most_rows, np.int64))

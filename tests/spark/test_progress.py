@@ -15,6 +15,7 @@ BATCH = {
     "late": 2,
     "rejected": 1,
     "state_bytes": 5_000_000,
+    "state_written": 1_000_000,
     "bytes_read": 7,
     "last_time": 1_704_067_200_000_000,
 }

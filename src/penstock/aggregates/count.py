@@ -19,6 +19,7 @@ from penstock.aggregates.wide import Words
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.jit import kernel
 from penstock.store.budget import Account
+from penstock.store.changes import by_slot
 from penstock.store.charged import UNLIMITED, ChargedArray
 
 _ONE_WORD = np.ones(1, dtype=np.int64)
@@ -90,7 +91,7 @@ class CountState(MergeableState, PanedState):
         return self._held.nbytes
 
     def snapshot(self) -> Snapshot:
-        return {"counts": self.counts}
+        return {"counts": by_slot(self.counts)}
 
     def restore(self, snapshot: Snapshot) -> None:
         self._held.set(snapshot["counts"])

@@ -38,6 +38,7 @@ from penstock.aggregates.wide import Words
 from penstock.aggregates.wide_products import STORED_WORDS, Sums, WideProducts, exact_covariance, from_bytes, to_bytes
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.store.budget import Account
+from penstock.store.changes import by_slot
 from penstock.store.charged import UNLIMITED, ChargedArray
 
 _POPULATION = ("VAR_POP", "STDDEV_POP", "COVAR_POP")
@@ -261,7 +262,7 @@ class _SecondOrder(MergeableState, PanedState):
 
     def snapshot(self) -> Snapshot:
         return {
-            "words": self._words,
+            "words": by_slot(self._words, self._width),
             "x_base": self._x_base,
             "y_base": self._y_base,
             "wide": self._wide.snapshot(),

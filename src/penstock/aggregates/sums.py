@@ -31,6 +31,7 @@ from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, S
 from penstock.aggregates.wide import WideSums, Words
 from penstock.arrays import Bools, Slots
 from penstock.store.budget import Account
+from penstock.store.changes import by_slot
 from penstock.store.charged import UNLIMITED, ChargedArray
 
 _FLOAT_WORDS = 4
@@ -242,7 +243,7 @@ class SumState(MergeableState, PanedState):
         return self._held.nbytes + self._wide.nbytes
 
     def snapshot(self) -> Snapshot:
-        return {"words": self.words, "base": self._base, "wide": self._wide.snapshot()}
+        return {"words": by_slot(self.words, self._width), "base": self._base, "wide": self._wide.snapshot()}
 
     def restore(self, snapshot: Snapshot) -> None:
         self._held.set(snapshot["words"])

@@ -1,28 +1,38 @@
-"""The checkpoint directory of an app: one state file, replaced atomically, beside the block files.
+"""The checkpoint directory of an app: a state file, what has changed since, and the block files.
 
     directory/
-      state     the last checkpoint, in the one format of `store.state`
-      begun     there as soon as there has been a checkpoint
-      blocks/   the block files that it names, and the lock of the process that owns them
+      state            a whole checkpoint, in the one format of `store.state`
+      changes-000007   what checkpoint 7 has changed since checkpoint 6 (`store.differences`), and so on
+      begun            there as soon as there has been a checkpoint
+      blocks/          the block files that the last checkpoint names, and the lock of the process that owns them
+
+A checkpoint is a file of changes or, where `differences` says so, a new `state`.
 
 Invariants:
-1. `state` is always a whole checkpoint, the last or the one before.
+1. `state` and the changes whose numbers follow on it give the last whole checkpoint. Each file is complete when it has
+   its name. Files of changes with numbers up to that of `state` are left over, and are removed.
 2. Where `begun` exists and `state` does not, `state` was removed from outside. Such a directory is refused: to begin
    anew would give results a second time.
 3. All of it is for its owner alone.
+
+Why: docs/decisions/checkpoints-by-difference.md
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.store import state as state_format
+from penstock.store.differences import SMALL, Differences, joined
 
 _KIND = "app"
 _BEGUN = "begun"
+_CHANGES = "changes-"
 
 
 class Checkpoint(NamedTuple):
@@ -36,6 +46,8 @@ class CheckpointDirectory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._epoch = 0
+        self._differences = Differences()
+        self._saved: SavedFiles | None = None
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -51,21 +63,42 @@ class CheckpointDirectory:
             text = json.dumps(extra)
         except (TypeError, ValueError) as error:
             raise InputError(f"what is saved with a checkpoint must be JSON: {error}") from None
-        self._epoch += 1
-        whole = {"kind": _KIND, "epoch": self._epoch, "extra": text, "state": state}
-        state_format.write_atomically(self._path / "state", state_format.encode(whole))
-        if not (self._path / _BEGUN).exists():
-            state_format.write_atomically(self._path / _BEGUN, b"")
-        return self._epoch
+        epoch = self._epoch + 1
+        part = self._differences.part(_tree(epoch, text, state))
+        try:
+            name = "state" if part.is_whole else f"{_CHANGES}{epoch:06}"
+            state_format.write_atomically(self._path / name, part.data)
+            if not (self._path / _BEGUN).exists():
+                state_format.write_atomically(self._path / _BEGUN, b"")
+        except StorageError:
+            self._differences.forget()
+            raise
+        self._epoch = epoch
+        if part.is_whole:
+            self._sweep()
+        return epoch
+
+    def _sweep(self) -> None:
+        """Changes up to the whole checkpoint are no longer read."""
+        for file in self._path.glob(f"{_CHANGES}*"):
+            with contextlib.suppress(OSError):
+                file.unlink()
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
         """The last checkpoint and its extra, or None where there is none."""
-        data = read_state(self._path)
-        if data is None:
+        saved = read_state(self._path)
+        if saved is None:
             return None
-        whole = decode_state(self._path, data)
-        self._epoch = whole["epoch"]
-        return whole["state"], json.loads(whole["extra"])
+        self._saved = saved
+        self._epoch = saved.tree["epoch"]
+        return saved.tree["state"], json.loads(saved.tree["extra"])
+
+    def resumed(self, state: Callable[[], dict[str, Any]]) -> None:
+        """What was read has been taken up, and the state is now this one: the next checkpoint saves what changes from
+        here on."""
+        saved, self._saved = self._saved, None
+        if saved is not None and len(saved.parts[0]) >= SMALL:
+            self._differences.follow(saved.parts, saved.tree, _tree(self._epoch, saved.tree["extra"], state()))
 
     def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
         """Streams of the checkpoint must be declared as they were. Others may come and go, but not all."""
@@ -82,23 +115,53 @@ class CheckpointDirectory:
             )
 
 
-def read_state(directory: Path) -> bytes | None:
-    """The last checkpoint as it is in its file; None where there has been none."""
-    file = directory / "state"
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
+class SavedFiles(NamedTuple):
+    """The last checkpoint of a directory: the contents of its files, and the tree that they give together."""
+
+    parts: tuple[bytes, ...]
+    tree: dict[str, Any]
+
+
+def _tree(epoch: int, extra: str, state: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": _KIND, "epoch": epoch, "extra": extra, "state": state}
+
+
+def read_state(directory: Path) -> SavedFiles | None:
+    """The last checkpoint; None where there has been none."""
+    whole = _read_file(directory / "state")
+    if whole is None:
         if (directory / _BEGUN).exists():
             raise CheckpointError(
                 f"{directory} had a checkpoint and its file 'state' is gone; put it back, or start with a new directory"
-            ) from None
+            )
+        return None
+    tree = state_format.decode(whole)
+    if tree.get("kind") != _KIND:
+        raise CheckpointError(f"{directory / 'state'} is not a checkpoint of an app; choose another directory")
+    parts = [whole]
+    for number in _numbers_after(directory, tree["epoch"]):
+        file = directory / f"{_CHANGES}{number:06}"
+        found = _read_file(file)
+        if found is None:
+            raise CheckpointError(
+                f"{file} is gone, and later changes are there; put it back, or start with a new directory"
+            )
+        parts.append(found)
+    if len(parts) > 1:
+        tree = joined(parts)
+    return SavedFiles(tuple(parts), tree)
+
+
+def _numbers_after(directory: Path, epoch: int) -> range:
+    """The numbers of the files of changes that follow a whole checkpoint, up to the last one there is."""
+    numbers = [int(file.name.removeprefix(_CHANGES)) for file in directory.glob(f"{_CHANGES}[0-9]*")]
+    return range(epoch + 1, max(numbers, default=epoch) + 1)
+
+
+def _read_file(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error.strerror}") from None
-
-
-def decode_state(directory: Path, data: bytes) -> dict[str, Any]:
-    whole = state_format.decode(data)
-    if whole.get("kind") != _KIND:
-        raise CheckpointError(f"{directory / 'state'} is not a checkpoint of an app; choose another directory")
-    return whole

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.checkpoint import decode_state, read_state
+from penstock.engine.checkpoint import read_state
 from penstock.engine.saved_state import SavedState, read_saved
 from penstock.errors import CheckpointError
 from penstock.store.manager import block_file
@@ -53,26 +53,25 @@ class CheckpointState:
 
 def inspect_app(directory: Path) -> CheckpointState:
     """The last checkpoint of an embedded app."""
-    data = read_state(directory)
-    if data is None:
+    files = read_state(directory)
+    if files is None:
         raise CheckpointError(f"{directory} has no checkpoint yet; its app was started and has not saved anything")
-    whole = decode_state(directory, data)
-    state: dict[str, Any] = whole["state"]
+    state: dict[str, Any] = files.tree["state"]
     saved = read_saved(state)
     named = {block_file(name) for name in state["stores"]}
-    files = {path.name: path.stat().st_size for path in (directory / "blocks").glob("*.blocks")}
+    blocks = {path.name: path.stat().st_size for path in (directory / "blocks").glob("*.blocks")}
     return CheckpointState(
         engine="embedded",
         directory=str(directory),
-        number=whole["epoch"],
-        format_version=version_of(data),
+        number=files.tree["epoch"],
+        format_version=version_of(files.parts[0]),
         ended=state["finished"],
         saved=saved,
-        state_bytes=len(data),
-        in_use=_sum(files, named),
-        orphans=_sum(files, files.keys() - named),
+        state_bytes=sum(map(len, files.parts)),
+        in_use=_sum(blocks, named),
+        orphans=_sum(blocks, blocks.keys() - named),
         missing=tuple(
-            sorted(block_file(n) for n, s in saved.stores.items() if s.blocks and block_file(n) not in files)
+            sorted(block_file(n) for n, s in saved.stores.items() if s.blocks and block_file(n) not in blocks)
         ),
     )
 

@@ -48,9 +48,10 @@ class SavedApp:
         if "calls" in state:
             rules = [(r.query.rule.name, r.outlet) for r in self.flow.running.values() if r.query.rule is not None]
             self.calls.restore(state["calls"], dict(rules))
+        self.directory.resumed(lambda: self.state(state["finished"]))
 
-    def write(self, extra: dict[str, Any] | None, finished: bool) -> Checkpoint:
-        state = {
+    def state(self, finished: bool) -> dict[str, Any]:
+        return {
             "fingerprint": _fingerprints(s.definition for s in self.inputs.streams.values()),
             **self.inputs.snapshot(),
             "flow": self.flow.snapshot(),
@@ -59,6 +60,9 @@ class SavedApp:
             "finished": finished,
             "stores": self.stores.snapshot(),
         }
+
+    def write(self, extra: dict[str, Any] | None, finished: bool) -> Checkpoint:
+        state = self.state(finished)
         self.stores.sync()
         epoch = self.directory.write(state, extra)
         self.stores.commit()

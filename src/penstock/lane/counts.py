@@ -2,13 +2,13 @@
 
 Every program ends with the counts of its groups: this operation says how many results there are after the strip.
 
-Instruction: the counts, and where results go (0: nowhere).
+Instruction: the counts, where results go (0: nowhere), and where it is noted which slots change (0: nowhere).
 """
 
 from __future__ import annotations
 
 from penstock.jit import tight
-from penstock.lane.memory import int32s, int64s
+from penstock.lane.memory import bools, int32s, int64s
 from penstock.lane.words import (
     DONE,
     EMITTED,
@@ -22,7 +22,7 @@ from penstock.lane.words import (
     UPTO,
 )
 
-COUNTS, RESULTS = 1, 2
+COUNTS, RESULTS, CHANGED = 1, 2, 3
 
 
 @tight
@@ -53,6 +53,14 @@ def count_rows(context: int, instruction: int) -> int:
                 results[emitted] = count
                 emitted += 1
     words[EMITTED_NEXT] = emitted
+    if own[CHANGED] != 0:
+        changed = bools(own[CHANGED])
+        for place in range(words[TAIL_AT], words[TAIL_UPTO]):
+            if tail_slots[place] >= 0:
+                changed[tail_slots[place]] = True
+        for row in range(done, upto):
+            if slots[row] >= 0:
+                changed[slots[row]] = True
     return GOES_ON
 
 
@@ -69,4 +77,6 @@ def count_all(context: int, instruction: int) -> int:
             results[emitted + row - done] = first + row - done - left[row - done]
     counts[0] += upto - done - (words[TAIL_UPTO] - at)
     words[EMITTED_NEXT] = emitted + upto - done
+    if own[CHANGED] != 0:
+        bools(own[CHANGED])[0] = True
     return GOES_ON

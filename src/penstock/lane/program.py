@@ -77,6 +77,7 @@ class Program:
         self._members = [_Member(*each) for each in zip(played.states, played.specs, played.columns, strict=True)]
         self._held: list[Any] = []
         self._tally: Int64s | None = None
+        self._changed: Bools | None = None
         code = list(front)
         for member in self._members:
             if isinstance(member.state, SumState) and member.type is not None and not member.type.is_integer:
@@ -115,13 +116,17 @@ class Program:
                 return False
         return True
 
-    def link(self, tally: Int64s) -> None:
-        """The arrays of the states are where they are now; `tally` has the rows of each group."""
+    def link(self, tally: Int64s, changed: Bools) -> None:
+        """The arrays of the states are where they are now; `tally` has the rows of each group. It is noted in `changed`
+        which groups change, unless that is empty."""
         for member in self._members:
             self._link(member)
         if tally is not self._tally:
             self._code[self._tally_at, counts.COUNTS] = address_of(tally)
             self._tally = tally
+        if changed is not self._changed:
+            self._code[self._tally_at, counts.CHANGED] = address_of(changed) if len(changed) else 0
+            self._changed = changed
 
     def _link(self, member: _Member) -> None:
         state = member.state

@@ -26,6 +26,7 @@ from penstock.operators.interner import Interner
 from penstock.operators.resources import Resources
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import Answer, StateSpec
+from penstock.store.changes import Changing
 from penstock.types import SqlType
 
 EMITTED_AT_ONCE = 1 << 16
@@ -297,6 +298,8 @@ class Aggregation:
         return self._played(schedule, self.counts[slots], self._advance(none, none, schedule))
 
     def _advance(self, added: RowRun, removed: RowRun, schedule: Schedule) -> list[tuple[Emitted, ...]]:
+        self.groups.changes.mark(added.slots)
+        self.groups.changes.mark(removed.slots)
         if not self._states:
             return []
         entering = leaving = _NO_POSITIONS
@@ -329,13 +332,14 @@ class Aggregation:
     def reset(self, slots: Slots) -> None:
         """Forgets what these groups hold: their window has closed."""
         self.counts[slots] = 0
+        self.groups.changes.mark(slots)
         for state in self._states:
             state.reset(slots)
 
     def snapshot(self) -> dict[str, Any]:
         """States are saved by the names of what they compute: a restart may have other queries and fewer states."""
         states = {key: state.snapshot() for key, state in zip(self._keys, self._states, strict=True)}
-        return {"intake": self.intake.snapshot(), "states": states}
+        return Changing(self.groups.changes, {"intake": self.intake.snapshot(), "states": states})
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.intake.restore(snapshot["intake"])

@@ -30,6 +30,7 @@ from penstock.operators.columns import from_images, image
 from penstock.operators.interner import Interner
 from penstock.operators.single_keys import assign_single, empty_table, rehash_single, table_bytes
 from penstock.store.budget import Account
+from penstock.store.changes import ChangedSlots, Changing, by_slot
 from penstock.store.charged import LEAST, SHARE_OF_FREE, UNLIMITED, ChargedArray, power_of_two, step_of
 from penstock.types import SqlType
 
@@ -187,6 +188,9 @@ class GroupTable:
         self._free_count = 0
         self._table: NDArray[Any] = _NO_TABLE
         self._tallies: list[Tally] = []
+        self.changes = ChangedSlots(account)
+        """The slots that have changed here or in the states of an aggregation over these groups. `counts`, which others
+        change as well, is not among what it tells."""
         self._holders: list[Callable[[int], Bools]] = []
         self._left = 0
         self._known: dict[tuple[object, ...], Slots] = {}
@@ -232,8 +236,8 @@ class GroupTable:
 
     def close(self) -> None:
         """Gives its memory back; it is not used any more."""
-        for array in (self._alive, self._counts, self._keys, self._free, *self._tallies, *self.interners):
-            if isinstance(array, ChargedArray):
+        for array in (self._alive, self._counts, self._keys, self._free, self.changes, *self._tallies, *self.interners):
+            if isinstance(array, ChargedArray | ChangedSlots):
                 array.clear()
             elif array is not None:
                 array.close()
@@ -286,6 +290,7 @@ class GroupTable:
             if self._used == 0:
                 self._used = 1
                 self._alive.array[0] = True
+                self.changes.mark(slots[:1])
                 self._order = None
             return slots
         keys = np.zeros((rows, self._words), np.int64)
@@ -321,6 +326,7 @@ class GroupTable:
     def _begin_slots(self, made: Slots) -> None:
         """These slots have got keys."""
         self._alive.array[made] = True
+        self.changes.mark(made)
         self._order = None
         for w, interner in enumerate(self.interners):
             if interner is not None:
@@ -330,7 +336,7 @@ class GroupTable:
     def _fit(self, wanted: int) -> None:
         """Room for so many slots or, where memory is short (`charged`), for a step more."""
         places = power_of_two(wanted)
-        bytes_of_slot = 8 * self._words + 9 + 8 * len(self._tallies)
+        bytes_of_slot = 8 * self._words + 9 + 8 * len(self._tallies) + self.changes.slot_bytes
         table = self._table_bytes(places)
         more = (wanted - self.capacity) * bytes_of_slot + table - self._table.nbytes
         if wanted > LEAST and more > self._account.free // SHARE_OF_FREE:
@@ -343,6 +349,7 @@ class GroupTable:
             array.resize(wanted)
         for tally in self._tallies:
             tally.fit(wanted)
+        self.changes.fit(wanted)
         self._table = self._empty_table(places)
         self._rehash()
 
@@ -385,6 +392,7 @@ class GroupTable:
         self._known.clear()
         self._known_entries = None
         self._alive.array[dead] = False
+        self.changes.mark(dead)
         self._order = None
         self._rehash()
 
@@ -450,14 +458,15 @@ class GroupTable:
         return own + sum(i.nbytes for i in self.interners if i is not None)
 
     def snapshot(self) -> dict[str, Any]:
-        return {
+        tree = {
             "used": self._used,
-            "alive": self._alive.array,
-            "stored": self._stored,
+            "alive": by_slot(self._alive.array),
+            "stored": by_slot(self._stored),
             "free": self._free.array[: self._free_count],
             "counts": self.counts,
             "interners": saved_texts(self.interners),
         }
+        return Changing(self.changes, tree)
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._used, self._free_count = snapshot["used"], len(snapshot["free"])

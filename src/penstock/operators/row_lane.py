@@ -51,7 +51,7 @@ class RowLane(StoringLane[SheetProgram]):
         program = SheetProgram(played_states(node, member, aggregation), plan, in_sheet)
         super().__init__(program, window, member, aggregation, policy)
         self.plan = plan
-        self._head = -1
+        self._head = self._taken = -1
         self._table: Any = None
 
     @property
@@ -69,8 +69,11 @@ class RowLane(StoringLane[SheetProgram]):
     def enter(self, rows: int) -> int:
         """Takes rows that are in the registers, in order; returns how many."""
         store = self._store
-        if store.head != self._head and not (self._link() and self._link_table()):
-            return 0
+        stands = store.head == self._head and self._changes.taken == self._taken
+        if not stands:
+            if not (self._link() and self._link_table()):
+                return 0
+            self._taken = self._changes.taken
         self.program.limit(rows)
         self._begin()
         self._head = store.head

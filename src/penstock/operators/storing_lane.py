@@ -52,6 +52,7 @@ class StoringLane(Generic[Made]):
         self._member = member
         self._tail: WindowTail = member.tail
         self._aggregation = aggregation
+        self._changes = member.groups.changes
         self._policy = policy
         self.done = self.left = 0
         """How many rows of the last call are in, and how many have left with them."""
@@ -73,7 +74,7 @@ class StoringLane(Generic[Made]):
         if self._policy.first_time is None or self._window.has_texts or not program.is_ready:
             return False
         self._aggregation.fit()
-        program.link(self._member.counts)
+        program.link(self._member.counts, self._changes.flags)
         return True
 
     def _begin(self) -> int:

@@ -75,7 +75,7 @@ class WindowLane:
         columns = [plain(argument.values, dtype) for argument, dtype in zip(arguments, self._storage, strict=True)]
         starts = np.empty(len(times) if self._by_position else 0, np.int64)
         counts = np.empty(len(times) if with_counts else 0, np.int64)
-        program.link(member.counts)
+        program.link(member.counts, member.groups.changes.flags)
         program.feed(times, slots, columns, starts, counts)
         if not self._stand():
             return 0, 0, None, _NOTHING

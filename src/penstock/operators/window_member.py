@@ -13,6 +13,7 @@ from penstock.operators.cutting import Cuts
 from penstock.operators.grouping import Grouping
 from penstock.operators.leaving import WindowTail
 from penstock.plan.nodes import AggregateNode
+from penstock.store.changes import by_slot
 
 
 class Entered(NamedTuple):
@@ -100,7 +101,7 @@ class WindowMember:
             self.tail.seek(position)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"counts": self.counts, "began": self.began}
+        return {"counts": by_slot(self.counts), "began": self.began}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.counts[: len(snapshot["counts"])] = snapshot["counts"]

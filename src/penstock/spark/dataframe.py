@@ -71,6 +71,7 @@ def run_in_buckets(
         F.sum("late").alias("late"),
         F.sum("rejected").alias("rejected"),
         F.sum("state_bytes").alias("state_bytes"),
+        F.sum("state_written").alias("state_written"),
         F.sum("bytes_read").alias("bytes_read"),
         F.max("last_time").alias("last_time"),
         F.sum("restored").alias("restored"),

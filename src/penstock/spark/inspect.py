@@ -22,6 +22,7 @@ from penstock.spark.file_system import file_system, qualified
 from penstock.spark.left_behind import segments_directory
 from penstock.spark.plan_file import Plan, read_plan
 from penstock.store import state as state_format
+from penstock.store.differences import joined
 
 
 @dataclass(frozen=True)
@@ -74,26 +75,32 @@ def inspect_checkpoint(spark: SparkSession, directory: str) -> CheckpointState:
 
 
 def _buckets(spark: SparkSession, place: str, batch: int) -> list[_Bucket]:
-    reader = spark.read.format("statestore").option("stateVarName", "state").option("batchId", batch)
+    reader = spark.read.format("statestore").option("batchId", batch)
     try:
-        rows = reader.load(place).select("key.bucket", "value.state").collect()
+        whole = reader.option("stateVarName", "state").load(place).select("key.bucket", "value.state").collect()
+        changes = reader.option("stateVarName", "changes").load(place)
+        later = changes.select("key.bucket", "user_map_key.number", "user_map_value.changes").collect()
     except PySparkException as error:
         first = next((line for line in str(error).splitlines() if line.strip()), "no reason was given")
         raise CheckpointError(
             f"{place} has no state of Penstock that Spark can read: {first.strip()}; is it the checkpoint of another "
             "query, or are files of it gone?"
         ) from None
-    return [_bucket(label, bytes(data)) for label, data in rows]
+    parts = {label: [bytes(data)] for label, data in whole}
+    for label, _, data in sorted(later, key=lambda row: row[:2]):
+        parts[label].append(bytes(data))
+    return [_bucket(label, own) for label, own in parts.items()]
 
 
-def _bucket(label: str, data: bytes) -> _Bucket:
-    state = state_format.decode(data)
+def _bucket(label: str, parts: list[bytes]) -> _Bucket:
+    state = joined(parts)
     saved = read_saved(state["app"])
     streams = {
         name: replace(stream, last_time=state["clocks"].get(name, (None, None))[1])
         for name, stream in saved.streams.items()
     }
-    return _Bucket(label, replace(saved, streams=streams), len(data), state_format.version_of(data), state["ended"])
+    nbytes, version = sum(map(len, parts)), state_format.version_of(parts[0])
+    return _Bucket(label, replace(saved, streams=streams), nbytes, version, state["ended"])
 
 
 def _sized(bucket: _Bucket, sizes: dict[str, int]) -> _Bucket:

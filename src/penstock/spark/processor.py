@@ -2,10 +2,12 @@
 
 What is committed with Spark's checkpoint, per bucket:
 - `tag`: a name unique to the attempt that wrote the state, and the fingerprint of the share that it belongs to;
-- `state`: the clocks and the bucket's snapshot, in the one format of `store.state`.
+- `state`: the clocks and the bucket's snapshot, in the one format of `store.state`;
+- `changes`: what has changed since `state` was written, by numbers that rise (`store.differences`). Spark writes what
+  was put into the map in a micro-batch, and not the whole of it.
 
 Invariants:
-1. Spark commits both or neither. A live app is used again only if its tag is the committed one (`spark.live`), and
+1. Spark commits all or nothing. A live app is used again only if its tag is the committed one (`spark.live`), and
    only for the recipe that made it: a query that is started again may have other queries in it, or another budget.
 2. Every bucket that reads a stream is called in every micro-batch in which that stream has events, since every one
    gets clock rows.
@@ -20,6 +22,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -38,11 +41,11 @@ from penstock.spark.failures import plainly
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode, encode
 from penstock.spark.shares import Share
-from penstock.store import state as state_format
+from penstock.store.differences import SMALL, Differences, joined
 
 OUTPUT_DDL = (
     "name string, part int, rows bigint, packed binary, events bigint, late bigint, rejected bigint, "
-    "state_bytes bigint, bytes_read bigint, last_time bigint, restored int"
+    "state_bytes bigint, state_written bigint, bytes_read bigint, last_time bigint, restored int"
 )
 """Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
 which task merges rows that are partial."""
@@ -54,6 +57,18 @@ class _Live:
     recipe: str
     clocks: dict[str, Clock] = field(default_factory=dict)
     ended: bool = False
+    differences: Differences = field(default_factory=Differences)
+    changes: int = 0
+    """How many there are since the last whole state."""
+
+    def tree(self) -> dict[str, Any]:
+        """What is saved."""
+        return {
+            "clocks": {name: [clock.first, clock.last] for name, clock in self.clocks.items()},
+            "ties": {name: list(clock.ties) for name, clock in self.clocks.items() if len(clock.ties.times)},
+            "ended": self.ended,
+            "app": self.app.snapshot(),
+        }
 
 
 _live: LiveObjects[_Live] = LiveObjects()
@@ -135,6 +150,7 @@ class BucketProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._tag = handle.getValueState("tag", "tag string, fingerprint string")
         self._state = handle.getValueState("state", "state binary")
+        self._changes = handle.getMapState("changes", "number int", "changes binary")
 
     def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
         (label,) = key
@@ -168,12 +184,14 @@ class BucketProcessor(StatefulProcessor):
             app.finish({name: clock.last for name, clock in live.clocks.items() if clock.last is not None})
             yield from self._results(label, share, app.take_outputs())
         times = [clock.last for clock in live.clocks.values() if clock.last is not None]
+        state_written = self._keep(live, label, query, batch_id)
         yield _figures(
             events=events,
             late=app.late - late,
             rejected=app.rejected - rejected + unread,
             bytes_read=app.bytes_read - read_before,
-            state_bytes=self._keep(live, label, query, batch_id),
+            state_bytes=live.differences.whole_bytes,
+            state_written=state_written,
             last_time=max(times, default=None),
             restored=int(state_read is not None),
         )
@@ -194,14 +212,23 @@ class BucketProcessor(StatefulProcessor):
         live = _live.take(tag)
         if live is not None and live.recipe == self._recipe.id:
             return live, None
-        saved_state = self._state.get()
-        assert saved_state is not None, "the tag and the state are committed together"
-        saved = state_format.decode(bytes(saved_state[0]))
+        parts = self._committed()
+        saved = joined(parts)
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
         ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
         clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
-        return _Live(app, self._recipe.id, clocks, saved["ended"]), len(saved_state[0])
+        live = _Live(app, self._recipe.id, clocks, saved["ended"], changes=len(parts) - 1)
+        if len(parts[0]) >= SMALL:
+            live.differences.follow(parts, saved, live.tree())
+        return live, sum(map(len, parts))
+
+    def _committed(self) -> list[bytes]:
+        """The committed state, and what has changed since, in order."""
+        state = self._state.get()
+        assert state is not None, "the tag and the state are committed together"
+        changes = sorted((number, bytes(data)) for (number,), (data,) in self._changes.iterator())
+        return [bytes(state[0]), *(data for _, data in changes)]
 
     def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
         """Writes the state and files the live app under its tag; returns the bytes written. A query over static data
@@ -209,19 +236,19 @@ class BucketProcessor(StatefulProcessor):
         if not query:
             live.app.close()
             return 0
-        payload = state_format.encode(
-            {
-                "clocks": {name: [clock.first, clock.last] for name, clock in live.clocks.items()},
-                "ties": {name: list(clock.ties) for name, clock in live.clocks.items() if len(clock.ties.times)},
-                "ended": live.ended,
-                "app": live.app.snapshot(),
-            }
-        )
+        part = live.differences.part(live.tree())
+        if part.is_whole:
+            self._state.update((part.data,))
+            if live.changes:
+                self._changes.clear()
+            live.changes = 0
+        else:
+            live.changes += 1
+            self._changes.updateValue((live.changes,), (part.data,))
         tag = uuid.uuid4().hex
         self._tag.update((tag, self._recipe.share_of(label).fingerprint))
-        self._state.update((payload,))
         _live.put(tag, query=query, batch=batch_id, live=live)
-        return len(payload)
+        return len(part.data)
 
     def _results(self, label: str, share: Share, outputs: Iterable[Output]) -> Iterator[Row]:
         partial = share.placement.spread is Spread.PARTIALS
@@ -302,6 +329,7 @@ def _figures(
     late: int = 0,
     rejected: int = 0,
     state_bytes: int = 0,
+    state_written: int = 0,
     bytes_read: int = 0,
     last_time: int | None = None,
     restored: int = 0,
@@ -315,6 +343,7 @@ def _figures(
         late=late,
         rejected=rejected,
         state_bytes=state_bytes,
+        state_written=state_written,
         bytes_read=bytes_read,
         last_time=last_time,
         restored=restored,

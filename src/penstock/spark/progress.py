@@ -24,7 +24,8 @@ _BATCHES_DRAWN = 16
 
 @dataclass
 class Figures:
-    """Sums over the micro-batches of a run; `busy_seconds` is the time that Spark spent in them."""
+    """Sums over the micro-batches of a run; `busy_seconds` is the time that Spark spent in them. `state_bytes` is the
+    state after the last one, and `state_written` what that wrote of it."""
 
     batches: int = 0
     events: int = 0
@@ -32,6 +33,7 @@ class Figures:
     late: int = 0
     rejected: int = 0
     state_bytes: int = 0
+    state_written: int = 0
     bytes_read: int = 0
     last_time: int | None = None
     busy_seconds: float = 0.0
@@ -61,7 +63,7 @@ class Figures:
         self.results += metrics["results"] or 0
         self.late += metrics["late"]
         self.rejected += metrics["rejected"]
-        self.state_bytes = metrics["state_bytes"]
+        self.state_bytes, self.state_written = metrics["state_bytes"], metrics["state_written"]
         self.bytes_read += metrics["bytes_read"]
         self.last_time = metrics["last_time"]
         self.busy_seconds += seconds
@@ -188,6 +190,7 @@ class ProgressDisplay:
             ("late", f"{figures.late:,}"),
             ("rejected", f"{figures.rejected:,}"),
             ("committed state", f"{figures.state_bytes / 1e6:,.2f} MB"),
+            ("written of it by the last micro-batch", f"{figures.state_written / 1e6:,.2f} MB"),
         ]
         for name, value in rows:
             table.add_row(name, value)

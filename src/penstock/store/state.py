@@ -39,8 +39,12 @@ def encode(snapshot: dict[str, Any]) -> bytes:
     >>> decode(encode({"counts": np.arange(3), "name": "q1"}))
     {'counts': array([0, 1, 2]), 'name': 'q1'}
     """
-    writer = _Writer()
-    tree = writer.node(snapshot, "snapshot")
+    return sealed(Writer(), snapshot)
+
+
+def sealed(writer: Writer, snapshot: dict[str, Any]) -> bytes:
+    """The snapshot as bytes, as a writer writes its values."""
+    tree = writer.root(snapshot)
     manifest = json.dumps(tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     start = _aligned(_HEADER.size + len(manifest))
     chunks: list[bytes | memoryview] = [manifest, bytes(start - _HEADER.size - len(manifest)), *writer.chunks]
@@ -53,6 +57,16 @@ def encode(snapshot: dict[str, Any]) -> bytes:
 
 def decode(data: bytes | memoryview) -> dict[str, Any]:
     """The inverse of `encode`; arrays own writable memory. Damaged data raises `StorageError`."""
+    manifest, buffers = opened(data)
+    if "difference" in manifest:
+        raise CheckpointError("this is a part of saved state: what has changed since an earlier part, without the rest")
+    root = value_of(manifest, buffers)
+    assert isinstance(root, dict)
+    return root
+
+
+def opened(data: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
+    """The manifest and the buffers of what `sealed` wrote; damaged data raises `StorageError`."""
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size or view[:8] != MAGIC:
         raise StorageError("this is not saved state of Penstock, or it is damaged from its first bytes on")
@@ -75,9 +89,13 @@ def decode(data: bytes | memoryview) -> dict[str, Any]:
         )
     manifest = bytes(view[_HEADER.size : _HEADER.size + manifest_length])
     start = _aligned(_HEADER.size + manifest_length)
-    root = _read(json.loads(manifest), view[start:])
-    assert isinstance(root, dict)
-    return root
+    return json.loads(manifest), view[start:]
+
+
+def digest_of(data: bytes | memoryview) -> int:
+    """The checksum in the header of bytes that `sealed` has made."""
+    digest: int = _HEADER.unpack_from(data)[5]
+    return digest
 
 
 def version_of(data: bytes | memoryview) -> int:
@@ -114,18 +132,21 @@ def _aligned(length: int) -> int:
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
-class _Writer:
+class Writer:
     """Turns values into manifest nodes and collects their buffers."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes | memoryview] = []
         self.length = 0
 
+    def root(self, snapshot: dict[str, Any]) -> Any:
+        return self.node(snapshot, "snapshot")
+
     def node(self, value: object, path: str) -> Any:
         if value is None or isinstance(value, (str, bool)):
             return value
         if isinstance(value, np.ndarray):
-            return self._array(value, path)
+            return self.array(value, path)
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, bool):
@@ -135,7 +156,7 @@ class _Writer:
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": struct.pack("<d", value).hex()}
         if isinstance(value, (bytes, bytearray, memoryview)):
-            return {"bytes": self._buffer(bytes(value))}
+            return self.binary(bytes(value), path)
         if isinstance(value, (list, tuple)):
             return [self.node(item, f"{path}[{index}]") for index, item in enumerate(value)]
         if isinstance(value, dict):
@@ -145,29 +166,41 @@ class _Writer:
             return {"dict": {key: self.node(item, f"{path}.{key}") for key, item in value.items()}}
         raise CheckpointError(f"{path}: a value of type {type(value).__name__} cannot be saved")
 
-    def _array(self, array: np.ndarray[Any, Any], path: str) -> Any:
+    def array(self, array: np.ndarray[Any, Any], path: str) -> Any:
         if array.dtype.hasobject:
             raise CheckpointError(f"{path}: an array of {array.dtype} cannot be saved; use a fixed-width type")
         flat = np.asarray(array, order="C").reshape(-1)
         raw = flat.view(np.uint8).data if flat.nbytes else b""
-        descr = np.lib.format.dtype_to_descr(array.dtype)
-        return {"array": [descr, list(array.shape), *self._buffer(raw)]}
+        return {"array": [*described(array), *self.buffer(raw)]}
 
-    def _buffer(self, raw: bytes | memoryview) -> list[int]:
+    def binary(self, value: bytes, path: str) -> Any:
+        return {"bytes": self.buffer(value)}
+
+    def buffer(self, raw: bytes | memoryview) -> list[int]:
         offset, size = self.length, len(raw)
         self.chunks += [raw, bytes(_aligned(size) - size)]
         self.length += _aligned(size)
         return [offset, size]
 
 
-def _read(node: Any, buffers: memoryview) -> Any:
+def described(array: np.ndarray[Any, Any]) -> list[Any]:
+    """The type and the shape of an array, for `zero_array`."""
+    return [np.lib.format.dtype_to_descr(array.dtype), list(array.shape)]
+
+
+def zero_array(descr: Any, shape: list[int]) -> np.ndarray[Any, Any]:
+    return np.zeros(shape, np.lib.format.descr_to_dtype(_description(descr)))
+
+
+def value_of(node: Any, buffers: memoryview) -> Any:
+    """The value that a manifest node stands for."""
     if isinstance(node, list):
-        return [_read(item, buffers) for item in node]
+        return [value_of(item, buffers) for item in node]
     if not isinstance(node, dict):
         return node
     [(kind, content)] = node.items()
     if kind == "dict":
-        return {key: _read(item, buffers) for key, item in content.items()}
+        return {key: value_of(item, buffers) for key, item in content.items()}
     if kind == "int":
         return int(content, 16)
     if kind == "float":

@@ -1,0 +1,345 @@
+"""State by differences: what has changed in a tree since it was written last, and the tree made whole again.
+
+    whole       all of a tree, as `state.encode` has it
+    difference  manifest {"difference": tree}, whose nodes may say instead of an array or of bytes:
+                  {"same": null}   what the tree before has at this place
+                  {"pages": ...}   the same, but for these pages of 4 KB
+                  {"rows": ...}    the same, but for these slots of an array by slot (`changes`)
+
+The tree of an array by slot says which slots have changed. Of other large arrays and bytes a hash of each page is kept,
+and what has another hash is written. Small ones and plain values are always written.
+
+A whole part follows where the differences take as much as the state, or have become many, or where the state is small.
+
+Invariants:
+1. `Differences` knows what the parts that were written give together. A part that may not have been kept is followed
+   by a whole one: the caller calls `forget`.
+2. A difference fits one tree alone: the one that the parts before it give. `follows` names the part before by its
+   checksum.
+3. All parts together take no more than twice the bytes of the state.
+
+Why: docs/decisions/checkpoints-by-difference.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arrays import UInt64s
+from penstock.columns import Values
+from penstock.errors import CheckpointError
+from penstock.jit import inline, kernel
+from penstock.store.changes import BySlot, ChangedSlots, Changing, Taken
+from penstock.store.state import Writer, described, digest_of, opened, sealed, value_of, zero_array
+
+PAGE = 4096
+"""Bytes that are compared by one hash."""
+
+SMALL = 1 << 16
+"""State of fewer bytes is always written whole."""
+
+MOST_PARTS = 100
+"""So many parts are read to have the state again, at most."""
+
+_WORDS = PAGE // 8
+_FIRST, _SECOND = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+class _Hashed(NamedTuple):
+    """An array or bytes as written last, by the hashes of their pages; `form` is the type and the shape."""
+
+    hashes: UInt64s
+    form: list[Any]
+
+
+class _Tracked(NamedTuple):
+    """An array by slot as written last: when `changes` had been taken so often."""
+
+    changes: ChangedSlots
+    taken: int
+    descr: Any
+    shape: list[int]
+
+
+class Part(NamedTuple):
+    """Bytes to keep, after those before, or instead of them if this is the `whole` tree."""
+
+    is_whole: bool
+    data: bytes
+
+
+class Differences:
+    """Writes one tree after the other.
+
+    >>> log = Differences()
+    >>> counts, name = np.zeros(10_000, np.int64), "q1"
+    >>> whole = log.part({"counts": counts, "name": name})
+    >>> counts[7] = 3
+    >>> difference = log.part({"counts": counts, "name": name})
+    >>> whole.is_whole, len(whole.data) > 80_000, difference.is_whole, len(difference.data) < 5_000
+    (True, True, False, True)
+    >>> int(joined([whole.data, difference.data])["counts"][7])
+    3
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Hashed | _Tracked] = {}
+        self._last: int | None = None
+        self._parts = self._bytes = self.whole_bytes = 0
+        """How many parts there are, from the last whole one on; their bytes; the bytes of the last tree as a whole."""
+
+    def forget(self) -> None:
+        """The next part is a whole tree."""
+        self._known = {}
+        self._last = None
+
+    def follow(self, parts: Sequence[bytes | memoryview], saved: dict[str, Any], tree: dict[str, Any]) -> None:
+        """The next part follows these. They give the tree `saved`, from which `tree` has just been restored. Arrays by
+        slot that are not what was saved, since another query has their place, are written whole."""
+        self._known = {}
+        _note(saved, tree, None, "snapshot", self._known)
+        self._last = digest_of(parts[-1])
+        self._parts, self._bytes, self.whole_bytes = len(parts), sum(map(len, parts)), len(parts[0])
+
+    def part(self, tree: dict[str, Any]) -> Part:
+        """The tree, or its difference from the tree before."""
+        if self.whole_bytes < SMALL or self._parts >= MOST_PARTS:
+            self.forget()
+        if self._last is not None:
+            data = self._written(tree)
+            if self._bytes + len(data) <= 2 * self.whole_bytes:
+                self._parts, self._bytes = self._parts + 1, self._bytes + len(data)
+                return Part(False, data)
+            self.forget()
+        data = self._written(tree)
+        self._parts, self._bytes = 1, len(data)
+        return Part(True, data)
+
+    def _written(self, tree: dict[str, Any]) -> bytes:
+        writer = _DifferenceWriter(self._known, self._last)
+        self.forget()
+        data = sealed(writer, tree)
+        self._known, self._last = writer.known, digest_of(data)
+        self.whole_bytes = writer.whole + len(data) - writer.length
+        return data
+
+
+class _DifferenceWriter(Writer):
+    """`before` is what the last part holds, by path, and `follows` its checksum; None if a whole tree is wanted."""
+
+    def __init__(self, before: dict[str, _Hashed | _Tracked], follows: int | None) -> None:
+        super().__init__()
+        self.known: dict[str, _Hashed | _Tracked] = {}
+        self.whole = 0
+        """Bytes of all arrays and bytes of the tree."""
+        self._before = before
+        self._follows = follows
+        self._changes: ChangedSlots | None = None
+        self._taken: dict[int, tuple[Taken, list[int]]] = {}
+        """By the identity of the changes: what was taken of them, and where the slots are among the buffers."""
+
+    def root(self, snapshot: dict[str, Any]) -> Any:
+        tree = super().root(snapshot)
+        return tree if self._follows is None else {"difference": {"follows": hex(self._follows), "tree": tree}}
+
+    def node(self, value: object, path: str) -> Any:
+        if not isinstance(value, Changing):
+            return super().node(value, path)
+        outer, self._changes = self._changes, value.changes
+        try:
+            return super().node(value, path)
+        finally:
+            self._changes = outer
+
+    def array(self, array: NDArray[Any], path: str) -> Any:
+        self.whole += array.nbytes
+        if isinstance(array, BySlot) and self._changes is not None:
+            return self._by_slot(array, self._changes, path)
+        if array.dtype.hasobject or array.nbytes < 2 * PAGE:
+            return super().array(array, path)
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        found = self._by_pages(raw, described(array), path)
+        return super().array(array, path) if found is None else found
+
+    def binary(self, value: bytes, path: str) -> Any:
+        self.whole += len(value)
+        if len(value) < 2 * PAGE:
+            return super().binary(value, path)
+        found = self._by_pages(np.frombuffer(value, np.uint8), ["bytes", [len(value)]], path)
+        return super().binary(value, path) if found is None else found
+
+    def _by_pages(self, raw: Values, form: list[Any], path: str) -> Any:
+        """The node for the pages that have changed; None if most have, or what was there before is not known."""
+        hashes = _hashes(raw)
+        before = self._before.get(path)
+        self.known[path] = _Hashed(hashes, form)
+        if self._follows is None or not isinstance(before, _Hashed):
+            return None
+        common = min(len(hashes), len(before.hashes))
+        changed = np.flatnonzero(hashes[:common] != before.hashes[:common])
+        changed = np.concatenate([changed, np.arange(common, len(hashes))]).astype(np.int32)
+        if 2 * len(changed) >= len(hashes):
+            return None
+        if not len(changed) and form == before.form:
+            return {"same": None}
+        data = b"".join(raw[page * PAGE : (page + 1) * PAGE].data for page in changed.tolist())
+        numbers = changed.data.cast("B") if len(changed) else b""
+        return {"pages": [*form, *self.buffer(numbers), *self.buffer(data)]}
+
+    def _by_slot(self, array: BySlot, changes: ChangedSlots, path: str) -> Any:
+        taken, place = self._taken_of(changes)
+        before = self._before.get(path)
+        descr, shape = described(array)
+        self.known[path] = _Tracked(changes, changes.taken, descr, shape)
+        if (
+            self._follows is None
+            or taken.slots is None
+            or not isinstance(before, _Tracked)
+            or (before.changes, before.taken, before.descr) != (changes, taken.since, descr)
+            or before.shape[1:] != shape[1:]
+            or before.shape[0] > shape[0]
+            or 2 * len(taken.slots) * array.width >= shape[0]
+        ):
+            return super().array(array, path)
+        rows = np.asarray(array).reshape(-1, array.width, *shape[1:])
+        chosen = np.ascontiguousarray(rows[taken.slots]).reshape(-1)
+        values = chosen.view(np.uint8).data if chosen.nbytes else b""
+        return {"rows": [descr, shape, array.width, *place, *self.buffer(values)]}
+
+    def _taken_of(self, changes: ChangedSlots) -> tuple[Taken, list[int]]:
+        """What has changed by slot is taken once for each part, whichever arrays it is asked for."""
+        if id(changes) not in self._taken:
+            taken = changes.take()
+            slots = b"" if taken.slots is None or not len(taken.slots) else taken.slots.data.cast("B")
+            self._taken[id(changes)] = taken, self.buffer(b"" if self._follows is None else slots)
+        return self._taken[id(changes)]
+
+
+def _note(saved: Any, live: Any, changes: ChangedSlots | None, path: str, known: dict[str, _Hashed | _Tracked]) -> None:
+    """Notes what is known of the arrays of a saved tree, from which the live one has been restored."""
+    if isinstance(live, Changing):
+        changes = live.changes
+        if not changes.is_tracked:
+            changes.take()
+    if isinstance(saved, dict):
+        for key, item in saved.items():
+            _note(item, live.get(key) if isinstance(live, dict) else None, changes, f"{path}.{key}", known)
+    elif isinstance(saved, list):
+        for at, item in enumerate(saved):
+            other = live[at] if isinstance(live, list | tuple) and at < len(live) else None
+            _note(item, other, changes, f"{path}[{at}]", known)
+    elif isinstance(saved, np.ndarray):
+        descr, shape = described(saved)
+        if isinstance(live, BySlot) and changes is not None:
+            if _is_held(saved, live):
+                known[path] = _Tracked(changes, changes.taken, descr, shape)
+        elif saved.nbytes >= 2 * PAGE:
+            known[path] = _Hashed(_hashes(np.ascontiguousarray(saved).reshape(-1).view(np.uint8)), [descr, shape])
+    elif isinstance(saved, bytes) and len(saved) >= 2 * PAGE:
+        known[path] = _Hashed(_hashes(np.frombuffer(saved, np.uint8)), ["bytes", [len(saved)]])
+
+
+def _is_held(saved: NDArray[Any], live: NDArray[Any]) -> bool:
+    """Whether an array begins with the rows that were saved, and has zeros behind them."""
+    if saved.dtype != live.dtype or saved.shape[1:] != live.shape[1:] or len(saved) > len(live):
+        return False
+    rows = np.asarray(live)
+    one, other = (np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in (saved, rows[: len(saved)]))
+    return np.array_equal(one, other) and not rows[len(saved) :].any()
+
+
+@inline
+def _mixed(h: np.uint64, word: np.uint64) -> np.uint64:
+    h = h + word * _SECOND
+    return ((h << np.uint64(31)) | (h >> np.uint64(33))) * _FIRST
+
+
+@kernel
+def _hash_pages(words: UInt64s, hashes: UInt64s) -> None:
+    """Four sums run beside each other, as in xxHash: the processor works on all at once."""
+    for page in range(len(hashes)):
+        a, b, c, d = _FIRST, _SECOND, np.uint64(0), _FIRST ^ _SECOND
+        for at in range(page * _WORDS, (page + 1) * _WORDS, 4):
+            a, b = _mixed(a, words[at]), _mixed(b, words[at + 1])
+            c, d = _mixed(c, words[at + 2]), _mixed(d, words[at + 3])
+        h = _mixed(_mixed(_mixed(_mixed(np.uint64(PAGE), a), b), c), d)
+        hashes[page] = h ^ (h >> np.uint64(29))
+
+
+def _hashes(raw: Values) -> UInt64s:
+    """Of all pages; the last one is filled up with zeros and knows its length."""
+    full, rest = divmod(len(raw), PAGE)
+    hashes = np.empty(full + (rest > 0), np.uint64)
+    aligned = raw if raw.ctypes.data % 8 == 0 else raw.copy()
+    _hash_pages(aligned[: full * PAGE].view(np.uint64), hashes[:full])
+    if rest:
+        last = np.zeros(PAGE, np.uint8)
+        last[:rest] = raw[full * PAGE :]
+        _hash_pages(last.view(np.uint64), hashes[full:])
+        hashes[full] ^= np.uint64(rest)
+    return hashes
+
+
+def joined(parts: Iterable[bytes | memoryview]) -> dict[str, Any]:
+    """The tree that a whole part and the differences that follow it stand for."""
+    tree: Any = None
+    last: int | None = None
+    for data in parts:
+        manifest, buffers = opened(data)
+        difference = manifest.get("difference")
+        if difference is None:
+            tree = value_of(manifest, buffers)
+        elif last is None or int(difference["follows"], 16) != last:
+            raise CheckpointError("a part of the saved state is missing, or belongs to another checkpoint")
+        else:
+            tree = _patched(difference["tree"], buffers, tree)
+        last = digest_of(data)
+    assert isinstance(tree, dict), "there is a first part, and it is a whole one"
+    return tree
+
+
+def _patched(node: Any, buffers: memoryview, before: Any) -> Any:
+    """The value that a node stands for where the tree before has this value at the same place."""
+    if isinstance(node, list):
+        items = before if isinstance(before, list) else []
+        return [_patched(item, buffers, items[at] if at < len(items) else None) for at, item in enumerate(node)]
+    if not isinstance(node, dict):
+        return node
+    [(kind, content)] = node.items()
+    if kind == "dict":
+        known = before if isinstance(before, dict) else {}
+        return {key: _patched(item, buffers, known.get(key)) for key, item in content.items()}
+    if kind == "same":
+        return before
+    if kind == "pages":
+        descr, shape, *places = content
+        is_array = descr != "bytes"
+        array = zero_array(descr if is_array else "|u1", shape)
+        known_bytes = before.reshape(-1).view(np.uint8) if is_array else np.frombuffer(before, np.uint8)
+        _fill_pages(array.reshape(-1).view(np.uint8), known_bytes, buffers, places)
+        return array if is_array else array.tobytes()
+    if kind == "rows":
+        descr, shape, width, slots_at, slots_size, values_at, values_size = content
+        array = before if list(before.shape) == shape else zero_array(descr, shape)
+        array[: len(before)] = before
+        rows = array.reshape(-1, width, *shape[1:])
+        slots = np.frombuffer(buffers[slots_at : slots_at + slots_size], np.int32)
+        values = np.frombuffer(buffers[values_at : values_at + values_size], array.dtype)
+        rows[slots] = values.reshape(len(slots), *rows.shape[1:])
+        return array
+    return value_of(node, buffers)
+
+
+def _fill_pages(raw: Values, before: Values, buffers: memoryview, places: list[int]) -> None:
+    """`places` say where the numbers of the pages that have changed are among the buffers, and the pages."""
+    numbers_at, numbers_size, data_at, _ = places
+    common = min(len(raw), len(before))
+    raw[:common] = before[:common]
+    for page in np.frombuffer(buffers[numbers_at : numbers_at + numbers_size], np.int32).tolist():
+        part = raw[page * PAGE : (page + 1) * PAGE]
+        part[:] = np.frombuffer(buffers[data_at : data_at + len(part)], np.uint8)
+        data_at += len(part)

@@ -1,0 +1,58 @@
+"""Every part of a state that is written by differences is joined with those before it and compared with the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.engine import checkpoint
+from penstock.store import differences, state
+from penstock.store.differences import Differences, Part, joined
+
+_ALWAYS = 12
+"""So many parts that follow each other are compared one by one, and later ones now and then: each comparison reads all
+of them."""
+
+
+def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, until the patches are undone. Small state is written by differences, too."""
+    write, follow = Differences.part, Differences.follow
+
+    def checked_part(self: Differences, tree: dict[str, Any]) -> Part:
+        expected = state.decode(state.encode(tree))
+        part = write(self, tree)
+        parts = [] if part.is_whole else self.__dict__["parts"]
+        self.__dict__["parts"] = parts = [*parts, part.data]
+        if len(parts) <= _ALWAYS or len(parts) % _ALWAYS == 0:
+            assert_same(joined(parts), expected)
+        return part
+
+    def noted_follow(self: Differences, parts: Sequence[bytes], *trees: dict[str, Any]) -> None:
+        self.__dict__["parts"] = list(parts)
+        follow(self, parts, *trees)
+
+    monkeypatch.setattr(Differences, "part", checked_part)
+    monkeypatch.setattr(Differences, "follow", noted_follow)
+    for module in (differences, checkpoint):
+        monkeypatch.setattr(module, "SMALL", 0)
+
+
+def assert_same(found: Any, expected: Any, path: str = "state") -> None:
+    assert type(found) is type(expected), path
+    if isinstance(expected, dict):
+        assert list(found) == list(expected), path
+        for key, item in expected.items():
+            assert_same(found[key], item, f"{path}.{key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), path
+        for at, item in enumerate(expected):
+            assert_same(found[at], item, f"{path}[{at}]")
+    elif isinstance(expected, np.ndarray):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape), path
+        different = np.flatnonzero(found.reshape(-1).view(np.uint8) != expected.reshape(-1).view(np.uint8))
+        assert not len(different), f"{path}: bytes {different[:5]} of {expected.nbytes}"
+    else:
+        assert found == expected or found != found, path
