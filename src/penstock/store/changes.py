@@ -5,6 +5,8 @@ Invariants:
 2. Nothing is tracked before the first `take`, or where memory is short: `take` answers None then, for "all of them".
 
 A snapshot marks its arrays with `by_slot` and is a `Changing`. To all but `differences` these are an array and a dict.
+
+Why: docs/decisions/checkpoints-by-difference.md
 """
 
 from __future__ import annotations
