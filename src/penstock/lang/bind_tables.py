@@ -66,13 +66,12 @@ class TableBinder:
         fields = self._fields(statement.columns)
         key = self._key(statement.key, Schema(tuple(fields.values())))
         fields |= {name.lower(): replace(fields[name.lower()], nullable=False) for name in key}
-        options = dict(options_of(self._source, statement))
         definition = TableDef(
             statement.name.text,
             Schema(tuple(fields.values())),
             key,
             statement.uri,
-            tuple(options.items()),
+            options_of(self._source, statement),
             self._source.place(statement.name.span),
         )
         self._add(definition)
@@ -83,7 +82,8 @@ class TableBinder:
         key = self._key(statement.key, stream.schema)
         fields = tuple(replace(f, nullable=f.nullable and f.name not in key) for f in stream.schema)
         place = self._source.place(statement.name.span)
-        definition = TableDef(statement.name.text, Schema(fields), key, None, (), place)
+        options = options_of(self._source, statement)
+        definition = TableDef(statement.name.text, Schema(fields), key, None, options, place)
         self._add(definition)
         table = self._table(statement.name)
         columns = {f.name: Column(f"{stream.name}.{f.name}", f.type) for f in stream.schema}

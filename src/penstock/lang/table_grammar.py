@@ -2,7 +2,7 @@
 
 CREATE TABLE agents (id INT PRIMARY KEY, name STRING, team INT) FROM 'agents.csv' WITH ('refresh' = '1 MINUTE')
 CREATE TABLE positions (x INT, y INT, n BIGINT, PRIMARY KEY (x, y))
-CREATE TABLE latest AS LAST BY id FROM reports WHERE speed > 0
+CREATE TABLE latest AS LAST BY id FROM reports WHERE speed > 0 WITH ('ttl' = '1 DAY')
 ON reports AS r WHERE r.speed > 0 UPSERT INTO positions (x, y, n) VALUES (r.x, r.y, COALESCE(n, 0) + 1)
 ON reports UPDATE agents SET team = reports.team WHERE agents.id = reports.id
 ON left DELETE FROM agents WHERE agents.id = left.id
@@ -15,6 +15,7 @@ from abc import abstractmethod
 from sqlglot import exp
 
 from penstock.lang.create_grammar import CreateParser, Options
+from penstock.lang.places import Span
 from penstock.lang.syntax import ColumnSyntax, CreateTable, LastBy, Name, OnStatement, TableChange
 from penstock.lang.table_defs import ChangeKind
 
@@ -46,22 +47,23 @@ class TableParser(CreateParser):
         columns = tuple(filter(None, self.enclosed(column_or_key, "'(' and the columns, or AS LAST BY")))
         where = "a quoted address, such as 'agents.csv' or 'postgresql://host/database'"
         uri = self.string(where) if self.take("FROM") else None
-        options: Options = ()
-        span = None
-        if self.take("WITH"):
-            start = self.token.start
-            options = self.options()
-            span = self.span_since(start)
-        return CreateTable(name, columns, tuple(key), uri, options, span)
+        return CreateTable(name, columns, tuple(key), uri, *self.table_options())
+
+    def table_options(self) -> tuple[Options, Span | None]:
+        """`WITH (...)` and where it stands, if it does."""
+        if not self.take("WITH"):
+            return (), None
+        start = self.token.start
+        return self.options(), self.span_since(start)
 
     def last_by(self, name: Name) -> LastBy:
-        """`LAST BY key, ... FROM stream [WHERE ...]`: the latest row of each key."""
+        """`LAST BY key, ... FROM stream [WHERE ...] [WITH (...)]`: the latest row of each key."""
         if not self.take("LAST", "BY"):
             self.unexpected("LAST BY and the columns of the key")
         key = self.names("a column of the key")
         self.expect("FROM", "',' or FROM")
         stream = self.name("a stream")
-        return LastBy(name, key, stream, self.condition())
+        return LastBy(name, key, stream, self.condition(), *self.table_options())
 
     def on_statement(self) -> OnStatement:
         """After the word ON."""

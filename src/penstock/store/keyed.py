@@ -179,6 +179,10 @@ class KeyedStore:
             kernels.gather_to(values, found.rows, found.order, out)
         return out
 
+    def values_of(self, partition: int, place: int) -> Values:
+        """A column of a partition's rows, as it is stored."""
+        return self._values[place][partition, : self.counts[partition]]
+
     # One row
 
     def find_one(self, words: tuple[int, ...]) -> int:

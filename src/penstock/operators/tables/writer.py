@@ -29,7 +29,8 @@ from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.tables.changes import Operations, Outcome, Statement
-from penstock.operators.tables.history import Entries, Stamps
+from penstock.operators.tables.expiry import Expiry
+from penstock.operators.tables.history import DERIVED, Entries, Stamps
 from penstock.operators.tables.runs import run_together
 from penstock.operators.tables.single import SingleWrite
 from penstock.operators.tables.table import END, Table, take
@@ -81,12 +82,17 @@ class TableWriter:
         position, heard = self._positions[stream], self._table.heard
         if watermark > heard[position]:
             heard[position] = watermark
+        expiry = self._table.expiry
+        if expiry is not None:
+            self._note_time(expiry)
         if len(self.streams) == 1:
             for chunk in chunks:
                 if self._single is not None and isinstance(chunk.columns, Row):
-                    sequence = self._passed[stream]
-                    if self._single.make(chunk.columns.values, chunk.times.item(0), sequence):
+                    sequence, time = self._passed[stream], chunk.times.item(0)
+                    if self._single.make(chunk.columns.values, time, sequence):
                         self._passed[stream] = sequence + 1
+                        if expiry is not None:
+                            expiry.note(time)
                         continue
                 for part, _ in chunk.parts(watermark):
                     self._make([(stream, part)])
@@ -109,11 +115,18 @@ class TableWriter:
             self._make_due(self._ports.take(END))
         self._table.heard = dict.fromkeys(self._table.heard, END)
 
+    def _note_time(self, expiry: Expiry) -> None:
+        """Declared streams tell how far they have come. Derived ones tell it by their rows, or later."""
+        if all(position < DERIVED for position in self._table.heard):
+            expiry.note(min(self._table.heard.values()))
+
     def _make(self, chunks: list[tuple[str, Chunk]]) -> None:
         asked: list[Operations] = []
         for stream, chunk in chunks:
             if not chunk.rows:
                 continue
+            if self._table.expiry is not None:
+                self._table.expiry.note(int(chunk.times[-1]))
             first = self._passed[stream]
             self._passed[stream] = first + chunk.rows
             sequences = np.arange(first, first + chunk.rows)
@@ -151,6 +164,9 @@ class TableWriter:
         used = np.unique(which).tolist()
         if len(used) == 1:
             operations = asked[used[0]]
+            spans = self._spans(operations, rows)
+            if len(spans) > 1:
+                return [done for a, b in spans for done in self._keyed(asked, which[a:b], rows[a:b])]
             together = run_together(self._table, operations, rows)
             if together is not None:
                 return [together]
@@ -178,6 +194,17 @@ class TableWriter:
                     outcomes.append((own[outcome.places], outcome))
             start = end
         return self._entries(stamps, words, outcomes)
+
+    def _spans(self, operations: Operations, rows: Int64s) -> list[tuple[int, int]]:
+        """Operations that may be one pass: with a time to live, as long as no row that is changed is over."""
+        expiry = self._table.expiry
+        if expiry is None or not operations.statement.runs:
+            return [(0, len(rows))]
+        times = operations.stamps.times[rows]
+        begins = [0]
+        while times[-1] - times[begins[-1]] >= expiry.ttl:
+            begins.append(int(np.searchsorted(times, times[begins[-1]] + expiry.ttl)))
+        return list(zip(begins, [*begins[1:], len(rows)], strict=True))
 
     def _at_once(self, asked: list[Operations]) -> list[Entries]:
         """The operations of each statement on the same keys, which all differ. No reader sees a table between the
