@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.expressions.tree import Expression, columns
-from penstock.lang.render import render
-from penstock.lang.table_defs import ChangeKind, TableWrite
+from penstock.lang.render import render, render_duration
+from penstock.lang.table_defs import ChangeKind, TableDef, TableWrite
+from penstock.lang.table_options import ttl_of
 from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.plan.tables.nodes import Lookup, LookupNode, is_key
 
@@ -14,7 +15,7 @@ from penstock.plan.tables.nodes import Lookup, LookupNode, is_key
 def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
     details = [] if node.first is None else [f"where    {_text(node.first)}  (before the look-up)"]
     for lookup in node.lookups:
-        details += _lookup(lookup)
+        details += [*_lookup(lookup), *(f"         {kept}" for kept in describe_ttl(lookup.definition))]
     if node.where is not None:
         details.append(f"where    {_text(node.where)}")
     if node.clocks:
@@ -24,6 +25,12 @@ def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
     tables = ", ".join(lookup.table for lookup in node.lookups)
     what = f"event of {node.alias}" if node.alias else "row of the windows"
     return f"look up {tables} for every {what}, as of its time", details
+
+
+def describe_ttl(table: TableDef) -> list[str]:
+    """For how long a table's rows are there; nothing where that is for ever."""
+    ttl = ttl_of(table)
+    return [] if ttl is None else [f"rows are there for less than {render_duration(ttl)} after their last change"]
 
 
 def _lookup(lookup: Lookup) -> list[str]:
