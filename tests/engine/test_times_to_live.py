@@ -1,4 +1,4 @@
-"""Tables with a time to live: what is freed and when, what the metrics say, and what a restart or a late reader finds."""
+"""Tables with a time to live: what is freed and when, what the metrics say, what a restart or a late reader finds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_row_is_written_again_before_it_is_over() -> None:
 def test_rows_stay_for_a_reader_that_is_behind() -> None:
     text = TABLE + "CREATE QUERY found AS SELECT late.k, x FROM late LEFT JOIN T ON late.k = T.k"
     with App(text) as app:
-        app.push("s", rows(*range(0, 1000)))
+        app.push("s", rows(*range(1000)))
         assert app.metrics.tables["T"].rows == 1000
         app.push("late", [{"t": 99, "k": 0}, {"t": 100, "k": 0}, {"t": 950, "k": 900}])
         app.push("s", rows(1001))
@@ -110,7 +110,7 @@ def test_a_query_that_comes_later_does_not_see_what_was_over(cut: int) -> None:
 def test_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     text = TABLE + "CREATE QUERY found AS SELECT s.t, T.k FROM s, T WHERE T.k = s.k - 99"
     with App(text, checkpoint=tmp_path) as app:
-        app.push("s", rows(*range(0, 500)))
+        app.push("s", rows(*range(500)))
         before = app.metrics.tables["T"]
         app.checkpoint()
     with App(text, checkpoint=tmp_path) as app:
@@ -118,7 +118,7 @@ def test_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
         assert app.table("T").num_rows == 100
         app.push("s", rows(*range(500, 600)))
         app.push("s", rows(*range(600, 603)))
-        assert [row["k"] for row in app.results("found").to_pylist()] == list(range(0, 504))
+        assert [row["k"] for row in app.results("found").to_pylist()] == list(range(504))
 
 
 @pytest.mark.parametrize("other", ["", " WITH ('ttl' = '99 SECONDS')"])

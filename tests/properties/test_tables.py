@@ -102,6 +102,34 @@ def zero(table: Contents, e: Event) -> None:
             table[key] = row | {"n": 0}
 
 
+def delete_lonely(table: Contents, e: Event) -> None:
+    """Those that no other row has the number of, all at once."""
+    lonely = [k for k, r in table.items() if not any(same(o["n"], r["n"]) for other, o in table.items() if other != k)]
+    for key in lonely:
+        if same(table[key]["w"], e["u"]):
+            del table[key]
+
+
+def put_where_few(table: Contents, e: Event) -> None:
+    if sum(same(row["w"], e["u"]) for row in table.values()) < 2:
+        put(table, e["k"], n=e["x"])
+
+
+def insert_below(table: Contents, e: Event) -> None:
+    if e["x"] is not None and any(row["n"] is not None and row["n"] > e["x"] for row in table.values()):
+        insert(table, e)
+
+
+def count_alike(table: Contents, e: Event) -> None:
+    row = table.get(e["k"])
+    if row is not None and sum(same(other["w"], row["w"]) for other in table.values()) != 1:
+        table[e["k"]] = row | {"n": add(row["n"], 1)}
+
+
+def same(one: Any, other: Any) -> bool:
+    return one is not None and one == other
+
+
 CHANGES = [
     Change("ON {s} UPSERT INTO T (k, n, w) VALUES ({s}.k, COALESCE(T.n, 0) + {s}.x, {s}.u)", accumulate),
     Change("ON {s} UPSERT INTO T (k, w) VALUES ({s}.k, {s}.u)", lambda t, e: put(t, e["k"], w=e["u"])),
@@ -111,6 +139,22 @@ CHANGES = [
     Change("ON {s} WHERE {s}.x = 3 DELETE FROM T WHERE T.k = {s}.k", delete),
     Change("ON {s} DELETE FROM T WHERE n > {s}.x + 5", delete_large),
     Change("ON {s} UPDATE T SET n = 0 WHERE w = {s}.u", zero),
+    Change(
+        "ON {s} DELETE FROM T WHERE w = {s}.u AND NOT EXISTS (SELECT * FROM T AS o WHERE o.n = T.n AND o.k <> T.k)",
+        delete_lonely,
+    ),
+    Change(
+        "ON {s} WHERE (SELECT COUNT(*) FROM T WHERE T.w = {s}.u) < 2 UPSERT INTO T (k, n) VALUES ({s}.k, {s}.x)",
+        put_where_few,
+    ),
+    Change(
+        "ON {s} WHERE EXISTS (SELECT * FROM T AS o WHERE o.n > x) INSERT INTO T VALUES ({s}.k, {s}.x, {s}.u)",
+        insert_below,
+    ),
+    Change(
+        "ON {s} UPDATE T SET n = n + 1 WHERE T.k = {s}.k AND (SELECT COUNT(*) FROM T AS o WHERE o.w = T.w) <> 1",
+        count_alike,
+    ),
 ]
 
 

@@ -175,7 +175,9 @@ class _Shown:
             case physical.Pattern(pattern):
                 return describe_pattern(pattern)
             case physical.Scan(scan):
-                return f"all rows of the table {scan.table}, every {render_duration(scan.slide.micros)}", describe_ttl(scan.definition)
+                return f"all rows of the table {scan.table}, every {render_duration(scan.slide.micros)}", describe_ttl(
+                    scan.definition
+                )
             case physical.Lookup(lookup):
                 return describe_lookup(lookup)
             case physical.Edge(edge):

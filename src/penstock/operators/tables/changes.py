@@ -18,14 +18,15 @@ from penstock.arrays import Bools, Int32s, Int64s
 from penstock.expressions.batch import Batch, Data, Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression, columns
-from penstock.expressions.vector import Evaluated
+from penstock.expressions.vector import Evaluated, Vector
 from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.chunk import Chunk, readable
+from penstock.operators.resources import Resources
 from penstock.operators.tables.additions import addition
+from penstock.operators.tables.counting import Counting
 from penstock.operators.tables.expiry import WRITTEN
 from penstock.operators.tables.history import Stamps
 from penstock.operators.tables.table import Matched, Table, take
-from penstock.rejects import Reject
 from penstock.types import SqlType
 
 
@@ -62,11 +63,13 @@ class Outcome:
 class Statement:
     """`number` orders the statements of a program; the changes of one event are made in this order."""
 
-    def __init__(self, number: int, write: TableWrite, table: Table, reject: Reject) -> None:
+    def __init__(self, number: int, write: TableWrite, table: Table, resources: Resources) -> None:
         self.number = number
         self.write = write
         self._table = table
-        self._reject = reject
+        self._reject = resources.reject
+        sides = {write.alias, table.definition.name}
+        self._counts = [Counting(table, count, sides, resources) for count in write.counted]
         self._own = f"{table.definition.name}."
         self._where = None if write.where is None else compile_expression(write.where)
         self._keys = [(compile_expression(key), key.type) for key in write.keys]
@@ -79,13 +82,19 @@ class Statement:
         self._late = {n: compile_expression(e) for n, e in write.sets if n not in self._early}
         needed = [e for n, e in write.sets if n in self._late] + ([] if write.match is None else [write.match])
         self._looks_at = self._read(needed)
-        self._matches_by = self._read([] if write.match is None else [write.match])
+        asked = [write.match, *(count.condition for count in write.counted)]
+        self._matches_by = self._read([condition for condition in asked if condition is not None])
         self._kinds = {f"{self._own}{f.name}": f.type for f in table.definition.schema}
         self._required = [f.name for f in table.others if not f.nullable]
 
     @property
     def is_keyed(self) -> bool:
         return bool(self._keys)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether its operations are carried out one after the other: each concerns rows of other keys than its own."""
+        return not self._keys or bool(self._counts)
 
     @property
     def runs(self) -> bool:
@@ -171,9 +180,13 @@ class Statement:
         before = self._table.look_up(words, None, None)
         return self._apply(operations, rows, words, before, whole=whole)
 
-    def apply_to_all(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
-        """Carries out one operation on all rows of the table that match; returns their keys in order."""
+    def apply_alone(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
+        """Carries out one operation, on the row of its key or on all rows of the table that match; returns their keys
+        in order."""
         table = self._table
+        if self._keys:
+            only = np.array([row])
+            return operations.words[only], self.apply(operations, only)
         everyone = table.store.key_words(table.all_rows())
         words = everyone[table.ordered(everyone)]
         before = table.look_up(words, None, None)
@@ -195,10 +208,16 @@ class Statement:
         if self._match is not None:
             # Those that match may be few: nothing else is computed of the others.
             batch = self._rows(operations, rows, before, self._matches_by, whole=whole)
-            places = np.flatnonzero(self._met(self._match(batch), operations, rows, there, condition=True))
+            for count in self._counts:
+                numbers = Vector(count.of(Chunk(operations.stamps.times[rows], batch)), None)
+                batch = batch.with_columns({count.name: numbers}, {count.name: SqlType.BIGINT})
+            asked = there if kind in (ChangeKind.UPDATE, ChangeKind.DELETE) else np.ones(len(rows), np.bool_)
+            places = np.flatnonzero(self._met(self._match(batch), operations, rows, asked, condition=True))
             if len(places) < len(rows):
                 rows, words, whole = rows[places], words[places], False
                 held = before = self._table.rows_at(before.rows[places])
+                if self._table.expiry is not None:
+                    before = self._table.alive(held, operations.stamps.times[rows])
                 there = before.there
         if kind is ChangeKind.INSERT:
             for at in np.flatnonzero(there).tolist():

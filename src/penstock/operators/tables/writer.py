@@ -64,7 +64,7 @@ class TableWriter:
         self._table = table
         self._statements: dict[str, list[Statement]] = {}
         for number, write in writes:
-            own = Statement(number, write, table, resources.reject)
+            own = Statement(number, write, table, resources)
             self._statements.setdefault(write.stream, []).append(own)
         self.streams = sorted(self._statements, key=lambda stream: positions[stream])
         self._positions = positions
@@ -146,7 +146,7 @@ class TableWriter:
         if len(asked) > 1:
             order = _order(asked, which)
             which, rows = which[order], rows[order]
-        lonely = np.array([not ops.statement.is_keyed for ops in asked])[which]
+        lonely = np.array([ops.statement.is_alone for ops in asked])[which]
         done: list[Entries] = []
         start = 0
         for at in [*np.flatnonzero(lonely).tolist(), len(which)]:
@@ -154,7 +154,7 @@ class TableWriter:
                 done += self._keyed(asked, which[start:at], rows[start:at])
             if at < len(which):
                 operations, row = asked[which[at]], int(rows[at])
-                words, outcome = operations.statement.apply_to_all(operations, row)
+                words, outcome = operations.statement.apply_alone(operations, row)
                 stamps = [np.full(len(words), part[row]) for part in operations.stamps]
                 done += self._entries(Stamps(*stamps), words, [(outcome.places, outcome)])
             start = at + 1
@@ -256,7 +256,7 @@ def _of_the_same_keys(asked: list[Operations]) -> bool:
     """Whether all statements were asked by the same events, each of which concerns one key."""
     words = asked[0].words
     return _of_the_same_events(asked) and all(
-        ops.statement.is_keyed and np.array_equal(ops.words, words) for ops in asked
+        not ops.statement.is_alone and np.array_equal(ops.words, words) for ops in asked
     )
 
 

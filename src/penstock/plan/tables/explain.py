@@ -67,13 +67,29 @@ def describe_writes(writes: Iterable[TableWrite]) -> list[str]:
 def _write(write: TableWrite) -> str:
     where = "" if write.where is None else f" that passes {_text(write.where)}"
     what = f"every event of {write.stream}{where}: {write.kind.value} {write.table}"
+    match = "" if write.match is None else render(write.match, _match_names(write))
     if write.keys:
         key = ", ".join(map(_text, write.keys))
-        also = "" if write.match is None else f", if {_text(write.match)}"
-        return f"{what} by its key {key}{also}"
-    found = "" if write.match is None else f" {_text(write.match)}"
+        also = f", if {match}" if match else ""
+        alone = "; one event after the other" if write.counted else ""
+        return f"{what} by its key {key}{also}{alone}"
+    found = f" {match}" if match else ""
     assert write.kind in (ChangeKind.UPDATE, ChangeKind.DELETE), "new rows have a key"
     return f"{what} by comparing every row{found}: name its key in an equality"
+
+
+def _match_names(write: TableWrite) -> dict[str, str]:
+    """The columns of the condition as they were written, and what it counts."""
+    assert write.match is not None
+    names = {name: name for name in columns(write.match)}
+    for count in write.counted:
+        where = ""
+        if count.condition is not None:
+            of_rows = f"{count.name}."
+            own = {n: n.replace(of_rows, "other.", 1) for n in columns(count.condition)}
+            where = f" WHERE {render(count.condition, own)}"
+        names[count.name] = f"(SELECT COUNT(*) FROM {write.table} AS other{where})"
+    return names
 
 
 def _text(expression: Expression) -> str:
