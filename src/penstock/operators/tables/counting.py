@@ -1,7 +1,8 @@
 """How many rows of a table meet a condition beside each of some others: what conditions of a change count.
 
 The table is counted as it is, after all changes before. Rows are found by the equalities of the condition, as those of
-a look-up are (`operators.tables.reading`).
+a look-up are (`operators.tables.reading`). Texts that are asked for stay in the table's interners until the run of
+changes ends: other statements of the run may hold their codes.
 """
 
 from __future__ import annotations
@@ -59,7 +60,6 @@ class Counting:
         for start, stop in stretches(np.full(rows.rows, compared), PAIRS):
             some = taken(rows, np.arange(start, stop))
             counts[start:stop] = np.bincount(self._met(some), minlength=stop - start)
-        self._table.settle()
         self._index.settle()
         return counts
 
