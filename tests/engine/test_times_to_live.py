@@ -51,6 +51,19 @@ def test_texts_of_rows_that_are_over_are_freed() -> None:
         assert app.metrics.tables["T"].rows <= 512
 
 
+def test_a_burst_gives_its_memory_back(tmp_path: Path) -> None:
+    with App(TABLE, checkpoint=tmp_path) as app:
+        app.push("s", [{"t": 1, "k": k, "x": k} for k in range(100_000)])
+        most = app.metrics.memory_bytes
+        app.checkpoint()
+        app.push("s", rows(*range(100, 250, 5)))
+        assert app.metrics.tables["T"].rows == 20
+        assert app.metrics.memory_bytes < most / 4
+        app.checkpoint()
+    with App(TABLE, checkpoint=tmp_path) as app:
+        assert [row["k"] for row in app.table("T").to_pylist()] == list(range(150, 250, 5))
+
+
 def test_a_row_is_written_again_before_it_is_over() -> None:
     with App(TABLE) as app:
         for t in range(0, 1000, 50):

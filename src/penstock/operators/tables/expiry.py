@@ -57,10 +57,13 @@ class Expiry:
         written: int = row[self.place]
         return written + self.ttl <= time
 
+    @property
+    def is_due(self) -> bool:
+        """Whether there may be something to sweep."""
+        return self.now >= self._next and self.now != START
+
     def sweep(self, passed: Iterable[int], remove: Callable[[Found], None]) -> None:
         """Removes rows that no reader or change will see. `passed` are times below which none of them comes."""
-        if self.now < self._next or self.now == START:
-            return
         floor = min(self.now, *passed)
         self.waits = floor < self._next
         if self.waits or floor == START:

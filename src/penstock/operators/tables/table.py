@@ -251,12 +251,14 @@ class Table:
     def expire(self) -> None:
         """Frees rows that no event will see."""
         assert self.expiry is not None
-        passed = [reader.passed for reader in self._readers]
-        self.expiry.sweep((*self.heard.values(), *passed), self._free)
+        if self.expiry.is_due:
+            passed = [reader.passed for reader in self._readers]
+            self.expiry.sweep((*self.heard.values(), *passed), self._free)
 
     def _free(self, over: Found) -> None:
         self.remove(self.store.key_words(over))
         self.changed(None)
+        self.store.shrink()
 
     # Values in and out
 
