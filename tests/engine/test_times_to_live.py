@@ -155,3 +155,33 @@ def test_metrics_of_a_table_without_a_time_to_live() -> None:
         app.push("s", rows(1, 2, 3))
         found = app.metrics.tables["T"]
         assert (found.rows, found.past, found.expired, found.retention) == (3, 0, 0, None)
+
+
+def test_a_rule_counts_rows_of_the_table_that_it_changes() -> None:
+    text = """
+        CREATE STREAM s (t BIGINT, k BIGINT, x BIGINT, EVENT TIME t UNIT SECONDS);
+        CREATE TABLE open AS LAST BY k FROM s WHERE x > 0 WITH ('ttl' = '10 SECONDS');
+        CREATE RULE close WHEN SELECT t, k, x FROM s WHERE x < 0 EVERY
+            THEN DELETE FROM open WHERE (SELECT COUNT(*) FROM open AS o WHERE o.x = open.x) > 1;
+        CREATE QUERY found AS SELECT s.t, o.k FROM s, open AS o;
+    """
+    with App(text) as app:
+        events = [(0, 1, 5), (1, 2, 5), (2, 3, 6), (3, 9, -1), (4, 4, 6), (13, 9, -1), (15, 9, 0)]
+        app.push("s", [{"t": t, "k": k, "x": x} for t, k, x in events])
+        app.finish()
+        assert [row["k"] for row in app.table("open").to_pylist()] == []
+        found = [(row["t"], row["k"]) for row in app.results("found").to_pylist()]
+        assert found == [
+            (0, 1),
+            (1, 1),
+            (1, 2),
+            (2, 1),
+            (2, 2),
+            (2, 3),
+            (3, 1),
+            (3, 2),
+            (3, 3),
+            (4, 3),
+            (4, 4),
+            (13, 4),
+        ]

@@ -189,6 +189,12 @@ class KeyedStore:
         """A column of a partition's rows, as it is stored."""
         return self._values[place][partition, : self.counts[partition]]
 
+    def least(self, place: int) -> int | float | None:
+        """The least value of a column without NULLs. It may be asked while rows change, and is about right then."""
+        values, counts = self._values[place], self.counts
+        parts = (values[p, :count] for p, count in enumerate(counts[: len(values)].tolist()) if count)
+        return min((part.min().item() for part in parts), default=None)
+
     # One row
 
     def find_one(self, words: tuple[int, ...]) -> int:

@@ -87,9 +87,8 @@ class Expiry:
     @property
     def oldest(self) -> int | None:
         """The least time at which a row that is in memory was changed last."""
-        store = self._store
-        parts = (store.values_of(partition, self.place) for partition in np.flatnonzero(store.counts).tolist())
-        return min((int(part.min()) for part in parts if len(part)), default=None)
+        least = self._store.least(self.place)
+        return None if least is None else int(least)
 
     def snapshot(self) -> dict[str, Any]:
         return {"now": self.now, "expired": self.expired}
