@@ -68,8 +68,13 @@ CREATE QUERY now_and_then AS
 SELECT q.k, l.y, l.f, l.times FROM s AS q JOIN last AS l ON l.k = q.k WHERE 10 DIV q.x = 10;
 """
 )
+WITH_TIMES_TO_LIVE = WITH_A_LATE_READER.replace(
+    "times SMALLINT NOT NULL);", "times SMALLINT NOT NULL) WITH ('ttl' = '4 SECONDS');"
+)
+for _key in ("PRIMARY KEY (k, k2)", "k INT PRIMARY KEY, v BIGINT"):
+    WITH_TIMES_TO_LIVE = WITH_TIMES_TO_LIVE.replace(f"{_key});", f"{_key}) WITH ('ttl' = '2 SECONDS');")
 QUERIES = ("d", "r", "waited", "paired", "sums", "texts", "running")
-PROGRAMS = st.sampled_from([PROGRAM, WITH_A_LATE_READER])
+PROGRAMS = st.sampled_from([PROGRAM, WITH_A_LATE_READER, WITH_TIMES_TO_LIVE])
 TABLES = ("last", "pairs", "slow")
 
 NUMBERS = st.sampled_from([0, 1, 1, 2, 3, 5, 7, 100, 127, 128, -4, -2147483640])

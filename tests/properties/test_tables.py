@@ -1,6 +1,7 @@
 """Tables against a plain simulation: events in their total order, each with its changes first and its reads then.
 
-Streams come out of order, with equal times and NULL keys, in any batches, with a restart in the middle.
+Streams come out of order, with equal times and NULL keys, in any batches, with a restart in the middle. Tables have a
+time to live or none; the simulation takes a row out before the first event, or moment, for which it is over.
 """
 
 from __future__ import annotations
@@ -17,13 +18,33 @@ from penstock import App
 
 Event = dict[str, Any]
 Row = dict[str, Any]
-Contents = dict[Any, Row]
+
+
+class Contents(dict[Any, Row]):
+    """A table as of `time`. What is set was changed then, and is there for less than `ttl` from then on."""
+
+    def __init__(self, ttl: int | None) -> None:
+        super().__init__()
+        self.ttl, self.time = ttl, 0
+        self.written: dict[Any, int] = {}
+
+    def __setitem__(self, key: Any, row: Row) -> None:
+        super().__setitem__(key, row)
+        self.written[key] = self.time
+
+    def come_to(self, time: int) -> None:
+        self.time = time
+        if self.ttl is not None:
+            for key in [key for key in self if self.written[key] + self.ttl <= time]:
+                del self[key]
+
 
 DECLARED = """
 CREATE STREAM a (t TIMESTAMP, k INT, x INT, u STRING, EVENT TIME t LATENESS 5 MICROSECONDS);
 CREATE STREAM b (t TIMESTAMP, k INT, x INT, u STRING, EVENT TIME t LATENESS 5 MICROSECONDS);
-CREATE TABLE T (k INT PRIMARY KEY, n BIGINT, w STRING);
+CREATE TABLE T (k INT PRIMARY KEY, n BIGINT, w STRING){ttl};
 """
+TTL = " WITH ('ttl' = '{ttl} MICROSECONDS')"
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,34 @@ def zero(table: Contents, e: Event) -> None:
             table[key] = row | {"n": 0}
 
 
+def delete_lonely(table: Contents, e: Event) -> None:
+    """Those that no other row has the number of, all at once."""
+    lonely = [k for k, r in table.items() if not any(same(o["n"], r["n"]) for other, o in table.items() if other != k)]
+    for key in lonely:
+        if same(table[key]["w"], e["u"]):
+            del table[key]
+
+
+def put_where_few(table: Contents, e: Event) -> None:
+    if sum(same(row["w"], e["u"]) for row in table.values()) < 2:
+        put(table, e["k"], n=e["x"])
+
+
+def insert_below(table: Contents, e: Event) -> None:
+    if e["x"] is not None and any(row["n"] is not None and row["n"] > e["x"] for row in table.values()):
+        insert(table, e)
+
+
+def count_alike(table: Contents, e: Event) -> None:
+    row = table.get(e["k"])
+    if row is not None and sum(same(other["w"], row["w"]) for other in table.values()) != 1:
+        table[e["k"]] = row | {"n": add(row["n"], 1)}
+
+
+def same(one: Any, other: Any) -> bool:
+    return one is not None and one == other
+
+
 CHANGES = [
     Change("ON {s} UPSERT INTO T (k, n, w) VALUES ({s}.k, COALESCE(T.n, 0) + {s}.x, {s}.u)", accumulate),
     Change("ON {s} UPSERT INTO T (k, w) VALUES ({s}.k, {s}.u)", lambda t, e: put(t, e["k"], w=e["u"])),
@@ -90,6 +139,22 @@ CHANGES = [
     Change("ON {s} WHERE {s}.x = 3 DELETE FROM T WHERE T.k = {s}.k", delete),
     Change("ON {s} DELETE FROM T WHERE n > {s}.x + 5", delete_large),
     Change("ON {s} UPDATE T SET n = 0 WHERE w = {s}.u", zero),
+    Change(
+        "ON {s} DELETE FROM T WHERE w = {s}.u AND NOT EXISTS (SELECT * FROM T AS o WHERE o.n = T.n AND o.k <> T.k)",
+        delete_lonely,
+    ),
+    Change(
+        "ON {s} WHERE (SELECT COUNT(*) FROM T WHERE T.w = {s}.u) < 2 UPSERT INTO T (k, n) VALUES ({s}.k, {s}.x)",
+        put_where_few,
+    ),
+    Change(
+        "ON {s} WHERE EXISTS (SELECT * FROM T AS o WHERE o.n > x) INSERT INTO T VALUES ({s}.k, {s}.x, {s}.u)",
+        insert_below,
+    ),
+    Change(
+        "ON {s} UPDATE T SET n = n + 1 WHERE T.k = {s}.k AND (SELECT COUNT(*) FROM T AS o WHERE o.w = T.w) <> 1",
+        count_alike,
+    ),
 ]
 
 
@@ -98,34 +163,34 @@ class Read:
     """A query with {s} for the stream, and its rows for an event: the table before, and after, its own changes."""
 
     text: str
-    rows: Callable[[Contents, Contents, Event], list[Row]]
+    rows: Callable[[dict[Any, Row], Contents, Event], list[Row]]
 
 
-def by_key(before: Contents, table: Contents, e: Event) -> list[Row]:
+def by_key(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     row = table.get(e["k"])
     if row is None or e["x"] is None or e["x"] <= 0:
         return []
     return [{"t": e["t"], "k": e["k"], **row, "p": before.get(e["k"], {}).get("n")}]
 
 
-def left(before: Contents, table: Contents, e: Event) -> list[Row]:
+def left(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     row = table.get(e["k"])
     met = row is not None and row["n"] is not None and e["x"] is not None and row["n"] > e["x"]
     return [{"t": e["t"], "k": e["k"], "n": row["n"] if met and row else None, "found": e["k"] if met else None}]
 
 
-def by_value(before: Contents, table: Contents, e: Event) -> list[Row]:
+def by_value(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     found = [k for k in sorted(table) if table[k]["w"] is not None and table[k]["w"] == e["u"]]
     return [{"t": e["t"], "k": k, "n": table[k]["n"], "p": before.get(k, {}).get("n")} for k in found]
 
 
-def compared(before: Contents, table: Contents, e: Event) -> list[Row]:
+def compared(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     x = e["x"]
     found = [k for k in sorted(table) if x is not None and table[k]["n"] is not None and x < table[k]["n"]]
     return [{"t": e["t"], "k": k} for k in found] or [{"t": e["t"], "k": None}]
 
 
-def by_expression(before: Contents, table: Contents, e: Event) -> list[Row]:
+def by_expression(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     found = [k for k in sorted(table) if table[k]["n"] is not None and whole(table[k]["n"]) == e["x"]]
     return [{"t": e["t"], "k": k, "n": table[k]["n"], "p": before.get(k, {}).get("n")} for k in found]
 
@@ -135,17 +200,17 @@ def whole(n: int) -> int:
     return abs(n) // 3 * 3 * (1 if n >= 0 else -1)
 
 
-def by_text(before: Contents, table: Contents, e: Event) -> list[Row]:
+def by_text(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     found = [k for k in sorted(table) if table[k]["w"] is not None and table[k]["w"] == e["u"]]
     return [{"t": e["t"], "k": k, "w": table[k]["w"]} for k in found] or [{"t": e["t"], "k": None, "w": None}]
 
 
-def by_what_may_fail(before: Contents, table: Contents, e: Event) -> list[Row]:
+def by_what_may_fail(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     key = add(e["x"], 1)
     return [{"t": e["t"], "k": key, **table[key], "p": before.get(key, {}).get("n")}] if key in table else []
 
 
-def of_what_may_fail(before: Contents, table: Contents, e: Event) -> list[Row]:
+def of_what_may_fail(before: dict[Any, Row], table: Contents, e: Event) -> list[Row]:
     found = [k for k in sorted(table) if table[k]["n"] is not None and table[k]["n"] - 1 == e["x"]]
     return [{"t": e["t"], "k": k, "p": before.get(k, {}).get("n")} for k in found]
 
@@ -164,7 +229,10 @@ UNION = "SELECT m.t, m.k, n, w FROM (SELECT t, k FROM a UNION ALL SELECT t, k FR
 
 
 def simulate(
-    events: dict[str, list[Event]], changes: list[tuple[str, Change]], reads: list[tuple[str, Read]]
+    events: dict[str, list[Event]],
+    changes: list[tuple[str, Change]],
+    reads: list[tuple[str, Read]],
+    ttl: int | None,
 ) -> tuple[list[list[Row]], list[Row], Contents]:
     """The rows of each read, those of the union, and what the table is in the end."""
     merged = sorted(
@@ -172,10 +240,11 @@ def simulate(
          for number, e in enumerate(sorted(events[stream], key=lambda e: e["t"]))),
         key=lambda item: item[:3],
     )  # fmt: skip
-    table: Contents = {}
+    table = Contents(ttl)
     found: list[list[Row]] = [[] for _ in reads]
     union: list[Row] = []
     for i, (time, _, _, stream, e) in enumerate(merged):
+        table.come_to(time)
         before = {key: dict(row) for key, row in table.items()}
         for own, change in changes:
             if own == stream:
@@ -194,7 +263,9 @@ SLIDE = 10
 SCAN = f"SELECT w, COUNT(*) AS c, SUM(n) AS s FROM T [SLIDE {SLIDE} MICROSECONDS] GROUP BY w"
 
 
-def at_slides(events: dict[str, list[Event]], changes: list[tuple[str, Change]]) -> list[tuple[Any, ...]]:
+def at_slides(
+    events: dict[str, list[Event]], changes: list[tuple[str, Change]], ttl: int | None
+) -> list[tuple[Any, ...]]:
     """What the query over the table as a whole shows: the clock is that of the streams that write it."""
     times = [e["t"] for stream in {s for s, _ in changes} for e in events[stream]]
     found: list[tuple[Any, ...]] = []
@@ -202,7 +273,8 @@ def at_slides(events: dict[str, list[Event]], changes: list[tuple[str, Change]])
         return found
     for b in range((min(times) // SLIDE + 1) * SLIDE, (max(times) // SLIDE + 1) * SLIDE + 1, SLIDE):
         before = {s: [e for e in events[s] if e["t"] < b] for s in "ab"}
-        _, _, table = simulate(before, changes, [])
+        _, _, table = simulate(before, changes, [], ttl)
+        table.come_to(b - 1)
         for w in sorted({row["w"] for row in table.values()}, key=lambda w: w or ""):
             ns = [row["n"] for row in table.values() if row["w"] == w]
             found.append(
@@ -226,6 +298,10 @@ EVENT = st.fixed_dictionaries(
 )
 
 
+LITTLE = "700KB"
+"""Hardly more than the app needs to begin."""
+
+
 def within_lateness(events: list[Event]) -> list[Event]:
     """In an order in which no event is late."""
     return sorted(events, key=lambda e: e["t"] // 5)
@@ -238,7 +314,10 @@ def test_as_simulated(data: st.DataObject) -> None:
     changes = data.draw(st.lists(st.tuples(some, st.sampled_from(CHANGES)), min_size=1, max_size=3))
     reads = data.draw(st.lists(st.tuples(some, st.sampled_from(READS)), min_size=1, max_size=2))
     with_union, with_scan = data.draw(st.booleans()), data.draw(st.booleans())
-    text = DECLARED + ";".join(change.text.format(s=s) for s, change in changes)
+    ttl = data.draw(st.none() | st.integers(1, 30))
+    memory = data.draw(st.sampled_from(["1GB", LITTLE]))
+    text = DECLARED.format(ttl="" if ttl is None else TTL.format(ttl=ttl))
+    text += ";".join(change.text.format(s=s) for s, change in changes)
     text += "".join(f";CREATE QUERY r{i} AS {read.text.format(s=s)}" for i, (s, read) in enumerate(reads))
     text += f";CREATE QUERY u AS {UNION}" if with_union else ""
     text += f";CREATE QUERY v AS {SCAN}" if with_scan else ""
@@ -252,20 +331,23 @@ def test_as_simulated(data: st.DataObject) -> None:
     restart = data.draw(st.integers(-1, max(0, len(pushed) - 1)))
     results: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        app = App(text, checkpoint=directory)
+        app = App(text, checkpoint=directory, memory=memory)
         for number, i in enumerate(order):
             stream = pushed[i][0]
-            app.push(stream, next(turns[stream]))
+            batch = next(turns[stream])
+            app.push(stream, batch[0] if len(batch) == 1 else batch)
             if number == restart:
                 app.checkpoint()
                 app.close()
-                app = App(text, checkpoint=directory)
+                app = App(text, checkpoint=directory, memory=memory)
         app.finish()
         for query in app.queries:
             results[query] = plain(app.results(query).to_pylist())
         table = {row.pop("k"): row for row in app.table("T").to_pylist()}
         app.close()
-    found, union, contents = simulate(events, changes, reads)
+    found, union, _ = simulate(events, changes, reads, ttl)
+    writers = {s for s, _ in changes}
+    _, _, contents = simulate({s: events[s] if s in writers else [] for s in "ab"}, changes, [], ttl)
     assert table == contents
     for i, rows in enumerate(found):
         assert results[f"r{i}"] == rows, (text, i)
@@ -273,4 +355,4 @@ def test_as_simulated(data: st.DataObject) -> None:
         assert results["u"] == union
     if with_scan:
         shown = [(round(r["window_end"].timestamp() * 1e6), r["w"], r["c"], r["s"]) for r in results["v"]]
-        assert shown == at_slides(events, changes)
+        assert shown == at_slides(events, changes, ttl)

@@ -165,3 +165,41 @@ def test_pages_that_did_not_change_are_not_written_again(monkeypatch: pytest.Mon
     store.write(0, rows, np.array([3], np.int32), None)
     pages.snapshot()
     assert 0 < device.written - before <= 4096
+
+
+@pytest.mark.parametrize("left", [0, 3, 4000])
+def test_few_rows_of_many_give_their_room_back(left: int) -> None:
+    store, model = make(), {}
+    budget = store._account
+    put(store, model, {(k,): (k, None if k % 3 == 0 else k / 2) for k in range(60_000)}, 1)
+    before = budget.nbytes
+    store.shrink()
+    assert budget.nbytes == before
+    store.remove(words_of([(k,) for k in range(left, 60_000)], 1))
+    for k in range(left, 60_000):
+        del model[(k,)]
+    store.shrink()
+    assert budget.nbytes == store.nbytes
+    assert budget.nbytes < before / 5
+    check(store, model, [(k,) for k in range(5000)], 1)
+    put(store, model, {(k,): (-k, float(k)) for k in range(70_000, 70_100)}, 1)
+    check(store, model, [(k,) for k in range(69_990, 70_110)], 1)
+
+
+def test_rows_stay_where_there_is_no_memory_to_move_them() -> None:
+    budget = Budget(1 << 30)
+    store, model = KeyedStore(1, True, COLUMNS, budget.account("t")), {}
+    put(store, model, {(k,): (k, 1.0) for k in range(60_000)}, 1)
+    store.remove(words_of([(k,) for k in range(4000, 60_000)], 1))
+    for k in range(4000, 60_000):
+        del model[(k,)]
+    other = budget.account("other")
+    other.charge(budget.free)
+    held = budget.used
+    store.shrink()
+    assert budget.used == held
+    check(store, model, [(k,) for k in range(5000)], 1)
+    other.resize(0)
+    store.shrink()
+    assert budget.used < held / 5
+    check(store, model, [(k,) for k in range(5000)], 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from penstock.web import watch
 signal.signal(signal.SIGINT, signal.default_int_handler)
 app = App('''
     CREATE STREAM trades (at BIGINT, symbol STRING, price DOUBLE, EVENT TIME at UNIT SECONDS);
+    CREATE TABLE prices AS LAST BY at FROM trades WITH ('ttl' = '1 MINUTE');
     CREATE QUERY mean AS SELECT symbol, AVG(price) AS mean FROM trades [RANGE 1 HOUR] GROUP BY symbol;
     CREATE QUERY most AS SELECT MAX(price) AS most FROM trades [RANGE 1 HOUR SLIDE 10 SECONDS];
     CREATE QUERY part AS SELECT 1 / CAST(price AS INT) AS part FROM trades;
@@ -60,12 +62,14 @@ def test_an_app_in_a_script(page: Page, script: str, place: Path) -> None:
     expect(queries.get_by_role("row", name="mean")).to_contain_text("[RANGE 1 HOUR]")
     expect(queries.get_by_role("row", name="most")).to_contain_text("stored window, with 1 more")
     plan = page.get_by_role("region", name="Plan")
-    expect(plan.locator("[data-kind=window]")).to_have_count(1)
+    expect(plan.locator("[data-kind=window]")).to_have_count(2)  # the stored window and the table
     expect(plan.locator("[data-kind=query]")).to_have_count(3)
     (place / "add").touch()
     expect(plan.locator("[data-kind=query]")).to_have_count(4)
     expect(queries.get_by_role("row", name="added")).to_be_visible()
     expect(page.locator('[data-figure="Late"]')).to_have_text("1")
+    prices = page.get_by_role("table", name="Tables").get_by_role("row", name="prices")
+    expect(prices).to_contain_text(re.compile("0:0[01]:[0-9]{2}"))
     expect(page.get_by_role("table", name="Rejects")).to_contain_text("DIVIDE_BY_ZERO")
     expect(page.get_by_role("table", name="Rejects")).to_contain_text("<img src=x onerror=alert(1)>")
     expect(page.get_by_role("table", name="Stores")).to_contain_text("window-trades")

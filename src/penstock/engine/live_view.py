@@ -125,6 +125,7 @@ def metrics_of(stores: StoreManager, inputs: Inputs, flow: Flow, calls: RuleCall
         calls_waiting=calls.waiting,
         dispatch=None if dispatcher is None else dispatcher.metrics,
         rate_sizing={name: sized for name, r in running.items() if (sized := sizing_of(r.pipeline.joins))},
+        tables=flow.tables.metrics,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from penstock.engine.service_times import DispatchMetrics
 from penstock.engine.sizing_metrics import JoinSizing
+from penstock.engine.tables.table_metrics import TableMetrics
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,6 +44,7 @@ class Metrics:
     """How long events wait and are served, if they are taken from input buffers."""
     rate_sizing: Mapping[str, tuple[JoinSizing, ...]] = field(default_factory=dict)
     """Of each query with rate-sized windows its joins, the innermost first."""
+    tables: Mapping[str, TableMetrics] = field(default_factory=dict)
 
     @property
     def event_time(self) -> datetime | None:

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from penstock.expressions.conjuncts import conjunction, conjuncts, equality
 from penstock.expressions.functions import implicit_cast
-from penstock.expressions.tree import Column, Expression, Literal
+from penstock.expressions.tree import Column, Expression, Literal, columns
 from penstock.lang.bind_aggregates import KnownAggregates, RefusedAggregates
+from penstock.lang.bind_counts import CountingBinder
 from penstock.lang.bind_expressions import ExpressionBinder
 from penstock.lang.catalog import Catalog
 from penstock.lang.dialect import span_of
@@ -22,7 +23,7 @@ from penstock.lang.places import QueryText, did_you_mean
 from penstock.lang.query import StreamRef, TableRef
 from penstock.lang.scope import WINDOW_COLUMNS, Scope
 from penstock.lang.syntax import ColumnSyntax, CreateTable, LastBy, Name, OnStatement, TableChange
-from penstock.lang.table_defs import ChangeKind, TableDef, TableWrite
+from penstock.lang.table_defs import ChangeKind, CountingWrite, RowCount, TableDef, TableWrite
 from penstock.lang.table_options import options_of
 from penstock.types import Field, Schema, SqlType
 
@@ -47,6 +48,8 @@ class TableBinder:
         )
         self.tables: list[TableDef] = []
         self.writes: list[TableWrite] = []
+        self._counts: list[RowCount] = []
+        """What the conditions of the change count that is being bound."""
 
     # -- CREATE TABLE ---------------------------------------------------------------------------------------
 
@@ -66,13 +69,12 @@ class TableBinder:
         fields = self._fields(statement.columns)
         key = self._key(statement.key, Schema(tuple(fields.values())))
         fields |= {name.lower(): replace(fields[name.lower()], nullable=False) for name in key}
-        options = dict(options_of(self._source, statement))
         definition = TableDef(
             statement.name.text,
             Schema(tuple(fields.values())),
             key,
             statement.uri,
-            tuple(options.items()),
+            options_of(self._source, statement),
             self._source.place(statement.name.span),
         )
         self._add(definition)
@@ -83,7 +85,8 @@ class TableBinder:
         key = self._key(statement.key, stream.schema)
         fields = tuple(replace(f, nullable=f.nullable and f.name not in key) for f in stream.schema)
         place = self._source.place(statement.name.span)
-        definition = TableDef(statement.name.text, Schema(fields), key, None, (), place)
+        options = options_of(self._source, statement)
+        definition = TableDef(statement.name.text, Schema(fields), key, None, options, place)
         self._add(definition)
         table = self._table(statement.name)
         columns = {f.name: Column(f"{stream.name}.{f.name}", f.type) for f in stream.schema}
@@ -140,15 +143,16 @@ class TableBinder:
     def on(self, statement: OnStatement) -> None:
         stream = self._stream(statement.stream)
         alias = statement.alias or statement.stream
-        where = None
+        where: list[Expression] = []
         if statement.where is not None:
-            where = self._binder(alias.text, stream).condition(statement.where, "WHERE")
+            table = self._table(statement.change.table)
+            where = conjuncts(self._binder(alias.text, stream, counts=table).condition(statement.where, "WHERE"))
         self.change(stream, alias, where, statement.change, statement.text)
 
     def change(
-        self, stream: StreamRef, alias: Name, where: Expression | None, change: TableChange, text: str
+        self, stream: StreamRef, alias: Name, where: Sequence[Expression], change: TableChange, text: str
     ) -> TableWrite:
-        """A change that events of a stream, read under an alias, make."""
+        """A change that events of a stream, read under an alias, make if they pass all of `where`."""
         table = self._table(change.table)
         if alias.text.lower() == table.name.lower():
             raise self._source.refusal(
@@ -161,7 +165,12 @@ class TableBinder:
         else:
             keys, match = self._which(stream, alias.text, table, change)
             sets = self._sets(stream, alias.text, table, change) if change.kind is ChangeKind.UPDATE else ()
-        write = TableWrite(table.name, stream.name, alias.text, change.kind, where, keys, sets, match, text)
+        counts, self._counts = tuple(self._counts), []
+        # What stands behind a condition that counts is asked after it.
+        first = next((i for i, part in enumerate(where) if _counts_rows(part)), len(where))
+        match = conjunction([*where[first:], *conjuncts(match)])
+        made = (table.name, stream.name, alias.text, change.kind, conjunction(where[:first]), keys, sets, match, text)
+        write = CountingWrite(*made, counts) if counts else TableWrite(*made)
         self._write(table, stream, write)
         return write
 
@@ -247,7 +256,7 @@ class TableBinder:
                 change.span,
                 f"write WHERE {table.name}.{table.key[0]} = {alias}.column, or WHERE TRUE for all",
             )
-        condition = self._binder(alias, stream, table).condition(change.where, "WHERE")
+        condition = self._binder(alias, stream, table, counts=table).condition(change.where, "WHERE")
         keys: dict[str, Expression] = {}
         rest: list[Expression] = []
         own, known = f"{table.name}.", f"{alias}."
@@ -264,15 +273,20 @@ class TableBinder:
 
     # -- what they have in common ---------------------------------------------------------------------------
 
-    def _binder(self, alias: str, stream: StreamRef, table: TableRef | None = None) -> ExpressionBinder:
+    def _binder(
+        self, alias: str, stream: StreamRef, table: TableRef | None = None, *, counts: TableRef | None = None
+    ) -> ExpressionBinder:
+        """For expressions over the columns of the stream and, with `table`, the table's own row. With `counts` they may
+        count rows of the table."""
         fields = [replace(f, name=f"{alias}.{f.name}") for f in stream.schema]
         sides = (alias,) if table is None else (alias, table.name)
         if table is not None:
             fields += [replace(f, name=f"{table.name}.{f.name}") for f in table.schema]
         qualifiers = frozenset(side.lower() for side in sides)
-        return ExpressionBinder(
-            self._source, Scope(Schema(tuple(fields)), qualifiers, False, sides=sides), self._refused
-        )
+        scope = Scope(Schema(tuple(fields)), qualifiers, False, sides=sides)
+        if counts is None:
+            return ExpressionBinder(self._source, scope, self._refused)
+        return CountingBinder(self._source, scope, self._refused, counts, self._catalog.table, self._counts)
 
     def _stored(self, binder: ExpressionBinder, node: exp.Expr, field: Field) -> Expression:
         """A value as the column takes it: numbers may be made narrower, and fail where they do not fit."""
@@ -304,3 +318,7 @@ class TableBinder:
         hint = did_you_mean(name.text, self._catalog.table_names()) or "declare it before with CREATE TABLE"
         message = f"unknown table '{name.text}'" if kind is None else f"'{name.text}' is a {kind}, not a table"
         raise self._source.refusal(message, name.span, hint)
+
+
+def _counts_rows(condition: Expression) -> bool:
+    return any(name.startswith("#") for name in columns(condition))

@@ -243,7 +243,7 @@ class ProgramBinder:
         self._queries.append(Query(name, bound.condition, name, statement.text, rule=rule))
         for change in changes:
             fired = StreamRef(name, columns_of(bound.condition))
-            self._tables.change(fired, Name(name, change.span), None, change, statement.text)
+            self._tables.change(fired, Name(name, change.span), (), change, statement.text)
         for emit in bound.emits:
             assert emit.selected is not None
             self._emit(emit.target, emit.selected, statement.text)

@@ -222,12 +222,14 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class LastBy:
-    """`CREATE TABLE name AS LAST BY key FROM stream`."""
+    """`CREATE TABLE name AS LAST BY key FROM stream`. `options_span` as above."""
 
     name: Name
     key: tuple[Name, ...]
     stream: Name
     where: exp.Expr | None
+    options: tuple[tuple[str, str], ...]
+    options_span: Span | None
 
 
 @dataclass(frozen=True)

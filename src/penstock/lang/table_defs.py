@@ -49,9 +49,19 @@ class TableDef:
 
 
 @dataclass(frozen=True)
+class RowCount:
+    """How many rows of the table there are of which the condition holds, which has their columns as `name.column`.
+    `name` is what `match` calls the number."""
+
+    name: str
+    condition: Expression | None
+
+
+@dataclass(frozen=True)
 class TableWrite:
     """What each event of a stream that passes `where` does to a table. UPDATE and DELETE concern the row of the key, if
-    `match` holds for it, or without `keys` all rows for which `match` holds."""
+    `match` holds for it, or without `keys` all rows for which `match` holds. INSERT and UPSERT have a `match` only
+    where rows are counted."""
 
     table: str
     stream: str
@@ -62,3 +72,19 @@ class TableWrite:
     sets: tuple[tuple[str, Expression], ...]
     match: Expression | None
     text: str = field(default="", compare=False)
+
+    @property
+    def counted(self) -> tuple[RowCount, ...]:
+        """What `match` counts of the table's own rows."""
+        return ()
+
+
+@dataclass(frozen=True)
+class CountingWrite(TableWrite):
+    """A change whose condition counts rows of the table."""
+
+    counts: tuple[RowCount, ...] = ()
+
+    @property
+    def counted(self) -> tuple[RowCount, ...]:
+        return self.counts

@@ -33,7 +33,7 @@ from penstock.plan.physical.render import render_plan
 from penstock.plan.physical.rules import plan_program
 from penstock.plan.placement import Spread, follows_the_wall_clock
 from penstock.plan.shared_io import shared_stores
-from penstock.plan.tables.explain import describe_lookup, describe_writes
+from penstock.plan.tables.explain import describe_lookup, describe_ttl, describe_writes
 
 DEFAULT_BLOCK = 65536
 
@@ -175,7 +175,9 @@ class _Shown:
             case physical.Pattern(pattern):
                 return describe_pattern(pattern)
             case physical.Scan(scan):
-                return f"all rows of the table {scan.table}, every {render_duration(scan.slide.micros)}", []
+                return f"all rows of the table {scan.table}, every {render_duration(scan.slide.micros)}", describe_ttl(
+                    scan.definition
+                )
             case physical.Lookup(lookup):
                 return describe_lookup(lookup)
             case physical.Edge(edge):

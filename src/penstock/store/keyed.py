@@ -42,6 +42,12 @@ PARTITION_ROWS = 16384
 
 MOST_BITS = 16
 
+SMALL = 1 << 14
+"""A store of so many places is small enough to stay as it is."""
+
+MOST_EMPTY = 8
+"""A store shrinks when no more than this part of its places has a row."""
+
 NOBODY: Bools = np.empty(0, np.bool_)
 
 
@@ -179,6 +185,16 @@ class KeyedStore:
             kernels.gather_to(values, found.rows, found.order, out)
         return out
 
+    def values_of(self, partition: int, place: int) -> Values:
+        """A column of a partition's rows, as it is stored."""
+        return self._values[place][partition, : self.counts[partition]]
+
+    def least(self, place: int) -> int | float | None:
+        """The least value of a column without NULLs. It may be asked while rows change, and is about right then."""
+        values, counts = self._values[place], self.counts
+        parts = (values[p, :count] for p, count in enumerate(counts[: len(values)].tolist()) if count)
+        return min((part.min().item() for part in parts), default=None)
+
     # One row
 
     def find_one(self, words: tuple[int, ...]) -> int:
@@ -314,6 +330,24 @@ class KeyedStore:
         self.dirty |= before != self.counts
         self.changes += 1
         self.layout += 1
+
+    def shrink(self) -> None:
+        """Gives room back where few of many places have a row, and there is memory to move these."""
+        rows = self.all_rows()
+        if self.partitions * self.capacity <= SMALL or len(rows) * MOST_EMPTY > self.partitions * self.capacity:
+            return
+        found = Found(rows, None, len(rows))
+        width = 8 * self._words + sum(spec.dtype.itemsize + 1 for spec in self.specs)
+        if not self._account.try_resize(self.nbytes + len(rows) * width):
+            return
+        keys = self.key_words(found)
+        columns = [self.column(place, found) for place in range(len(self.specs))]
+        self.clear()
+        self.reserve(2 * len(rows))
+        moved, _ = self.put(keys)
+        for place, column in enumerate(columns):
+            self.write(place, moved, column.values, column.valid)
+        self._account.resize(self.nbytes)
 
     def clear(self) -> None:
         self._direct.drop()

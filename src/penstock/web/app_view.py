@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from datetime import timedelta
 from urllib.parse import quote
 
 from nicegui import ui
@@ -76,6 +77,16 @@ class _View:
         with ui.element("div").classes("grid"), panel("Queries") as self._queries_note:
             columns = [("query", "name"), ("results", "n"), ("windows", "code"), ("kept as", ""), ("goes to", "")]
             self._queries = Table("Queries", [*columns, ("text", "code quiet")], "This app has no queries.")
+        if seen.tables:
+            with ui.element("div").classes("grid"), panel("Tables"):
+                columns = [
+                    ("table", "name"),
+                    ("rows", "n"),
+                    ("of the past", "n"),
+                    ("expired", "n"),
+                    ("oldest row", "n"),
+                ]
+                self._tables = Table("Tables", columns, "This app has no tables.")
         with ui.element("div").classes("grid two"):
             with panel("Streams"):
                 columns = [("stream", "name"), ("events", "n"), ("late", "n"), ("held back", "n"), ("watermark", "n")]
@@ -131,6 +142,13 @@ class _View:
                 for s in seen.streams
             ]
         )
+        if seen.tables:
+            self._tables.rows(
+                [
+                    (t.name, shown.count(t.rows), shown.count(t.past), shown.count(t.expired), _age(t.retention))
+                    for t in seen.tables
+                ]
+            )
         self._rejects.rows(seen.rejects[::-1])
         more = len(seen.queries) - _MOST_QUERIES
         self._queries_note.text = f"{more:,} more are neither listed nor drawn" if more > 0 else ""
@@ -166,6 +184,10 @@ class _View:
                 for use in seen.stores
             ]
         )
+
+
+def _age(micros: int | None) -> str:
+    return "–" if micros is None else str(timedelta(microseconds=micros))
 
 
 def _drawn(program: Program) -> str:

@@ -10,7 +10,7 @@ from penstock.engine.app import App
 from penstock.engine.live_view import Look, QueryLook
 from penstock.lang.render import render_duration, render_window
 from penstock.plan.nodes import AggregateNode, JoinNode, Node, PatternNode, RelationNode, children
-from penstock.web.seen import MemorySeen, QuerySeen, Seen, StreamSeen
+from penstock.web.seen import MemorySeen, QuerySeen, Seen, StreamSeen, TableSeen
 
 _LONGEST_REJECT = 400
 
@@ -73,6 +73,10 @@ def _seen(look: Look, windows_of: Callable[[QueryLook], tuple[str, ...]]) -> See
         stores=tuple(use for use in look.stores if use.nbytes or use.metrics.blocks_written),
         rejects=tuple((str(r["reason"]), _shortened(r["row"])) for r in look.rejects),
         figures=figures,
+        tables=tuple(
+            TableSeen(name, table.rows, table.past, table.expired, table.retention)
+            for name, table in metrics.tables.items()
+        ),
     )
 
 

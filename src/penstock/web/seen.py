@@ -53,6 +53,18 @@ class MemorySeen:
 
 
 @dataclass(frozen=True)
+class TableSeen:
+    """Rows in memory, previous ones for readers that are behind, those that have expired, and how long ago in event
+    time, in microseconds, the oldest was written; None without a time to live."""
+
+    name: str
+    rows: int
+    past: int
+    expired: int
+    retention: int | None
+
+
+@dataclass(frozen=True)
 class Seen:
     """`figures` are more facts of the engine, by name, as text."""
 
@@ -70,6 +82,7 @@ class Seen:
     stores: tuple[StoreUse, ...]
     rejects: tuple[tuple[str, str], ...]
     figures: Mapping[str, str]
+    tables: tuple[TableSeen, ...] = ()
 
 
 @dataclass(frozen=True)

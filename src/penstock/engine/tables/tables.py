@@ -19,21 +19,20 @@ from penstock.engine.clock import Clock
 from penstock.engine.names import find
 from penstock.engine.tables.looked_up import LookedUpTable
 from penstock.engine.tables.sources import source_of
+from penstock.engine.tables.table_metrics import TableMetrics, metrics_of_table
 from penstock.engine.tables.write_behind import WriteBehind
 from penstock.errors import BudgetError, CheckpointError, InputError, PenstockError
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamRef, TableRef
 from penstock.lang.table_defs import TableDef, TableWrite
-from penstock.lang.table_options import is_database, is_looked_up, refresh_of
+from penstock.lang.table_options import is_database, is_looked_up, refresh_of, ttl_of
 from penstock.operators.pipeline import Waits
 from penstock.operators.resources import Resources
+from penstock.operators.tables.history import DERIVED
 from penstock.operators.tables.table import Table
 from penstock.operators.tables.writer import TableWriter
 from penstock.rejects import Reject
 from penstock.store.manager import StoreManager
-
-_DERIVED = 1 << 32
-"""Where the positions of derived streams begin."""
 
 
 class TableSet:
@@ -44,6 +43,8 @@ class TableSet:
         self._tables: dict[str, Table] = {}
         self._writers: dict[str, TableWriter] = {}
         self._written: list[Table] = []
+        self._expiring: list[Table] = []
+        """Tables whose rows have a time to live."""
         self._by_stream: dict[str, list[TableWriter]] = {}
         self._positions: dict[str, int] = {}
         self._refs: dict[str, TableRef] = {}
@@ -54,9 +55,9 @@ class TableSet:
 
     def note_streams(self, declared: Iterable[str], derived: Iterable[str]) -> None:
         for name in declared:
-            self._positions.setdefault(name, len([p for p in self._positions.values() if p < _DERIVED]))
+            self._positions.setdefault(name, len([p for p in self._positions.values() if p < DERIVED]))
         for name in derived:
-            self._positions.setdefault(name, _DERIVED + len(self._positions))
+            self._positions.setdefault(name, DERIVED + len(self._positions))
 
     def declare(
         self,
@@ -74,6 +75,8 @@ class TableSet:
                 writer = TableWriter(table, own, self._positions, passed, self._resources)
                 self._writers[definition.name] = writer
                 self._written.append(table)
+                if table.expiry is not None:
+                    self._expiring.append(table)
                 for stream in writer.streams:
                     self._by_stream.setdefault(stream, []).append(writer)
                 if is_database(definition.uri):
@@ -132,6 +135,10 @@ class TableSet:
     def table(self, name: str) -> Table:
         return self._tables[name]
 
+    @property
+    def metrics(self) -> dict[str, TableMetrics]:
+        return {name: metrics_of_table(table) for name, table in self._tables.items()}
+
     def position(self, stream: str) -> int:
         return self._positions[stream]
 
@@ -152,10 +159,12 @@ class TableSet:
         return stream in self._by_stream
 
     def collect(self) -> None:
-        """Forgets previous rows that no reader needs any more."""
+        """Forgets previous rows that no reader needs any more, and rows that are over."""
         for table in self._written:
             if len(table.history):
                 table.collect()
+        for table in self._expiring:
+            table.expire()
 
     def finish(self, names: Iterable[str]) -> None:
         """No more events come that write these tables."""
@@ -196,7 +205,9 @@ class TableSet:
 
     def _fingerprint(self, name: str) -> str:
         definition = self._tables[name].definition
-        return fingerprint((definition.name, definition.schema, definition.key))
+        ttl = ttl_of(definition)
+        known = (definition.name, definition.schema, definition.key)
+        return fingerprint(known if ttl is None else (*known, ttl))
 
     def snapshot(self) -> dict[str, Any]:
         return {

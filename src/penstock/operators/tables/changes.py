@@ -14,17 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument
-from penstock.arrays import Bools, Int64s
+from penstock.arrays import Bools, Int32s, Int64s
 from penstock.expressions.batch import Batch, Data, Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression, columns
-from penstock.expressions.vector import Evaluated
+from penstock.expressions.vector import Evaluated, Vector
 from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.chunk import Chunk, readable
+from penstock.operators.resources import Resources
 from penstock.operators.tables.additions import addition
+from penstock.operators.tables.counting import Counting
+from penstock.operators.tables.expiry import WRITTEN
 from penstock.operators.tables.history import Stamps
 from penstock.operators.tables.table import Matched, Table
-from penstock.rejects import Reject
 from penstock.types import SqlType
 
 
@@ -61,28 +63,38 @@ class Outcome:
 class Statement:
     """`number` orders the statements of a program; the changes of one event are made in this order."""
 
-    def __init__(self, number: int, write: TableWrite, table: Table, reject: Reject) -> None:
+    def __init__(self, number: int, write: TableWrite, table: Table, resources: Resources) -> None:
         self.number = number
         self.write = write
         self._table = table
-        self._reject = reject
+        self._reject = resources.reject
+        sides = {write.alias, table.definition.name}
+        self._counts = [Counting(table, count, sides, resources) for count in write.counted]
         self._own = f"{table.definition.name}."
         self._where = None if write.where is None else compile_expression(write.where)
         self._keys = [(compile_expression(key), key.type) for key in write.keys]
         self._match = None if write.match is None else compile_expression(write.match)
         self.kinds = {name: expression.type for name, expression in write.sets}
+        if table.expiry is not None:
+            self.kinds[WRITTEN] = SqlType.BIGINT
         self._early = {n: compile_expression(e) for n, e in write.sets if is_total(e) and not self._reads_table(e)}
         self.adds = {n: a for n, e in write.sets if (a := addition(e, f"{self._own}{n}")) is not None}
         self._late = {n: compile_expression(e) for n, e in write.sets if n not in self._early}
         needed = [e for n, e in write.sets if n in self._late] + ([] if write.match is None else [write.match])
         self._looks_at = self._read(needed)
-        self._matches_by = self._read([] if write.match is None else [write.match])
+        asked = [write.match, *(count.condition for count in write.counted)]
+        self._matches_by = self._read([condition for condition in asked if condition is not None])
         self._kinds = {f"{self._own}{f.name}": f.type for f in table.definition.schema}
         self._required = [f.name for f in table.others if not f.nullable]
 
     @property
     def is_keyed(self) -> bool:
         return bool(self._keys)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether its operations are carried out one after the other: each concerns rows of other keys than its own."""
+        return not self._keys or bool(self._counts)
 
     @property
     def runs(self) -> bool:
@@ -121,6 +133,8 @@ class Statement:
             if self.write.kind in (ChangeKind.INSERT, ChangeKind.UPSERT):
                 keep = self._with_fit_keys(events, keep, words)
         ready = {n: self._table.stored(n, c(events), self.kinds[n]) for n, c in self._early.items()}
+        if self._table.expiry is not None and self.write.kind is not ChangeKind.DELETE:
+            ready[WRITTEN] = Argument(times, None)
         stamps = Stamps(times, np.full(chunk.rows, position, np.int64), sequences)
         done = Operations(self, events, stamps, words, ready)
         return done if keep.all() else _part(done, np.flatnonzero(keep))
@@ -166,26 +180,44 @@ class Statement:
         before = self._table.look_up(words, None, None)
         return self._apply(operations, rows, words, before, whole=whole)
 
-    def apply_to_all(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
-        """Carries out one operation on all rows of the table that match; returns their keys in order."""
+    def apply_alone(self, operations: Operations, row: int) -> tuple[Int64s, Outcome]:
+        """Carries out one operation, on the row of its key or on all rows of the table that match; returns their keys
+        in order."""
         table = self._table
-        words = table.store.key_words(table.all_rows())
-        words = words[table.ordered(words)]
+        if self._keys:
+            only = np.array([row])
+            return operations.words[only], self.apply(operations, only)
+        all_words = table.store.key_words(table.all_rows())
+        words = all_words[table.ordered(all_words)]
         before = table.look_up(words, None, None)
         rows = np.full(len(words), row, np.int64)
+        if table.expiry is not None:
+            there = table.alive(before, operations.stamps.times[rows]).there
+            words, rows = words[there], rows[there]
+            before = table.look_up(words, None, None)
         return words, self._apply(operations, rows, words, before, whole=False)
 
     def _apply(self, operations: Operations, rows: Int64s, words: Int64s, before: Matched, *, whole: bool) -> Outcome:
-        """With `whole`, `rows` are all operations in their order."""
+        """With `whole`, `rows` are all operations in their order. A row whose time is over is as good as none, but it
+        was there for readers of the past."""
+        held = before
+        if self._table.expiry is not None:
+            before = self._table.alive(held, operations.stamps.times[rows])
         kind, there = self.write.kind, before.there
         places = np.arange(len(rows))
         if self._match is not None:
             # Those that match may be few: nothing else is computed of the others.
             batch = self._rows(operations, rows, before, self._matches_by, whole=whole)
-            places = np.flatnonzero(self._met(self._match(batch), operations, rows, there, condition=True))
+            for count in self._counts:
+                numbers = Vector(count.of(Chunk(operations.stamps.times[rows], batch)), None)
+                batch = batch.with_columns({count.name: numbers}, {count.name: SqlType.BIGINT})
+            asked = there if kind in (ChangeKind.UPDATE, ChangeKind.DELETE) else np.ones(len(rows), np.bool_)
+            places = np.flatnonzero(self._met(self._match(batch), operations, rows, asked, condition=True))
             if len(places) < len(rows):
                 rows, words, whole = rows[places], words[places], False
-                before = self._table.rows_at(before.rows[places])
+                held = before = self._table.rows_at(before.rows[places])
+                if self._table.expiry is not None:
+                    before = self._table.alive(held, operations.stamps.times[rows])
                 there = before.there
         if kind is ChangeKind.INSERT:
             for at in np.flatnonzero(there).tolist():
@@ -196,12 +228,12 @@ class Statement:
         else:
             changed = there.copy()
         # Read before anything is written: row numbers do not last.
-        old = [before.argument(f.name) for f in self._table.others] if self._table.keeps_history else []
+        old = [held.argument(f.name) for f in self._table.others] if self._table.keeps_history else []
         if not changed.any():
-            return Outcome(places, changed, there, old)
+            return Outcome(places, changed, held.there, old)
         if kind is ChangeKind.DELETE:
             self._table.remove(words[changed])
-            return Outcome(places, changed, there, old)
+            return Outcome(places, changed, held.there, old)
         batch = Batch({}, {}, len(rows))
         if self._late:
             batch = self._rows(operations, rows, before, self._looks_at, whole=whole)
@@ -214,12 +246,19 @@ class Statement:
             changed = self._not_null(name, sets.get(name), operations, rows, changed, there)
         for name, column in sets.items():
             changed = self._fit(name, column, operations, rows, changed)
+        known: Int32s | None = before.rows
+        if held is not before:
+            over = changed & held.there & ~there
+            if over.any():
+                self._table.begin_anew(words[over])
+                known = None
         if changed.all():
-            self._table.write(words, sets, before.rows)
+            self._table.write(words, sets, known)
         else:
             those = np.flatnonzero(changed)
-            self._table.write(words[those], {n: c.at(those) for n, c in sets.items()}, before.rows[those])
-        return Outcome(places, changed, there, old)
+            some = {name: column.at(those) for name, column in sets.items()}
+            self._table.write(words[those], some, None if known is None else known[those])
+        return Outcome(places, changed, held.there, old)
 
     def _rows(
         self, operations: Operations, rows: Int64s, before: Matched, looks_at: Sequence[str], *, whole: bool

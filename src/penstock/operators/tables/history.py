@@ -49,6 +49,9 @@ _BURSTS = 64
 AFTER_ALL = 1 << 62
 """A stream position after all others: of rows that come from no stream, which see all changes of their time."""
 
+DERIVED = 1 << 32
+"""Where the stream positions of derived streams begin."""
+
 BEFORE_ALL = (-1, -1)
 """A stream position and a sequence before all others."""
 

@@ -127,8 +127,19 @@ class ValueIndex:
         self._refresh()
         return len(self._odd.places)
 
-    def look_up(self, values: Asked, numbers: Int64s | None) -> Answer:
-        """The rows of values, as of so many entries of the history each."""
+    def look_up(self, values: Asked, numbers: Int64s | None, times: Int64s | None) -> Answer:
+        """The rows of values, as of so many entries of the history each, without those that are over by then."""
+        answer = self._look_up(values, numbers)
+        if times is None or self._table.expiry is None:
+            return answer
+        alive = self._table.alive(answer.matched, times[answer.asked])
+        if alive is answer.matched:
+            return answer
+        places = np.flatnonzero(alive.there)
+        odd = None if answer.odd is None else answer.odd[places]
+        return Answer(answer.asked[places], answer.matched.taken(places), odd)
+
+    def _look_up(self, values: Asked, numbers: Int64s | None) -> Answer:
         self._refresh()
         asked, rows, is_odd = _found(self._rows, self._odd, values)
         table, history = self._table, self._table.history

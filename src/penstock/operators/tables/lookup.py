@@ -70,7 +70,9 @@ class LookUp(Operator):
         self._waits = bool(node.clocks)
         if not self._waits and len(node.lookups) == 1 and SingleReading.fits(self._tables[0].table, node.lookups[0]):
             (lookup,) = node.lookups
-            self._single = SingleReading(self._tables[0].table, lookup, _wanted(read, lookup.alias), self._names)
+            self._single = SingleReading(
+                self._tables[0].reader, self._tables[0].table, lookup, _wanted(read, lookup.alias), self._names
+            )
         outputs = [renamed(output.expression, self._names) for output in node.outputs]
         where = None if node.where is None else renamed(node.where, self._names)
         self._of_one_row = RowSelection(where, self._output_names, outputs)
@@ -116,11 +118,12 @@ class LookUp(Operator):
 
     def waits_for(self, port: int, watermark: int) -> bool:
         """Rows wait for the streams that write the tables. What a table keeps of the past waits for this operator's own
-        stream; a little may wait longer."""
+        stream; a little may wait longer. So do rows whose time is over."""
         if port:
             return bool(self._ports.heads)
-        for reading in self._tables:  # noqa: SIM110 - asked for every push, so without a generator
-            if len(reading.table.history) > LITTLE:
+        for reading in self._tables:
+            table = reading.table
+            if len(table.history) > LITTLE or (table.expiry is not None and table.expiry.waits):
                 return True
         return False
 
@@ -213,13 +216,15 @@ class LookUp(Operator):
             "next": self._next + self.left_out,
             "watermark": self._watermark,
             "passed": [reading.reader.passed for reading in self._tables],
+            "since": [reading.reader.since for reading in self._tables],
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["waiting"])
         self._next, self._watermark, self.left_out = snapshot["next"], snapshot["watermark"], 0
-        for reading, passed in zip(self._tables, snapshot["passed"], strict=True):
-            reading.reader.passed = passed
+        since = snapshot.get("since") or [START] * len(self._tables)
+        for reading, passed, begun in zip(self._tables, snapshot["passed"], since, strict=True):
+            reading.reader.passed, reading.reader.since = passed, begun
 
 
 def _numbered(rows: Rows, sequences: Int64s) -> Rows:

@@ -180,6 +180,14 @@ class TableReading:
             return None
         return history.numbers(times + self._behind, position, sequences, before=before)
 
+    def _alive(self, matched: Matched, times: Int64s) -> Matched:
+        moments = self._moments(times)
+        return matched if moments is None else self.table.alive(matched, moments)
+
+    def _moments(self, times: Int64s) -> Int64s | None:
+        """As of when rows of these times see which rows of the table are over; None if none ever is."""
+        return None if self.table.expiry is None else np.maximum(times + self._behind, self.reader.since)
+
     def _computed(self, way: _RowFinder, rows: Chunk) -> tuple[list[Evaluated], Bools | None]:
         """The keys, and which rows have all of them; the others are rejected."""
         columns = []
@@ -200,10 +208,11 @@ class TableReading:
         rows = self._without_keys(rows)
         words, valid = self.table.words(columns, way.kinds, only_known=not self.table.reads_by_key_only)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
+        matched = self._alive(matched, rows.times)
         earlier = None
         if self._looks_back and not self.table.reads_by_key_only:
             numbers = self._numbers(rows.times, sequences, position, before=True)
-            earlier = self.table.look_up(words, valid, numbers)
+            earlier = self._alive(self.table.look_up(words, valid, numbers), rows.times)
         joined = self._beside(rows, matched, earlier)
         self.table.settle()
         there = matched.there
@@ -236,12 +245,13 @@ class TableReading:
         rows = self._without_keys(rows)
         values = way.index.asked(columns, way.kinds, rows.rows)
         numbers = self._numbers(rows.times, sequences, position, before=False)
-        asked, matched, odd = way.index.look_up(values, numbers)
+        asked, matched, odd = way.index.look_up(values, numbers, self._moments(rows.times))
         pairs = taken(rows, asked)
         earlier = None
         if self._looks_back:
             numbers = self._numbers(rows.times, sequences, position, before=True)
             earlier = self._before(matched, None if numbers is None else numbers[asked])
+            earlier = self._alive(earlier, pairs.times)
         joined = Chunk(pairs.times, self._beside(pairs, matched, earlier))
         self.table.settle()
         way.index.settle()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.aggregates.state import Argument, Values
-from penstock.arrays import Bools, Int64s
+from penstock.arrays import Bools, Int32s, Int64s
 from penstock.jit import kernel
 from penstock.lang.table_defs import ChangeKind
 from penstock.operators.tables.changes import Operations
@@ -56,7 +56,8 @@ def _run(
 
 
 def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries | None:
-    """Carries out operations (in the order of `rows`) in one pass; None, and nothing done, if that cannot be."""
+    """Carries out operations (in the order of `rows`) in one pass; None, and nothing done, if that cannot be. No row
+    that one of them changes is over before the last one: their times are that close."""
     statement = operations.statement
     if not statement.runs:
         return None
@@ -68,7 +69,9 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
     numbers[places[firsts]] = np.arange(len(firsts))
     ids = numbers[places]
     different = words if len(firsts) == len(words) else words[firsts]
-    before = table.look_up(different, None, None)
+    held_now = before = table.look_up(different, None, None)
+    if table.expiry is not None:
+        before = table.alive(held_now, operations.stamps.times[rows[firsts]])
     there = before.there
     if statement.write.kind is ChangeKind.UPDATE and not there.all():
         rows = rows[there[ids]]
@@ -116,15 +119,34 @@ def run_together(table: Table, operations: Operations, rows: Int64s) -> Entries 
         return None
     entries = _nothing(table)
     if table.keeps_history:
-        existed = there[ids]
+        existed = held_now.there[ids]
         existed[~fresh] = True
         columns = []
         for field in table.others:
             columns.append(olds[field.name] if field.name in olds else before.argument(field.name).at(ids))
+        if held_now is not before:
+            over = np.flatnonzero(held_now.there & ~there)
+            for i, field in enumerate(table.others):
+                columns[i] = _with(columns[i], firsts[over], held_now.argument(field.name).at(over))
         stamps = Stamps(*(part[rows] for part in operations.stamps))
         entries = Entries(stamps, words, existed, columns, differ=bool(fresh.all()))
-    table.write(different, finals, before.rows)
+    known: Int32s | None = before.rows
+    if held_now is not before:
+        table.begin_anew(different[held_now.there & ~there])
+        known = None
+    table.write(different, finals, known)
     return entries
+
+
+def _with(column: Argument, places: Int64s, other: Argument) -> Argument:
+    """The column with other values at some places."""
+    values = column.values.copy()
+    values[places] = other.values
+    if column.valid is None and other.valid is None:
+        return Argument(values, None)
+    valid = np.ones(len(values), np.bool_) if column.valid is None else column.valid.copy()
+    valid[places] = True if other.valid is None else other.valid
+    return Argument(values, valid)
 
 
 def _nothing(table: Table) -> Entries:

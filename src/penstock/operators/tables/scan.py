@@ -1,7 +1,8 @@
 """A table as a whole, at every boundary of a slide: its rows as of then become those of a stream, a microsecond before.
 
 Invariants:
-1. Boundary b is evaluated once all changes with times below b have been made; it sees these and no others.
+1. Boundary b is evaluated once all changes with times below b have been made; it sees these and no others. Rows that
+   are over a microsecond before it are not there.
 2. The first boundary is the first one after the first event of the streams that write the table, the last one of a
    bounded run the first one after their last event.
 3. A boundary waits until this operator has the watermark of every one of these streams: the watermark of a derived
@@ -62,7 +63,10 @@ class Scan(Operator):
         self._outgoing.receiver = receive
 
     def waits_for(self, port: int, watermark: int) -> bool:
-        return len(self._table.history) > LITTLE or (self._next is not None and self._next <= watermark)
+        expiry = self._table.expiry
+        if len(self._table.history) > LITTLE or (expiry is not None and expiry.waits):
+            return True
+        return self._next is not None and self._next <= watermark
 
     def _due(self, reached: int) -> list[Chunk]:
         while self._next is not None and self._next <= reached:
@@ -77,7 +81,7 @@ class Scan(Operator):
     def _as_of(self, boundary: int) -> Chunk:
         history = self._table.history
         numbers = history.numbers(np.array([boundary]), -1, np.array([0])) if len(history) else None
-        _, matched, _ = self._rows.look_up(_EVERYTHING, numbers)
+        _, matched, _ = self._rows.look_up(_EVERYTHING, numbers, np.array([max(boundary - 1, self._reader.since)]))
         batch = pa.RecordBatch.from_arrays(matched.arrays(), names=list(self._schema.names))
         return Chunk(np.full(batch.num_rows, boundary - 1, np.int64), batch)
 
@@ -85,8 +89,15 @@ class Scan(Operator):
         return self._due(self._after(self._last)) if self._next is not None else []
 
     def snapshot(self) -> dict[str, Any]:
-        return {"next": self._next, "last": self._last, "passed": self._reader.passed, "heard": self._heard}
+        return {
+            "next": self._next,
+            "last": self._last,
+            "passed": self._reader.passed,
+            "heard": self._heard,
+            "since": self._reader.since,
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._next, self._last, self._reader.passed = snapshot["next"], snapshot["last"], snapshot["passed"]
         self._heard = list(snapshot["heard"])
+        self._reader.since = snapshot.get("since", START)

@@ -15,7 +15,7 @@ from penstock.expressions.scalar import RowFunction, Values
 from penstock.expressions.tree import Column, Expression, columns, transform
 from penstock.lang.table_defs import ChangeKind, TableWrite
 from penstock.operators.tables.history import SingleChange
-from penstock.operators.tables.table import Table
+from penstock.operators.tables.table import Table, TableReader
 from penstock.plan.tables.nodes import Lookup
 from penstock.types import SqlType
 
@@ -68,6 +68,8 @@ class SingleWrite:
         self._where = None if write.where is None else compiled(write.where)
         self._words = _words([compiled(key) for key in write.keys])
         self._places = [table.places[name] for name, _ in write.sets]
+        if table.expiry is not None:
+            self._places.append(table.expiry.place)
         self._functions = [compiled(expression) for _, expression in write.sets]
         looked_at = {name for _, expression in write.sets for name in columns(expression) if name.startswith(own)}
         keys = table.definition.key
@@ -95,6 +97,9 @@ class SingleWrite:
             if row < 0:
                 return False
             before = table.row_values(row)
+            expiry = table.expiry
+            if expiry is not None and expiry.is_over(before, time):
+                return False
             if self._others or self._keys:
                 values = values.copy()
                 for name, place in self._others:
@@ -104,6 +109,8 @@ class SingleWrite:
             found = [function(values) for function in self._functions]
         except UNCERTAIN:
             return False
+        if expiry is not None:
+            found.append(time)
         if None in found:
             for place, value in zip(self._places, found, strict=True):
                 if value is None and (place in self._required or not table.store.has_nulls(place)):
@@ -119,8 +126,14 @@ class SingleReading:
     stream by the names that expressions have for them."""
 
     def __init__(
-        self, table: Table, lookup: Lookup, wanted: dict[str, tuple[str, bool]], names: dict[str, str]
+        self,
+        reader: TableReader,
+        table: Table,
+        lookup: Lookup,
+        wanted: dict[str, tuple[str, bool]],
+        names: dict[str, str],
     ) -> None:
+        self._reader = reader
         self._table = table
         self._left = lookup.left
         self._looks_back = any(back for _, back in wanted.values())
@@ -147,6 +160,10 @@ class SingleReading:
                 now = then
                 then = table.row_as_of(words, now, moment, before=False)
                 before = table.row_as_of(words, now, moment, before=True) if self._looks_back else then
+            if (expiry := table.expiry) is not None:
+                time = max(moment[0], self._reader.since)
+                before = None if before is None or expiry.is_over(before, time) else before
+                then = None if then is None or expiry.is_over(then, time) else then
         if then is None and not self._left:
             return None
         joined = values.copy()

@@ -5,7 +5,9 @@ Invariants:
    (`operators.ports`); a reader of a later moment waits (`operators.tables.lookup`).
 2. Changes are made in the total order of (time, stream position, sequence). The previous row goes to the history as
    long as there are readers. `collect` forgets entries that all readers have passed.
-3. Every row and every entry of the history holds one use of each of its strings. Strings that rows give up during a
+3. With a time to live, `expiry` says which rows a moment still sees (`alive`), and each row has a hidden column,
+   `WRITTEN`, behind the others.
+4. Every row and every entry of the history holds one use of each of its strings. Strings that rows give up during a
    run of changes are released at the end of the run, when the history holds its own uses.
 
 Why: docs/decisions/table-history.md
@@ -24,10 +26,12 @@ from penstock.arrays import Bools, Int32s, Int64s
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
+from penstock.lang.table_options import ttl_of
 from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.tables.expiry import WRITTEN, Expiry
 from penstock.operators.tables.history import BEFORE_ALL, Entries, History
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found, KeyedStore
@@ -45,13 +49,14 @@ _NOT_EVERYWHERE = (SqlType.STRING, SqlType.DATE, SqlType.TIMESTAMP)
 
 class TableReader:
     """A reader of a table. It does not read any more as of times below `passed`, nor as of that time before `place`, a
-    stream position and a sequence."""
+    stream position and a sequence. Rows that were over when it began, at `since`, it does not see."""
 
-    __slots__ = ("passed", "place")
+    __slots__ = ("passed", "place", "since")
 
-    def __init__(self) -> None:
+    def __init__(self, since: int) -> None:
         self.passed = START
         self.place = BEFORE_ALL
+        self.since = since
 
 
 class Matched:
@@ -90,6 +95,26 @@ class Matched:
         if len(self._old):
             word[self._old] = self._table.history.place(place, self._entries).values
         return word
+
+    def without(self, gone: Bools) -> Matched:
+        """The same, with no row where one is `gone`."""
+        matched = Matched(self._table, self._found, self._all_entries())
+        matched.there = self.there & ~gone
+        matched._everywhere = bool(matched.there.all())
+        return matched
+
+    def taken(self, places: Int64s) -> Matched:
+        """Some of the rows, all of which there are."""
+        entries = self._all_entries()
+        found = _these(self.rows[places])
+        return Matched(self._table, found, None if entries is None else entries[places])
+
+    def _all_entries(self) -> Int64s | None:
+        if not len(self._old):
+            return None
+        entries = np.full(self._found.keys, -1, np.int64)
+        entries[self._old] = self._entries
+        return entries
 
     def keys(self) -> Int64s:
         """The keys of the rows; where there is none, 0."""
@@ -151,6 +176,9 @@ class Table:
         self.definition = definition
         self._keys: tuple[Field, ...] = definition.key_fields
         self.others: tuple[Field, ...] = definition.other_fields
+        ttl = ttl_of(definition)
+        if ttl is not None:
+            self.others += (Field(WRITTEN, SqlType.BIGINT, nullable=False),)
         self.places = {field.name: place for place, field in enumerate(self.others)}
         self._flags = [place for place, field in enumerate(self.others) if field.type is SqlType.BOOLEAN]
         name = f"table {definition.name}"
@@ -161,6 +189,7 @@ class Table:
         specs = [ColumnSpec(f.name, f.type.storage, f.nullable) for f in self.others]
         narrow = not any(field.type in _WIDE for field in self._keys)
         self.store = resources.keyed(name, len(self._keys), narrow, specs)
+        self.expiry = None if ttl is None else Expiry(ttl, self.places[WRITTEN], self.store)
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
         self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
         self.heard: dict[int, int] = {}
@@ -185,7 +214,7 @@ class Table:
     # Readers
 
     def reader(self) -> TableReader:
-        reader = TableReader()
+        reader = TableReader(START if self.expiry is None else self.expiry.now)
         self._readers.append(reader)
         return reader
 
@@ -208,6 +237,28 @@ class Table:
         if gone is not None and self.interners:
             for interner, codes in self._strings_of(gone):
                 interner.release(codes)
+
+    # Rows whose time is over
+
+    def alive(self, matched: Matched, times: Int64s) -> Matched:
+        """What was looked up, without rows that are over as of the times."""
+        assert self.expiry is not None
+        if not matched.there.any():
+            return matched
+        gone = matched.there & (matched.argument(WRITTEN).values <= times - self.expiry.ttl)
+        return matched.without(gone) if gone.any() else matched
+
+    def expire(self) -> None:
+        """Frees rows that no event will see."""
+        assert self.expiry is not None
+        if self.expiry.is_due:
+            passed = [reader.passed for reader in self._readers]
+            self.expiry.sweep((*self.heard.values(), *passed), self._free)
+
+    def _free(self, over: Found) -> None:
+        self.remove(self.store.key_words(over))
+        self.changed(None)
+        self.store.shrink()
 
     # Values in and out
 
@@ -360,6 +411,12 @@ class Table:
                 self._given_up.append((field.name, words[:, w].astype(np.int32)))
         self.store.remove(words)
 
+    def begin_anew(self, words: Int64s) -> None:
+        """Takes out rows that are over, before new ones with their keys are written; all keys differ."""
+        assert self.expiry is not None
+        self.expiry.expired += len(words)
+        self.remove(words)
+
     def changed(self, entries: Entries | None) -> None:
         """Ends a run of changes: `entries` are what was there before, for readers of the past."""
         if entries is not None and self.keeps_history and len(entries.existed):
@@ -414,6 +471,9 @@ class Table:
     def to_arrow(self) -> pa.Table:
         """All rows as they are now, in the order of their keys."""
         found = self.all_rows()
+        if self.expiry is not None:
+            there = self.alive(Matched(self, found, None), np.full(found.keys, self.expiry.now)).there
+            found = _these(found.rows[there])
         order = self.ordered(self.store.key_words(found))
         return pa.Table.from_batches([self.batch(_these(found.rows[order]))])
 
@@ -466,6 +526,7 @@ class Table:
             "rows": self._pages.snapshot(),
             "strings": {name: interner.snapshot() for name, interner in self.interners.items()},
             "history": self.history.snapshot(),
+            "expiry": None if self.expiry is None else self.expiry.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -473,6 +534,8 @@ class Table:
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
+        if self.expiry is not None:
+            self.expiry.restore(snapshot["expiry"])
 
 
 def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:

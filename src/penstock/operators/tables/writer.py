@@ -29,7 +29,8 @@ from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.tables.changes import Operations, Outcome, Statement
-from penstock.operators.tables.history import Entries, Stamps
+from penstock.operators.tables.expiry import Expiry
+from penstock.operators.tables.history import DERIVED, Entries, Stamps
 from penstock.operators.tables.runs import run_together
 from penstock.operators.tables.single import SingleWrite
 from penstock.operators.tables.table import END, Table
@@ -63,7 +64,7 @@ class TableWriter:
         self._table = table
         self._statements: dict[str, list[Statement]] = {}
         for number, write in writes:
-            own = Statement(number, write, table, resources.reject)
+            own = Statement(number, write, table, resources)
             self._statements.setdefault(write.stream, []).append(own)
         self.streams = sorted(self._statements, key=lambda stream: positions[stream])
         self._positions = positions
@@ -81,12 +82,17 @@ class TableWriter:
         position, heard = self._positions[stream], self._table.heard
         if watermark > heard[position]:
             heard[position] = watermark
+        expiry = self._table.expiry
+        if expiry is not None:
+            self._note_time(expiry)
         if len(self.streams) == 1:
             for chunk in chunks:
                 if self._single is not None and isinstance(chunk.columns, Row):
-                    sequence = self._passed[stream]
-                    if self._single.make(chunk.columns.values, chunk.times.item(0), sequence):
+                    sequence, time = self._passed[stream], chunk.times.item(0)
+                    if self._single.make(chunk.columns.values, time, sequence):
                         self._passed[stream] = sequence + 1
+                        if expiry is not None:
+                            expiry.note(time)
                         continue
                 for part, _ in chunk.parts(watermark):
                     self._make([(stream, part)])
@@ -109,11 +115,18 @@ class TableWriter:
             self._make_due(self._ports.take(END))
         self._table.heard = dict.fromkeys(self._table.heard, END)
 
+    def _note_time(self, expiry: Expiry) -> None:
+        """Declared streams tell how far they have come. Derived ones tell it by their rows, or later."""
+        if all(position < DERIVED for position in self._table.heard):
+            expiry.note(min(self._table.heard.values()))
+
     def _make(self, chunks: list[tuple[str, Chunk]]) -> None:
         asked: list[Operations] = []
         for stream, chunk in chunks:
             if not chunk.rows:
                 continue
+            if self._table.expiry is not None:
+                self._table.expiry.note(int(chunk.times[-1]))
             first = self._passed[stream]
             self._passed[stream] = first + chunk.rows
             sequences = np.arange(first, first + chunk.rows)
@@ -133,7 +146,7 @@ class TableWriter:
         if len(asked) > 1:
             order = _order(asked, which)
             which, rows = which[order], rows[order]
-        lonely = np.array([not ops.statement.is_keyed for ops in asked])[which]
+        lonely = np.array([ops.statement.is_alone for ops in asked])[which]
         done: list[Entries] = []
         start = 0
         for at in [*np.flatnonzero(lonely).tolist(), len(which)]:
@@ -141,7 +154,7 @@ class TableWriter:
                 done += self._keyed(asked, which[start:at], rows[start:at])
             if at < len(which):
                 operations, row = asked[which[at]], int(rows[at])
-                words, outcome = operations.statement.apply_to_all(operations, row)
+                words, outcome = operations.statement.apply_alone(operations, row)
                 stamps = [np.full(len(words), part[row]) for part in operations.stamps]
                 done += self._entries(Stamps(*stamps), words, [(outcome.places, outcome)])
             start = at + 1
@@ -151,6 +164,9 @@ class TableWriter:
         used = np.unique(which).tolist()
         if len(used) == 1:
             operations = asked[used[0]]
+            spans = self._spans(operations, rows)
+            if len(spans) > 1:
+                return [done for a, b in spans for done in self._keyed(asked, which[a:b], rows[a:b])]
             together = run_together(self._table, operations, rows)
             if together is not None:
                 return [together]
@@ -178,6 +194,17 @@ class TableWriter:
                     outcomes.append((own[outcome.places], outcome))
             start = end
         return self._entries(stamps, words, outcomes)
+
+    def _spans(self, operations: Operations, rows: Int64s) -> list[tuple[int, int]]:
+        """Operations that may be one pass: with a time to live, as long as no row that is changed is over."""
+        expiry = self._table.expiry
+        if expiry is None or not operations.statement.runs:
+            return [(0, len(rows))]
+        times = operations.stamps.times[rows]
+        begins = [0]
+        while times[-1] - times[begins[-1]] >= expiry.ttl:
+            begins.append(int(np.searchsorted(times, times[begins[-1]] + expiry.ttl)))
+        return list(zip(begins, [*begins[1:], len(rows)], strict=True))
 
     def _at_once(self, asked: list[Operations]) -> list[Entries]:
         """The operations of each statement on the same keys, which all differ. No reader sees a table between the
@@ -229,7 +256,7 @@ def _of_the_same_keys(asked: list[Operations]) -> bool:
     """Whether all statements were asked by the same events, each of which concerns one key."""
     words = asked[0].words
     return _of_the_same_events(asked) and all(
-        ops.statement.is_keyed and np.array_equal(ops.words, words) for ops in asked
+        not ops.statement.is_alone and np.array_equal(ops.words, words) for ops in asked
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.expressions.tree import Expression, columns
-from penstock.lang.render import render
-from penstock.lang.table_defs import ChangeKind, TableWrite
+from penstock.lang.render import render, render_duration
+from penstock.lang.table_defs import ChangeKind, TableDef, TableWrite
+from penstock.lang.table_options import ttl_of
 from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.plan.tables.nodes import Lookup, LookupNode, is_key
 
@@ -14,7 +15,7 @@ from penstock.plan.tables.nodes import Lookup, LookupNode, is_key
 def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
     details = [] if node.first is None else [f"where    {_text(node.first)}  (before the look-up)"]
     for lookup in node.lookups:
-        details += _lookup(lookup)
+        details += [*_lookup(lookup), *(f"         {kept}" for kept in describe_ttl(lookup.definition))]
     if node.where is not None:
         details.append(f"where    {_text(node.where)}")
     if node.clocks:
@@ -24,6 +25,12 @@ def describe_lookup(node: LookupNode) -> tuple[str, list[str]]:
     tables = ", ".join(lookup.table for lookup in node.lookups)
     what = f"event of {node.alias}" if node.alias else "row of the windows"
     return f"look up {tables} for every {what}, as of its time", details
+
+
+def describe_ttl(table: TableDef) -> list[str]:
+    """For how long a table's rows are there; nothing where that is for ever."""
+    ttl = ttl_of(table)
+    return [] if ttl is None else [f"rows are there for less than {render_duration(ttl)} after their last change"]
 
 
 def _lookup(lookup: Lookup) -> list[str]:
@@ -60,13 +67,29 @@ def describe_writes(writes: Iterable[TableWrite]) -> list[str]:
 def _write(write: TableWrite) -> str:
     where = "" if write.where is None else f" that passes {_text(write.where)}"
     what = f"every event of {write.stream}{where}: {write.kind.value} {write.table}"
+    match = "" if write.match is None else render(write.match, _match_names(write))
     if write.keys:
         key = ", ".join(map(_text, write.keys))
-        also = "" if write.match is None else f", if {_text(write.match)}"
-        return f"{what} by its key {key}{also}"
-    found = "" if write.match is None else f" {_text(write.match)}"
+        also = f", if {match}" if match else ""
+        alone = "; one event after the other" if write.counted else ""
+        return f"{what} by its key {key}{also}{alone}"
+    found = f" {match}" if match else ""
     assert write.kind in (ChangeKind.UPDATE, ChangeKind.DELETE), "new rows have a key"
     return f"{what} by comparing every row{found}: name its key in an equality"
+
+
+def _match_names(write: TableWrite) -> dict[str, str]:
+    """The columns of the condition as they were written, and what it counts."""
+    assert write.match is not None
+    names = {name: name for name in columns(write.match)}
+    for count in write.counted:
+        where = ""
+        if count.condition is not None:
+            of_rows = f"{count.name}."
+            own = {n: n.replace(of_rows, "other.", 1) for n in columns(count.condition)}
+            where = f" WHERE {render(count.condition, own)}"
+        names[count.name] = f"(SELECT COUNT(*) FROM {write.table} AS other{where})"
+    return names
 
 
 def _text(expression: Expression) -> str:

@@ -147,7 +147,8 @@ def stream_columns(node: LookupNode) -> set[str]:
 def written_columns(write: TableWrite) -> set[str]:
     """The columns of the stream that a change of a table reads."""
     prefix = f"{write.alias}."
-    read = [*write.keys, *(e for _, e in write.sets), *(e for e in (write.where, write.match) if e is not None)]
+    conditions = (write.where, write.match, *(count.condition for count in write.counted))
+    read = [*write.keys, *(e for _, e in write.sets), *(e for e in conditions if e is not None)]
     return {name.removeprefix(prefix) for e in read for name in columns(e) if name.startswith(prefix)}
 
 

@@ -21,6 +21,8 @@ def keys_of_tables(node: LookupNode) -> tuple[tuple[str, Keys], ...] | str:
             return f"events look the table {lookup.table} up by something else than its key"
         found.setdefault(stream, set()).add(_own(lookup.keys, node.alias))
         for write in lookup.writes:
+            if write.counted:
+                return f"{write.stream} changes the table {lookup.table} by what other rows of it say"
             if not write.keys:
                 return f"{write.stream} changes rows of the table {lookup.table} by something else than its key"
             found.setdefault(write.stream, set()).add(_own(write.keys, write.alias))
