@@ -11,7 +11,7 @@ import pytest
 from penstock.lane import counts, records, words
 from penstock.lane.counts import count_all
 from penstock.lane.memory import IS_CHECKED, address_of, block_at, offset_of, parts_of
-from penstock.lane.program import Program
+from penstock.lane.program import PlayedStates, Program
 from penstock.lane.records import store_column
 from penstock.store.blocks import BlockLayout, ColumnSpec, Frame
 from penstock.windows.spec import Range
@@ -23,9 +23,9 @@ REFUSED = "memory that its owner does not have"
 
 def play(rows: int = 5, *, times: Any = None, tail: int = 0, tail_rows: int = 0, results: Any = None) -> None:
     """Counts rows, one per microsecond; `times` and `tail` are addresses in place of the usual ones."""
-    program = Program(Range(10), [], [], [], by_group=False)
+    program = Program(PlayedStates(Range(10), [], [], [], by_group=False))
     entering = np.arange(100, 100 + rows)
-    program.link(np.zeros(1, np.int64))
+    program.link(np.zeros(1, np.int64), np.zeros(0, np.bool_))
     program.feed(entering, np.zeros(rows, np.int32), [], np.zeros(0, np.int64), np.zeros(0, np.int64))
     if times is not None:
         program.words[words.TIMES] = times

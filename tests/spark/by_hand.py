@@ -6,7 +6,7 @@ A committed state is what Spark would hand to the next attempt.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ BUCKETS, PARTS = 3, 2
 class Value:
     """A ValueState whose changes can be thrown away."""
 
+    nothing = None
+
     def __init__(self) -> None:
         self.committed: tuple[Any, ...] | None = None
         self.written: tuple[Any, ...] | None = None
@@ -47,13 +49,37 @@ class Value:
         self.written = value
 
 
+class Map:
+    """A MapState of the same kind."""
+
+    nothing: Mapping[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def __init__(self) -> None:
+        self.committed: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.written = self.committed
+
+    def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        return iter(sorted(self.written.items(), reverse=True))
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        self.written = {**self.written, key: value}
+
+    def clear(self) -> None:
+        self.written = {}
+
+
 @dataclass
 class Bucket:
     label: str
-    states: dict[str, Value] = field(default_factory=dict)
+    states: dict[str, Any] = field(default_factory=dict)
 
     def getValueState(self, name: str, _schema: str) -> Value:
-        return self.states.setdefault(name, Value())
+        found: Value = self.states.setdefault(name, Value())
+        return found
+
+    def getMapState(self, name: str, _key: str, _value: str) -> Map:
+        found: Map = self.states.setdefault(name, Map())
+        return found
 
     def settle(self, *, commit: bool) -> None:
         for state in self.states.values():

@@ -68,8 +68,14 @@ def main(directory: Path) -> None:
 
 def named_segments(spark: SparkSession, checkpoint: Path) -> list[str]:
     """The segment files that the last committed state names, live or retired, out of Spark's state store."""
-    states = spark.read.format("statestore").option("stateVarName", "state").load(str(checkpoint)).collect()
-    return [name.decode() for row in states for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", row.value.state)]
+    store = spark.read.format("statestore")
+    last = {}
+    for row in store.option("stateVarName", "state").load(str(checkpoint)).collect():
+        last[row.key.bucket] = 0, row.value.state
+    for row in store.option("stateVarName", "changes").load(str(checkpoint)).collect():
+        change = row.user_map_key.number, row.user_map_value.changes
+        last[row.key.bucket] = max(last[row.key.bucket], change)
+    return [name.decode() for _, part in last.values() for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", part)]
 
 
 def to_files(spark: SparkSession, out: Path) -> tuple[Callable[[DataFrame], Any], Callable[[], pa.Table]]:

@@ -82,7 +82,7 @@ class Troubled:
         before = self.states[batch - 1]
         for bucket in self.run.buckets:
             for name, value in bucket.states.items():
-                value.written = before.get(bucket.label, {}).get(name)
+                value.written = before.get(bucket.label, {}).get(name, value.nothing)
         tasks = None if events is None else [{"s": events[::2]}, {"s": events[1::2]}]
         results = self.run.attempt(batch, tasks)
         written = {b.label: {name: value.written for name, value in b.states.items()} for b in self.run.buckets}
@@ -174,7 +174,8 @@ def check(directory: Path, seed: int) -> None:
 
 def check_files(directory: Path, state: State, last: int) -> None:
     """Blocks went to files, and only files are left that some state which Spark may load can name."""
-    kept = b"".join(values["state"][0] for values in state.values())
+    parts = [max(v["changes"].items(), default=((0,), v["state"]))[1] for v in state.values()]
+    kept = b"".join(data for (data,) in parts)
     named = {name.decode() for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", kept)}
     files = {file.name for file in directory.rglob("*.segment")}
     assert files & named

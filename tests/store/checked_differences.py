@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.engine import checkpoint
 from penstock.store import differences, state
 from penstock.store.differences import Differences, Part, joined
 
@@ -30,14 +29,13 @@ def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
             assert_same(joined(parts), expected)
         return part
 
-    def noted_follow(self: Differences, parts: Sequence[bytes], *trees: dict[str, Any]) -> None:
+    def noted_follow(self: Differences, parts: Sequence[bytes], *trees: Any) -> None:
         self.__dict__["parts"] = list(parts)
         follow(self, parts, *trees)
 
     monkeypatch.setattr(Differences, "part", checked_part)
     monkeypatch.setattr(Differences, "follow", noted_follow)
-    for module in (differences, checkpoint):
-        monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(differences, "SMALL", 0)
 
 
 def assert_same(found: Any, expected: Any, path: str = "state") -> None:

@@ -178,7 +178,7 @@ def test_after_a_restart_differences_go_on(seed: int, steps: int, others: bool) 
     story.changes = ChangedSlots(UNLIMITED)
     story.changes.fit(story.slots)
     log = Differences()
-    log.follow(parts, joined(parts), story.tree())
+    log.follow(parts, joined(parts), story.tree)
     for _ in range(steps):
         story.step()
         expected = state.decode(state.encode(story.tree()))

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.store import state as state_format
-from penstock.store.differences import SMALL, Differences, joined
+from penstock.store.differences import Differences, joined
 
 _KIND = "app"
 _BEGUN = "begun"
@@ -97,8 +97,9 @@ class CheckpointDirectory:
         """What was read has been taken up, and the state is now this one: the next checkpoint saves what changes from
         here on."""
         saved, self._saved = self._saved, None
-        if saved is not None and len(saved.parts[0]) >= SMALL:
-            self._differences.follow(saved.parts, saved.tree, _tree(self._epoch, saved.tree["extra"], state()))
+        if saved is not None:
+            extra = saved.tree["extra"]
+            self._differences.follow(saved.parts, saved.tree, lambda: _tree(self._epoch, extra, state()))
 
     def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
         """Streams of the checkpoint must be declared as they were. Others may come and go, but not all."""

@@ -41,7 +41,7 @@ from penstock.spark.failures import plainly
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode, encode
 from penstock.spark.shares import Share
-from penstock.store.differences import SMALL, Differences, joined
+from penstock.store.differences import Differences, joined
 
 OUTPUT_DDL = (
     "name string, part int, rows bigint, packed binary, events bigint, late bigint, rejected bigint, "
@@ -219,8 +219,7 @@ class BucketProcessor(StatefulProcessor):
         ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
         clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
         live = _Live(app, self._recipe.id, clocks, saved["ended"], changes=len(parts) - 1)
-        if len(parts[0]) >= SMALL:
-            live.differences.follow(parts, saved, live.tree())
+        live.differences.follow(parts, saved, live.tree)
         return live, sum(map(len, parts))
 
     def _committed(self) -> list[bytes]:

@@ -23,7 +23,7 @@ Why: docs/decisions/checkpoints-by-difference.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,11 +97,15 @@ class Differences:
         self._known = {}
         self._last = None
 
-    def follow(self, parts: Sequence[bytes | memoryview], saved: dict[str, Any], tree: dict[str, Any]) -> None:
+    def follow(
+        self, parts: Sequence[bytes | memoryview], saved: dict[str, Any], tree: Callable[[], dict[str, Any]]
+    ) -> None:
         """The next part follows these. They give the tree `saved`, from which `tree` has just been restored. Arrays by
         slot that are not what was saved, since another query has their place, are written whole."""
+        if len(parts[0]) < SMALL:
+            return
         self._known = {}
-        _note(saved, tree, None, "snapshot", self._known)
+        _note(saved, tree(), None, "snapshot", self._known)
         self._last = digest_of(parts[-1])
         self._parts, self._bytes, self.whole_bytes = len(parts), sum(map(len, parts)), len(parts[0])
 

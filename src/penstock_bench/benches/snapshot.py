@@ -24,7 +24,7 @@ from penstock import App
 from penstock.instruments import Figures
 from penstock_bench.benches.report import Report
 from penstock_bench.benches.sizes import Size
-from penstock_bench.benches.spark_feed import FedQuery, penstock_plan, spark_place, write_parquet
+from penstock_bench.benches.spark_feed import CORES, FedQuery, penstock_plan, spark_place, write_parquet
 
 _STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k BIGINT NOT NULL, x DOUBLE NOT NULL, EVENT TIME t);"
 _QUERY = "SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 1 HOUR] GROUP BY k;"
@@ -73,7 +73,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "spark_bytes_to_state": spark,
     }
     report.table(("figure", "value"), list(found.items()))
-    return {**found, "groups": plan.groups, "updates": plan.updates, "checkpoints": plan.checkpoints}
+    parameters = {"groups": plan.groups, "updates": plan.updates, "checkpoints": plan.checkpoints, "cores": CORES}
+    return {**found, **parameters}
 
 
 def _batch(keys: NDArray[np.int64], first: int, interval: int) -> pa.RecordBatch:
