@@ -1,7 +1,7 @@
 """The programs whose checkpoints are kept: together they have every kind of state.
 
-Once a program is written into an archive of `checkpoints/`, it stays as it is: the archive has its state and not its text. What is
-new gets a program of its own.
+Once a program is written into an archive of `checkpoints/`, it stays as it is: the archive has its state and not its
+text. What is new gets a program of its own.
 """
 
 from __future__ import annotations
@@ -110,15 +110,19 @@ _EVERY_AGGREGATE = """
 _FOR_PANES = """
     COUNT(*) AS c, SUM(v) AS s, SUM(n) AS sn, AVG(v) AS a, STDDEV(v) AS sd, CORR(n, id) AS cr, MIN(v) AS mi,
     MAX(n) AS ma, FIRST(n) AS f, LAST(v) AS l, ARG_MIN(id, v) AS am"""
-_USERS = "SPREAD(n) FILTER (WHERE n IS NOT NULL) AS sp, SPREAD_ANEW(n) FILTER (WHERE n IS NOT NULL) AS sa, COUNT(*) AS c"
+_USERS = (
+    "SPREAD(n) FILTER (WHERE n IS NOT NULL) AS sp, SPREAD_ANEW(n) FILTER (WHERE n IS NOT NULL) AS sa, COUNT(*) AS c"
+)
 
 PROGRAMS = (
     Program(
         "slides_by_time",
         f"""
         CREATE QUERY groups AS SELECT k, {_EVERY_AGGREGATE} FROM a [RANGE 100 SECONDS SLIDE 30 SECONDS] GROUP BY k;
-        CREATE QUERY all_in_one AS SELECT {_EVERY_AGGREGATE} FROM a [RANGE 200 SECONDS SLIDE 70 SECONDS OFFSET 3 SECONDS];
-        CREATE QUERY filtered AS SELECT n, MAX(v) AS m FROM a [RANGE 90 SECONDS SLIDE 30 SECONDS] WHERE v > 0 GROUP BY n;
+        CREATE QUERY all_in_one AS SELECT {_EVERY_AGGREGATE}
+            FROM a [RANGE 200 SECONDS SLIDE 70 SECONDS OFFSET 3 SECONDS];
+        CREATE QUERY filtered AS SELECT n, MAX(v) AS m
+            FROM a [RANGE 90 SECONDS SLIDE 30 SECONDS] WHERE v > 0 GROUP BY n;
         CREATE QUERY landmark AS SELECT k, SUM(v) AS s FROM a [SINCE '1970-01-12 13:48:00' SLIDE 1 MINUTE] GROUP BY k;
         CREATE QUERY lengths AS SELECT k, SUM(n) OVER [RANGE 60 SECONDS] AS x, MAX(v) OVER [RANGE 2 MINUTES] AS y,
             COUNT(*) AS z FROM a [RANGE 5 MINUTES SLIDE 20 SECONDS] GROUP BY k;
@@ -158,7 +162,8 @@ PROGRAMS = (
         f"""
         CREATE QUERY tumbling AS SELECT k, {_EVERY_AGGREGATE} FROM a [RANGE 50 SECONDS SLIDE 50 SECONDS] GROUP BY k;
         CREATE QUERY sessions AS SELECT {_EVERY_AGGREGATE} FROM a [SESSION 2 SECONDS];
-        CREATE QUERY by_key AS SELECT k, COUNT(*) AS c, MAX(v) AS m FROM a [PARTITION BY k SESSION 12 SECONDS] GROUP BY k;
+        CREATE QUERY by_key AS SELECT k, COUNT(*) AS c, MAX(v) AS m
+            FROM a [PARTITION BY k SESSION 12 SECONDS] GROUP BY k;
         CREATE QUERY rows_by_key AS SELECT k, id FROM a [PARTITION BY k SESSION 9 SECONDS];
         CREATE QUERY came AS SELECT ISTREAM k, COUNT(*) AS c FROM a [PARTITION BY k SESSION 9 SECONDS] GROUP BY k;
         CREATE QUERY left AS SELECT DSTREAM k, n FROM b [PARTITION BY k SESSION 9 SECONDS];
@@ -168,7 +173,8 @@ PROGRAMS = (
         "partitions",
         """
         CREATE QUERY sums AS SELECT k, SUM(v) AS s, MAX(n) AS m FROM a [PARTITION BY k ROWS 20] GROUP BY k;
-        CREATE QUERY by_time AS SELECT k, n, COUNT(*) AS c FROM a [PARTITION BY k ROWS 30 SLIDE 20 SECONDS] GROUP BY k, n;
+        CREATE QUERY by_time AS SELECT k, n, COUNT(*) AS c
+            FROM a [PARTITION BY k ROWS 30 SLIDE 20 SECONDS] GROUP BY k, n;
         CREATE QUERY by_rows AS SELECT k, MEDIAN(v) AS c FROM a [PARTITION BY k ROWS 15 SLIDE 4] GROUP BY k;
         CREATE QUERY own_limit AS SELECT k, n, SUM(v) AS s FROM a [PARTITION BY k, n ROWS n] GROUP BY k, n;
         CREATE QUERY plain AS SELECT k, id FROM a [PARTITION BY k ROWS 3 SLIDE 20 SECONDS];
@@ -220,7 +226,8 @@ PROGRAMS = (
             WHERE x.k = y.k AND x.k = z.k AND y.n > x.n WITHIN 15 SECONDS;
         CREATE QUERY either AS SELECT x.id AS one, y.id AS two, z.id AS three FROM PATTERN SEQ(a x, OR(b y, a z))
             WHERE x.k = y.k AND x.k = z.k WITHIN 4 SECONDS;
-        CREATE QUERY both AS SELECT x.id AS one, y.id AS two FROM PATTERN AND(a x, b y) WHERE x.n = y.n WITHIN 3 SECONDS""",
+        CREATE QUERY both AS SELECT x.id AS one, y.id AS two
+            FROM PATTERN AND(a x, b y) WHERE x.n = y.n WITHIN 3 SECONDS""",
     ),
     Program(
         "tables",
@@ -252,13 +259,15 @@ PROGRAMS = (
     Program(
         "chains",
         """
-        INSERT INTO bars SELECT k, FIRST(v) AS first, MAX(v) AS high FROM a [RANGE 20 SECONDS SLIDE 20 SECONDS] GROUP BY k;
+        INSERT INTO bars SELECT k, FIRST(v) AS first, MAX(v) AS high
+            FROM a [RANGE 20 SECONDS SLIDE 20 SECONDS] GROUP BY k;
         CREATE QUERY highest AS SELECT k, MAX(high) AS h FROM bars [RANGE 2 MINUTES SLIDE 40 SECONDS] GROUP BY k;
         CREATE QUERY both AS SELECT k, COUNT(*) AS c
             FROM (SELECT k FROM a UNION ALL SELECT k FROM b) [RANGE 50 SECONDS SLIDE 10 SECONDS] GROUP BY k;
         CREATE QUERY joined AS SELECT k, id FROM a WHERE n > 6 UNION ALL SELECT k, id FROM b WHERE n < 3;
         CREATE QUERY nested AS SELECT AVG(spread) AS mean FROM
-            (SELECT MAX(v) - MIN(v) AS spread FROM a [RANGE 10 SECONDS SLIDE 10 SECONDS]) [RANGE 1 MINUTE SLIDE 20 SECONDS];
+            (SELECT MAX(v) - MIN(v) AS spread FROM a [RANGE 10 SECONDS SLIDE 10 SECONDS])
+            [RANGE 1 MINUTE SLIDE 20 SECONDS];
         CREATE QUERY last_of_all AS SELECT COUNT(*) AS c, SUM(v) AS s FROM
             (SELECT v FROM b [PARTITION BY k ROWS 10 SLIDE 10 SECONDS]) [RANGE 10 SECONDS SLIDE 10 SECONDS];
         CREATE QUERY projected AS SELECT t, upper(k) AS u, v + n AS x FROM b WHERE n > 1""",
@@ -316,5 +325,18 @@ PROGRAMS = (
         CREATE RULE high WHEN SELECT t, k, n FROM a WHERE n > 9 BY k THEN CALL note(k, n);
         CREATE QUERY sums AS SELECT k, SUM(n) AS s FROM a [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k""",
         on_spark=False,
+    ),
+    Program(
+        "less_common",
+        """
+        CREATE QUERY counts AS SELECT n, COUNT(k) AS c FROM a [RANGE 60 SECONDS SLIDE 20 SECONDS] GROUP BY n;
+        CREATE QUERY zeros AS SELECT DSTREAM k, v * 0 AS z FROM a [PARTITION BY k ROWS 6];
+        CREATE QUERY some_pass AS SELECT x.id AS one, y.id AS other FROM a [ROWS 9] AS x, b [ROWS 9] AS y
+            WHERE x.n = y.n AND x.v > 0 AND y.n > 2;
+        CREATE QUERY times AS SELECT x.id AS one, y.id AS other
+            FROM a [RANGE 40 SECONDS] AS x JOIN b [RANGE 40 SECONDS] AS y
+            ON x.t > y.t AND x.t < y.t + INTERVAL '3' SECONDS;
+        CREATE QUERY three AS SELECT x.id AS one, z.id AS three FROM a [RANGE 5 SECONDS] AS x
+            JOIN b [RANGE 5 SECONDS] AS y ON x.n = y.n JOIN a [RANGE 5 SECONDS] AS z ON z.n = y.n WHERE y.v > 0""",
     ),
 )

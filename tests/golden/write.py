@@ -1,4 +1,5 @@
-"""Writes the checkpoints of a release: `python tests/golden/write.py NAME` makes `checkpoints/NAME.tar.xz`.
+"""Writes the checkpoints of a release: `PYTHONPATH=tests python -m golden.write NAME` makes
+`checkpoints/NAME.tar.xz`.
 
 Run it once for every release whose state differs from the last one's; never write an archive of a release anew.
 """
@@ -10,10 +11,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1])]
-
-from golden.programs import PROGRAMS
-from golden.runs import written, written_in_buckets
+from .programs import PROGRAMS
+from .runs import written, written_in_buckets
 
 ARCHIVES = Path(__file__).parent / "checkpoints"
 

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
+from penstock.components import read_as
 from penstock.engine.builder import BuiltQuery, render
 from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
 from penstock.engine.clock import Clock, SystemClock
@@ -210,7 +211,7 @@ class App:
     ) -> None:
         columns = set(needed_columns(stream, nodes, program.writes))
         if state is not None and stream.name in state["streams"]:
-            columns |= set(state["streams"][stream.name]["columns"])
+            columns |= set(read_as(StreamInput, state["streams"][stream.name])["columns"])
         if stream.arrival and self._inputs.dispatcher is None:
             self._begin_dispatch("fcfs")
         self._inputs.declare(stream, tuple(columns), self._sinks, [query.name for query in program.queries])
@@ -536,7 +537,7 @@ class App:
             return self._checkpoint(self._directory, extra)
 
     def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
-        state = {
+        state: dict[str, Any] = {
             "fingerprint": self._fingerprint(s.definition for s in self._inputs.streams.values()),
             **self._inputs.snapshot(),
             "flow": self._flow.snapshot(),
@@ -563,7 +564,7 @@ class App:
         self._flow.restore()
         self._rejects.count, self._finished = state["rejected"], state["finished"]
         if self._directory is not None:
-            self._flow.tables.resumed(self._directory.epoch, state["flow"]["tables"])
+            self._flow.tables.resumed(self._directory.epoch, read_as(Flow, state["flow"])["tables"])
         if "calls" in state:
             rules = [(r.query.rule.name, r.outlet) for r in self._flow.running.values() if r.query.rule is not None]
             self._calls.restore(state["calls"], dict(rules))

@@ -18,9 +18,12 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.components import Component
 from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.store import state as state_format
 
+APP = Component("App")
+"""The state of an app, which holds that of all others."""
 _KIND = "app"
 _BEGUN = "begun"
 
@@ -52,7 +55,7 @@ class CheckpointDirectory:
         except (TypeError, ValueError) as error:
             raise InputError(f"what is saved with a checkpoint must be JSON: {error}") from None
         self._epoch += 1
-        whole = {"kind": _KIND, "epoch": self._epoch, "extra": text, "state": state}
+        whole = {"kind": _KIND, "epoch": self._epoch, "extra": text, "state": APP.saved(state)}
         state_format.write_atomically(self._path / "state", state_format.encode(whole))
         if not (self._path / _BEGUN).exists():
             state_format.write_atomically(self._path / _BEGUN, b"")
@@ -65,7 +68,7 @@ class CheckpointDirectory:
             return None
         whole = decode_state(self._path, data)
         self._epoch = whole["epoch"]
-        return whole["state"], json.loads(whole["extra"])
+        return APP.read(whole["state"]), json.loads(whole["extra"])
 
     def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
         """Streams that were there must be as they were; others may come and go, but not all of them."""

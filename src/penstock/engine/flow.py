@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
+from penstock.components import component, read_as
 from penstock.engine.clock import Clock
 from penstock.engine.instantiate import Made, Maker
 from penstock.engine.outlet import Outlet
@@ -61,6 +62,7 @@ DERIVED_KEPT = 65_536
 """How many rows of a derived stream are kept for readers outside the app, besides the queries that read it."""
 
 
+@component("Flow")
 class Flow:
     """With `in_parts` only a part of each stream passes here, and queries give partial rows (`operators.parts`)."""
 
@@ -111,6 +113,7 @@ class Flow:
 
     def expect(self, snapshot: dict[str, Any]) -> None:
         """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
+        snapshot = read_as(Flow, snapshot)
         self._saved = SavedQueries(snapshot)
         self._names.use_only(self._saved.names | set(snapshot["changing"]))
         self._asked = dict(snapshot["strategies"])

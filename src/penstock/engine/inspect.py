@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from penstock.engine.checkpoint import decode_state, read_state
+from penstock.engine.checkpoint import APP, decode_state, read_state
 from penstock.engine.saved_state import SavedState, read_saved
 from penstock.errors import CheckpointError
 from penstock.store.manager import block_file
@@ -57,7 +56,7 @@ def inspect_app(directory: Path) -> CheckpointState:
     if data is None:
         raise CheckpointError(f"{directory} has no checkpoint yet; its app was started and has not saved anything")
     whole = decode_state(directory, data)
-    state: dict[str, Any] = whole["state"]
+    state = APP.read(whole["state"])
     saved = read_saved(state)
     named = {block_file(name) for name in state["stores"]}
     files = {path.name: path.stat().st_size for path in (directory / "blocks").glob("*.blocks")}

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.clock import Clock
 from penstock.engine.ingest import Ingest
@@ -24,6 +25,7 @@ from penstock.store.manager import StoreManager
 LATE_KEPT = 65_536
 
 
+@component("StreamInput")
 class StreamInput:
     """`dispatched` is the watermark that the stream's readers have been told. `arrivals` gives the times of a stream in
     ARRIVAL ORDER."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Slots
+from penstock.components import component
 from penstock.expressions.batch import Batch
 from penstock.operators.columns import to_argument, to_data
 from penstock.operators.interner import Interner
@@ -26,6 +27,7 @@ from penstock.types import SqlType
 _TIME, _SHOWN = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("kept", np.dtype(np.int8), False)
 
 
+@component("KeptRows")
 class KeptRows:
     """`specs` are the columns of a store for them."""
 

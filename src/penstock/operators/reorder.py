@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from penstock import compute as pc
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
@@ -113,6 +114,7 @@ def _first_tie(times: Int64s, largest: int, lateness: int) -> int:
     return len(times)
 
 
+@component("Reorder")
 class Reorder:
     """`sequence` is the name of the SEQUENCE column, if there is one; `ties_by_value` if equal times go by the values
     of the columns then."""

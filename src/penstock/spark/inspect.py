@@ -14,13 +14,16 @@ import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from penstock.components import read_as
 from penstock.engine.inspect import CheckpointState, Files, SavedShare
 from penstock.engine.saved_state import SavedState, read_saved, together
 from penstock.errors import CheckpointError
+from penstock.spark.bucket_app import BucketApp
 from penstock.spark.checkpoint_files import last_committed, query_id
 from penstock.spark.file_system import file_system, qualified
 from penstock.spark.left_behind import segments_directory
 from penstock.spark.plan_file import Plan, read_plan
+from penstock.spark.processor import BUCKET
 from penstock.store import state as state_format
 
 
@@ -87,8 +90,8 @@ def _buckets(spark: SparkSession, place: str, batch: int) -> list[_Bucket]:
 
 
 def _bucket(label: str, data: bytes) -> _Bucket:
-    state = state_format.decode(data)
-    saved = read_saved(state["app"])
+    state = BUCKET.read(state_format.decode(data))
+    saved = read_saved(read_as(BucketApp, state["app"]))
     streams = {
         name: replace(stream, last_time=state["clocks"].get(name, (None, None))[1])
         for name, stream in saved.streams.items()

@@ -26,6 +26,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from penstock.components import Component
 from penstock.errors import CheckpointError, InputError
 from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
@@ -46,6 +47,8 @@ OUTPUT_DDL = (
 )
 """Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
 which task merges rows that are partial."""
+BUCKET = Component("Bucket")
+"""The state of a bucket, which holds that of its app."""
 
 
 @dataclass
@@ -196,7 +199,7 @@ class BucketProcessor(StatefulProcessor):
             return live, None
         saved_state = self._state.get()
         assert saved_state is not None, "the tag and the state are committed together"
-        saved = state_format.decode(bytes(saved_state[0]))
+        saved = BUCKET.read(state_format.decode(bytes(saved_state[0])))
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
         ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
@@ -209,14 +212,13 @@ class BucketProcessor(StatefulProcessor):
         if not query:
             live.app.close()
             return 0
-        payload = state_format.encode(
-            {
-                "clocks": {name: [clock.first, clock.last] for name, clock in live.clocks.items()},
-                "ties": {name: list(clock.ties) for name, clock in live.clocks.items() if len(clock.ties.times)},
-                "ended": live.ended,
-                "app": live.app.snapshot(),
-            }
-        )
+        saved = {
+            "clocks": {name: [clock.first, clock.last] for name, clock in live.clocks.items()},
+            "ties": {name: list(clock.ties) for name, clock in live.clocks.items() if len(clock.ties.times)},
+            "ended": live.ended,
+            "app": live.app.snapshot(),
+        }
+        payload = state_format.encode(BUCKET.saved(saved))
         tag = uuid.uuid4().hex
         self._tag.update((tag, self._recipe.share_of(label).fingerprint))
         self._state.update((payload,))

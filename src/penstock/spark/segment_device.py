@@ -34,6 +34,7 @@ import pyarrow.fs as pafs
 import xxhash
 
 from penstock.columns import Values
+from penstock.components import component
 from penstock.errors import StorageError
 from penstock.spark.file_system import file_system
 from penstock.store.device import BlockDevice
@@ -63,6 +64,7 @@ class DamagedSegment(StorageError):
         self.store = store
 
 
+@component("SegmentDevice")
 class SegmentDevice(BlockDevice):
     """The blocks of one store. `uri` is a directory of its own, see `file_system`; its last part is the quoted name of
     the store. `batch` is the micro-batch in which the device is made. What it does not know it takes for orphans: a

@@ -26,6 +26,7 @@ import numpy as np
 import xxhash
 
 from penstock.columns import Values
+from penstock.components import component, read_as
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.compression import BlockCodec
 from penstock.store.device import BlockDevice
@@ -47,6 +48,7 @@ class Region(NamedTuple):
     slot_size: int
 
 
+@component("FileDevice")
 class FileDevice(BlockDevice):
     """`path` is made if need be. Until `restore`, nothing in an existing file is taken as ours."""
 
@@ -148,7 +150,7 @@ class FileDevice(BlockDevice):
         self._identity = snapshot["identity"]
         self._regions = [Region(*region) for region in snapshot["regions"]]
         self._stored = array("I", snapshot["stored"].tobytes())
-        slots = snapshot["slots"]
+        slots = read_as(SlotMap, snapshot["slots"])
         if self._regions[-1].slot_size != self._block_size:
             count = len(slots["sequences"])
             end = -(-self._offset(count) // self._block_size) * self._block_size

@@ -1,13 +1,15 @@
 """The one format of state: a tree of plain values and arrays to bytes and back, for every runtime.
 
     header    magic, format version, length of the whole, length of the manifest, checksum over all the rest
-    manifest  JSON: the tree, where arrays and byte strings refer to buffers
+    manifest  JSON: components with their versions, and the tree, where arrays and byte strings refer to buffers
     buffers   raw, each aligned to 64 bytes
 
 Values are str, int, float, bool, None, bytes, numpy arrays of fixed width, lists and dicts with str keys. In the
 manifest every JSON object has exactly one key that says what it stands for, so a dict of the user's can never be
 taken for a reference. The first four fields and what the checksum covers stay the same in every format version:
 damage and a newer version can always be told apart.
+
+Why: docs/decisions/versions-of-components.md
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from penstock.components import Saved
 from penstock.errors import CheckpointError, StorageError
 
 MAGIC = b"PENSTOCK"
-VERSION = 7
-"""Changes with the layout below and with what operators save in it, so that no state is taken for what it is not."""
+VERSION = 8
+"""Of the layout below. What components save in it has versions of its own."""
+OLDEST = 7
+"""The first that is read: it names no components, and all of them are version 1."""
 _HEADER = struct.Struct("<8sIIQQQ")  # magic, version, reserved, total length, manifest length, checksum
 _CHECKED = _HEADER.size - 8
 _ALIGNMENT = 64
@@ -41,7 +46,8 @@ def encode(snapshot: dict[str, Any]) -> bytes:
     """
     writer = _Writer()
     tree = writer.node(snapshot, "snapshot")
-    manifest = json.dumps(tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    whole = {"components": [list(component) for component in writer.components], "tree": tree}
+    manifest = json.dumps(whole, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     start = _aligned(_HEADER.size + len(manifest))
     chunks: list[bytes | memoryview] = [manifest, bytes(start - _HEADER.size - len(manifest)), *writer.chunks]
     header = _HEADER.pack(MAGIC, VERSION, 0, start + writer.length, len(manifest), 0)[:_CHECKED]
@@ -52,7 +58,8 @@ def encode(snapshot: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> dict[str, Any]:
-    """The inverse of `encode`; arrays own writable memory. Damaged data raises `StorageError`."""
+    """The inverse of `encode`; arrays own writable memory. Damaged data raises `StorageError`. Components come back as
+    they were written, whatever their versions."""
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size or view[:8] != MAGIC:
         raise StorageError("this is not saved state of Penstock, or it is damaged from its first bytes on")
@@ -68,14 +75,19 @@ def decode(data: bytes | memoryview) -> dict[str, Any]:
             f"saved state has format version {version}, this Penstock reads up to {VERSION}; "
             "use the version of Penstock that wrote it or a later one"
         )
-    if version < VERSION:
+    if version < OLDEST:
         raise CheckpointError(
-            f"saved state has format version {version}, which this Penstock (version {VERSION}) no longer reads; "
+            f"saved state has format version {version}, and this Penstock reads {OLDEST} to {VERSION}; "
             "go on with the version of Penstock that wrote it, or start with a new checkpoint directory"
         )
-    manifest = bytes(view[_HEADER.size : _HEADER.size + manifest_length])
+    manifest = json.loads(bytes(view[_HEADER.size : _HEADER.size + manifest_length]))
     start = _aligned(_HEADER.size + manifest_length)
-    root = _read(json.loads(manifest), view[start:])
+    if version == OLDEST:
+        reader = _Reader(view[start:], [], names_components=False)
+        root = reader.value(manifest)
+    else:
+        reader = _Reader(view[start:], manifest["components"], names_components=True)
+        root = reader.value(manifest["tree"])
     assert isinstance(root, dict)
     return root
 
@@ -120,6 +132,8 @@ class _Writer:
     def __init__(self) -> None:
         self.chunks: list[bytes | memoryview] = []
         self.length = 0
+        self.components: dict[tuple[str, int], int] = {}
+        """The places of names and versions in the manifest's list."""
 
     def node(self, value: object, path: str) -> Any:
         if value is None or isinstance(value, (str, bool)):
@@ -142,7 +156,11 @@ class _Writer:
             for key in value:
                 if not isinstance(key, str):
                     raise CheckpointError(f"{path}: keys of saved state are strings, not {type(key).__name__}")
-            return {"dict": {key: self.node(item, f"{path}.{key}") for key, item in value.items()}}
+            content = {key: self.node(item, f"{path}.{key}") for key, item in value.items()}
+            if isinstance(value, Saved) and value.component:
+                own = self.components.setdefault((value.component, value.version), len(self.components))
+                return {"component": [own, content]}
+            return {"dict": content}
         raise CheckpointError(f"{path}: a value of type {type(value).__name__} cannot be saved")
 
     def _array(self, array: np.ndarray[Any, Any], path: str) -> Any:
@@ -160,27 +178,44 @@ class _Writer:
         return [offset, size]
 
 
-def _read(node: Any, buffers: memoryview) -> Any:
-    if isinstance(node, list):
-        return [_read(item, buffers) for item in node]
-    if not isinstance(node, dict):
-        return node
-    [(kind, content)] = node.items()
-    if kind == "dict":
-        return {key: _read(item, buffers) for key, item in content.items()}
-    if kind == "int":
-        return int(content, 16)
-    if kind == "float":
-        return struct.unpack("<d", bytes.fromhex(content))[0]
-    if kind == "bytes":
-        offset, size = content
-        return bytes(buffers[offset : offset + size])
-    assert kind == "array"
-    descr, shape, offset, size = content
-    array = np.empty(shape, np.lib.format.descr_to_dtype(_description(descr)))
-    if size:
-        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(buffers[offset : offset + size], np.uint8)
-    return array
+class _Reader:
+    """Turns manifest nodes back into values. Where components have no names, every dictionary may be one."""
+
+    def __init__(self, buffers: memoryview, components: list[tuple[str, int]], *, names_components: bool) -> None:
+        self._buffers = buffers
+        self._components = components
+        self._names_components = names_components
+
+    def value(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.value(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        [(kind, content)] = node.items()
+        if kind == "component":
+            own, content = content
+            return Saved(self._items(content), *self._components[own])
+        if kind == "dict":
+            items = self._items(content)
+            return items if self._names_components else Saved(items, "", 1)
+        if kind == "int":
+            return int(content, 16)
+        if kind == "float":
+            return struct.unpack("<d", bytes.fromhex(content))[0]
+        if kind == "bytes":
+            offset, size = content
+            return bytes(self._buffers[offset : offset + size])
+        assert kind == "array"
+        return self._array(*content)
+
+    def _items(self, content: dict[str, Any]) -> dict[str, Any]:
+        return {key: self.value(item) for key, item in content.items()}
+
+    def _array(self, descr: Any, shape: list[int], offset: int, size: int) -> np.ndarray[Any, Any]:
+        array = np.empty(shape, np.lib.format.descr_to_dtype(_description(descr)))
+        if size:
+            array.reshape(-1).view(np.uint8)[:] = np.frombuffer(self._buffers[offset : offset + size], np.uint8)
+        return array
 
 
 def _description(descr: Any) -> Any:

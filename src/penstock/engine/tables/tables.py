@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.components import component, read_as
 from penstock.engine.clock import Clock
 from penstock.engine.names import find
 from penstock.engine.tables.looked_up import LookedUpTable
@@ -36,6 +37,7 @@ _DERIVED = 1 << 32
 """Where the positions of derived streams begin."""
 
 
+@component("TableSet")
 class TableSet:
     def __init__(self, stores: StoreManager, reject: Reject, clock: Clock) -> None:
         self._resources = Resources(stores, reject)
@@ -228,8 +230,9 @@ class TableSet:
         for copy in self._copies.values():
             copy.write(epoch)
 
-    def resumed(self, epoch: int, snapshot: Mapping[str, Any]) -> None:
+    def resumed(self, epoch: int, snapshot: dict[str, Any]) -> None:
         """Goes on from the checkpoint of this number: copies in databases that are behind catch up."""
+        snapshot = read_as(TableSet, snapshot)
         for name, copy in self._copies.items():
             if name in snapshot and snapshot[name]["copy"] is not None:
                 copy.restore(snapshot[name]["copy"], epoch)
