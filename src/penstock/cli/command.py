@@ -303,11 +303,15 @@ def state(
         str, typer.Argument(metavar="DIR", help="The checkpoint directory of a run, on Spark or not.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every block, and name what is damaged; on Spark the segments alone.")
+    ] = False,
 ) -> None:
     """Look into a checkpoint: windows, groups, blocks, bytes, watermarks, files. Nothing is changed."""
     from penstock.cli.state import show_state
 
-    show_state(directory, as_json=as_json)
+    if not show_state(directory, as_json=as_json, verify=verify):
+        raise typer.Exit(1)
 
 
 def _read(file: Path) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.engine.checkpoint import APP, decode_state, read_state
 from penstock.engine.saved_state import SavedState, read_saved
+from penstock.engine.verify import Verified, verify_app
 from penstock.errors import CheckpointError
 from penstock.store.manager import block_file
-from penstock.store.state import version_of
+from penstock.store.state import components_of, version_of
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,13 @@ class CheckpointState:
     missing: tuple[str, ...] = ()
     shares: tuple[SavedShare, ...] = ()
     texts: dict[str, str] | None = None
+    components: dict[str, int] = field(default_factory=dict)
+    """The versions of the components that the state has; empty if it names none, in format 7."""
+    verified: Verified | None = None
 
 
-def inspect_app(directory: Path) -> CheckpointState:
-    """The last checkpoint of an embedded app."""
+def inspect_app(directory: Path, *, verify: bool = False) -> CheckpointState:
+    """The last checkpoint of an embedded app; with `verify` all blocks that it names are read."""
     data = read_state(directory)
     if data is None:
         raise CheckpointError(f"{directory} has no checkpoint yet; its app was started and has not saved anything")
@@ -66,6 +70,7 @@ def inspect_app(directory: Path) -> CheckpointState:
         number=whole["epoch"],
         format_version=version_of(data),
         ended=state["finished"],
+        components=components_of(whole),
         saved=saved,
         state_bytes=len(data),
         in_use=_sum(files, named),
@@ -73,6 +78,7 @@ def inspect_app(directory: Path) -> CheckpointState:
         missing=tuple(
             sorted(block_file(n) for n, s in saved.stores.items() if s.blocks and block_file(n) not in files)
         ),
+        verified=verify_app(directory, state["stores"], saved.queries) if verify else None,
     )
 
 

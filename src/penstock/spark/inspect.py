@@ -34,6 +34,7 @@ class _Bucket:
     nbytes: int
     version: int
     ended: bool
+    components: dict[str, int]
 
     @property
     def share(self) -> str:
@@ -73,6 +74,7 @@ def inspect_checkpoint(spark: SparkSession, directory: str) -> CheckpointState:
         missing=tuple(sorted(in_use - sizes.keys())),
         shares=_shares(plan, buckets),
         texts={name: query["text"] for name, query in plan.queries.items()} or None,
+        components={name: version for bucket in buckets for name, version in bucket.components.items()},
     )
 
 
@@ -90,13 +92,15 @@ def _buckets(spark: SparkSession, place: str, batch: int) -> list[_Bucket]:
 
 
 def _bucket(label: str, data: bytes) -> _Bucket:
-    state = BUCKET.read(state_format.decode(data))
+    whole = state_format.decode(data)
+    version, components = state_format.version_of(data), state_format.components_of(whole)
+    state = BUCKET.read(whole)
     saved = read_saved(read_as(BucketApp, state["app"]))
     streams = {
         name: replace(stream, last_time=state["clocks"].get(name, (None, None))[1])
         for name, stream in saved.streams.items()
     }
-    return _Bucket(label, replace(saved, streams=streams), len(data), state_format.version_of(data), state["ended"])
+    return _Bucket(label, replace(saved, streams=streams), len(data), version, state["ended"], components)
 
 
 def _sized(bucket: _Bucket, sizes: dict[str, int]) -> _Bucket:

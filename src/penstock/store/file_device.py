@@ -50,11 +50,19 @@ class Region(NamedTuple):
 
 @component("FileDevice")
 class FileDevice(BlockDevice):
-    """`path` is made if need be. Until `restore`, nothing in an existing file is taken as ours."""
+    """`path` is made if need be, unless the device is `read_only`. Until `restore`, nothing in an existing file is
+    taken as ours."""
 
     copies = True
 
-    def __init__(self, path: str | os.PathLike[str], block_size: int = 65536, compression: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        block_size: int = 65536,
+        compression: str | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
         if block_size <= HEADER_SIZE:
             raise StorageError(f"a block of {block_size} bytes cannot hold its header; use at least 256 bytes")
         self.path = Path(path)
@@ -65,7 +73,8 @@ class FileDevice(BlockDevice):
         self._slots = SlotMap()
         self._stored = array("I")
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            access = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+            self._file = os.open(self.path, access | os.O_CLOEXEC, 0o600)
             self._closing = weakref.finalize(self, os.close, self._file)
             self._closing.atexit = False
             self.is_scratch = os.fstat(self._file).st_size == 0

@@ -98,6 +98,15 @@ def version_of(data: bytes | memoryview) -> int:
     return version
 
 
+def components_of(node: Any) -> dict[str, int]:
+    """The names and versions of all components in a decoded tree."""
+    found = {node.component: node.version} if isinstance(node, Saved) and node.component else {}
+    if isinstance(node, (dict, list)):
+        for item in node.values() if isinstance(node, dict) else node:
+            found |= components_of(item)
+    return dict(sorted(found.items()))
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
     """Afterwards `path` durably holds `data`, for its owner alone; after a crash or an error, what it held before."""
     target = Path(path)
