@@ -29,7 +29,7 @@ Shapes = dict[str, dict[str, Shape]]
 
 _NAMED = {
     "Aggregation": ["states"],
-    "App": ["fingerprint", "late_outlets", "stores", "streams"],
+    "App": ["declared", "declared.*.columns", "late_outlets", "stores", "streams"],
     "Bucket": ["clocks", "ties"],
     "BucketApp": ["fired", "stores", "streams", "types", "types.*"],
     "Emitter": ["before"],

@@ -271,6 +271,10 @@ def explain(
     memory: Annotated[str, typer.Option(help="The memory budget to plan for.")] = "64MB",
     block_size: Annotated[str, typer.Option(metavar="SIZE", help="Of the blocks that windows are paged in.")] = "64KiB",
     stages: Annotated[bool, typer.Option("--stages", help="The stages that run, without estimates.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Say what would be kept of this checkpoint of the embedded engine instead."),
+    ] = None,
 ) -> None:
     """Print the plan of an application: operators, shared states, space and input/output. Nothing is opened."""
     from penstock.lang import parse
@@ -278,7 +282,11 @@ def explain(
     from penstock.store.budget import parse_size
 
     program, budget = parse(_read(file)), parse_size(memory)
-    if stages:
+    if checkpoint is not None:
+        from penstock.engine.kept import explain_kept
+
+        typer.echo(explain_kept(program, checkpoint))
+    elif stages:
         typer.echo(explain_stages(program, memory=budget))
     else:
         typer.echo(explain_program(program, memory=budget, block_size=parse_size(block_size)))

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.aggregates.user import UserAggregate
 from penstock.components import read_as
 from penstock.engine.builder import BuiltQuery, render
-from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
+from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory, declared
 from penstock.engine.clock import Clock, SystemClock
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.flow import Flow
@@ -46,7 +46,6 @@ from penstock.engine.stream_input import StreamInput
 from penstock.engine.waiting import Waiting
 from penstock.errors import BudgetError, InputError, PenstockError, QueryError
 from penstock.lang import parse
-from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Program, StreamDef
 from penstock.plan.arrived import arrival_columns
 from penstock.plan.backfill import all_backfilled
@@ -140,7 +139,7 @@ class App:
             saved = self._directory.read() if self._directory is not None else None
             state, self.restored = saved or (None, None)
             if self._directory is not None and state is not None:
-                self._directory.check_streams(state["fingerprint"], self._fingerprint(self.program.streams))
+                self._directory.check_streams(state["declared"], self.program.streams)
                 self._flow.expect(state["flow"])
             try:
                 if dispatch is not None:
@@ -538,7 +537,7 @@ class App:
 
     def _checkpoint(self, directory: CheckpointDirectory, extra: dict[str, Any] | None) -> Checkpoint:
         state: dict[str, Any] = {
-            "fingerprint": self._fingerprint(s.definition for s in self._inputs.streams.values()),
+            "declared": {name: declared(source.definition) for name, source in self._inputs.streams.items()},
             **self._inputs.snapshot(),
             "flow": self._flow.snapshot(),
             "calls": self._calls.snapshot(),
@@ -552,9 +551,6 @@ class App:
         self._flow.committed()
         self._flow.tables.committed(epoch)
         return Checkpoint(epoch, self._inputs.positions)
-
-    def _fingerprint(self, streams: Iterable[StreamDef]) -> dict[str, str]:
-        return {stream.name: fingerprint(stream) for stream in streams}
 
     def _resume(self, state: dict[str, Any]) -> None:
         self._stores.restore(state["stores"])

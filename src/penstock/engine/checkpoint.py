@@ -15,14 +15,26 @@ Invariants:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.components import Component
 from penstock.errors import CheckpointError, InputError, StorageError
+from penstock.lang.fingerprint import fingerprint
+from penstock.lang.query import StreamDef
 from penstock.store import state as state_format
+from penstock.types import Schema
 
-APP = Component("App")
+
+def _with_declarations(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 had one fingerprint of each declaration, with all columns: they must all be as they were."""
+    declared = {name: {"properties": whole, "columns": None} for name, whole in saved["fingerprint"].items()}
+    return {key: part for key, part in saved.items() if key != "fingerprint"} | {"declared": declared}
+
+
+APP = Component("App", 2, (_with_declarations,))
 """The state of an app, which holds that of all others."""
 _KIND = "app"
 _BEGUN = "begun"
@@ -70,19 +82,47 @@ class CheckpointDirectory:
         self._epoch = whole["epoch"]
         return APP.read(whole["state"]), json.loads(whole["extra"])
 
-    def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
-        """Streams that were there must be as they were; others may come and go, but not all of them."""
-        changed = [name for name in mine if name in saved and saved[name] != mine[name]]
+    def check_streams(self, saved: dict[str, dict[str, Any]], mine: Iterable[StreamDef]) -> None:
+        """Streams that were there must be as they were, but for columns that came; others may come and go, but not all
+        of them."""
+        streams = {stream.name: stream for stream in mine}
+        changed = [told for name in saved.keys() & streams.keys() for told in changes_of(saved[name], streams[name])]
         if changed:
             raise CheckpointError(
-                f"the checkpoint in {self._path} was written for other declarations of {', '.join(changed)}; "
-                "declare the streams as they were, or start with a new directory"
+                f"the checkpoint in {self._path} was written for other declarations: {'; '.join(sorted(changed))}. "
+                "Declare the streams as they were, or start with a new directory"
             )
-        if saved and not saved.keys() & mine.keys():
+        if saved and not saved.keys() & streams.keys():
             raise CheckpointError(
                 f"the checkpoint in {self._path} belongs to another app, with the streams {', '.join(saved)}; "
                 "start with a new directory"
             )
+
+
+def declared(stream: StreamDef) -> dict[str, Any]:
+    """What a checkpoint keeps of a declaration."""
+    columns = {field.name: [field.type.name, field.nullable] for field in stream.schema}
+    return {"properties": fingerprint(replace(stream, schema=Schema(()))), "columns": columns}
+
+
+def changes_of(saved: dict[str, Any], stream: StreamDef) -> list[str]:
+    """What of a saved declaration is not as it was. Columns that came are no change."""
+    if saved["columns"] is None:
+        return [] if saved["properties"] == fingerprint(stream) else [f"stream {stream.name} has changed"]
+    now = declared(stream)
+    told = [] if saved["properties"] == now["properties"] else [f"stream {stream.name} has other properties"]
+    for name, kind in saved["columns"].items():
+        if name not in now["columns"]:
+            told.append(f"column {name} of stream {stream.name} is gone")
+        elif now["columns"][name] != kind:
+            told.append(f"column {name} of stream {stream.name} has another type")
+    return told
+
+
+def new_columns(saved: dict[str, Any], stream: StreamDef) -> list[str]:
+    """The columns that a stream has got since."""
+    before = saved["columns"]
+    return [] if before is None else [name for name in stream.schema.names if name not in before]
 
 
 def read_state(directory: Path) -> bytes | None:

@@ -11,6 +11,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Query
 from penstock.operators.panes.family import is_family
 from penstock.operators.shared_aggregation import SharedAggregation
+from penstock.plan.identity import identity
 from penstock.plan.nodes import Node
 from penstock.plan.physical.circumstances import Existing
 
@@ -30,7 +31,7 @@ class SavedQueries:
     def of(self, query: Query, node: Node) -> dict[str, Any] | None:
         """What the checkpoint has of the query, if that is still the same."""
         saved: dict[str, Any] | None = self.queries.get(query.name)
-        return saved if saved is not None and saved["fingerprint"] == fingerprint(node) else None
+        return saved if saved is not None and _is_same(saved["identity"], node) else None
 
     def existing(self, queries: Iterable[tuple[Query, Node]]) -> Existing:
         """What those of the queries have that are still the same."""
@@ -53,6 +54,11 @@ class SavedQueries:
         """Of pipelines, windows, aggregations and joins."""
         pipelines = {saved["pipeline"] for saved in self.queries.values()}
         return pipelines | set(self.windows) | set(self.aggregations) | set(self.joins)
+
+
+def _is_same(saved: str, node: Node) -> bool:
+    """Whether the plan is the one that was saved; checkpoints of format 7 have the fingerprint of the whole plan."""
+    return saved in (identity(node), fingerprint(node))
 
 
 class Names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -173,15 +173,18 @@ class StreamInput:
             "late": self.late.snapshot(),
         }
 
-    def restore(self, snapshot: dict[str, Any], waiting: int = 0) -> None:
-        """Made with at least the columns of the snapshot; so many events of it wait in the input buffer."""
+    def restore(self, snapshot: dict[str, Any], waiting: int = 0, came: Container[str] = ()) -> None:
+        """Made with at least the columns of the snapshot; so many events of it wait in the input buffer. Columns that
+        `came` with another declaration are NULL in events that wait to be put in order."""
         self.reorder.restore(snapshot["reorder"])
         missing = [c for c in self.ingest.schema.names if c not in snapshot["columns"]]
-        if missing and (self.reorder.rows_held or waiting):
+        optional = {field.name for field in self.definition.schema if field.nullable and field.name in came}
+        unknown = [c for c in missing if waiting or c not in optional]
+        if unknown and (self.reorder.rows_held or waiting):
             wait = "taken" if waiting else "put in order"
             raise CheckpointError(
                 f"stream {self.definition.name}: the checkpoint holds events that wait to be {wait} without "
-                f"{', '.join(missing)}, which no query read then; start without the queries that read it, or with a "
+                f"{', '.join(unknown)}, which no query read then; start without the queries that read it, or with a "
                 "new directory"
             )
         self.events, self.dispatched = snapshot["events"], snapshot["dispatched"]

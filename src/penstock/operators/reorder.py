@@ -273,9 +273,14 @@ class Reorder:
             self._loose = 0
 
     def _narrowed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
-        """Without the columns that were read when the rows came and are no longer."""
+        """Without the columns that were read when the rows came and are no longer; NULL in those that the stream has
+        got since."""
         wanted = [*self.schema.names, TIME]
-        return piece if piece.schema.names == wanted else piece.select(wanted)
+        if piece.schema.names == wanted:
+            return piece
+        there = set(piece.schema.names)
+        columns = [piece.column(n) if n in there else pa.nulls(len(piece), self.schema.field(n).type) for n in wanted]
+        return pa.RecordBatch.from_arrays(columns, names=wanted)
 
     def _sort_fresh(self) -> list[pa.RecordBatch]:
         """The fresh rows that are due; the others become a run."""

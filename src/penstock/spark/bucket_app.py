@@ -174,7 +174,8 @@ class BucketApp:
             self._stores.restore(snapshot["stores"])
             for name, stream in self._streams.items():
                 _check_types(name, snapshot["types"][name], _types(stream))
-                stream.restore(snapshot["streams"][name])
+                came = _types(stream).keys() - snapshot["types"][name].keys()
+                stream.restore(snapshot["streams"][name], came=came)
             self._flow.restore()
         rules = {r.query.rule.name: r.outlet for r in self._flow.running.values() if r.query.rule is not None}
         self._firings.restore(snapshot.get("fired", {}), rules)

@@ -196,14 +196,10 @@ class TableSet:
 
     # Durability
 
-    def _fingerprint(self, name: str) -> str:
-        definition = self._tables[name].definition
-        return fingerprint((definition.name, definition.schema, definition.key))
-
     def snapshot(self) -> dict[str, Any]:
         return {
             name: {
-                "fingerprint": self._fingerprint(name),
+                "fingerprint": table_fingerprint(self._tables[name].definition),
                 "table": self._tables[name].snapshot(),
                 "writer": writer.snapshot(),
                 "streams": list(writer.streams),
@@ -217,7 +213,8 @@ class TableSet:
             saved = snapshot.get(name)
             if saved is None:
                 continue
-            if saved["fingerprint"] != self._fingerprint(name) or saved["streams"] != list(writer.streams):
+            mine = table_fingerprint(self._tables[name].definition)
+            if saved["fingerprint"] != mine or saved["streams"] != list(writer.streams):
                 raise CheckpointError(
                     f"the checkpoint has another table {name}, or one that other streams write; declare it as it was, "
                     "or start with a new directory"
@@ -252,3 +249,8 @@ def derived(queries: Iterable[Any], sinks: Iterable[str]) -> Iterator[str]:
     for query in queries:
         if query.into is not None and query.into not in known:
             yield query.into
+
+
+def table_fingerprint(definition: TableDef) -> str:
+    """Equal where the saved rows of a table fit."""
+    return fingerprint((definition.name, definition.schema, definition.key))
