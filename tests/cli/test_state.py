@@ -101,6 +101,71 @@ def test_damage_is_told_in_one_line(penstock: Any, checkpoint: Path) -> None:
     assert err.count("\n") == 1
 
 
+def test_all_that_is_whole_is_verified(penstock: Any, checkpoint: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in checkpoint.rglob("*")}
+    code, out, _ = penstock("state", checkpoint, "--verify", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["verified"]["damaged"] == []
+    assert found["verified"]["blocks"] == sum(store["blocks"] for store in found["stores"]) > 10
+    assert found["components"]["FifoStore"] == 1
+    assert "verified" in penstock("state", checkpoint, "--verify")[1]
+    assert {path: path.stat().st_mtime_ns for path in checkpoint.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (
+            lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
+            "block 0 is damaged: its checksum does not fit",
+        ),
+        (lambda data: data[:70_000], "the file is truncated"),
+        (lambda data: None, "is missing"),
+    ],
+    ids=["a flipped bit", "truncated", "missing"],
+)
+def test_what_damage_affects_is_named(penstock: Any, checkpoint: Path, spoil: Any, says: str) -> None:
+    """The two queries with slides share a window; it is one file, and the other queries do not need it."""
+    (file,) = checkpoint.glob("blocks/window-s-*.blocks")
+    data = spoil(file.read_bytes())
+    file.unlink() if data is None else file.write_bytes(data)
+    code, out, _ = penstock("state", checkpoint, "--verify")
+    assert code == 1
+    assert says in out
+    assert "needed by long, longer" in out
+    code, out, _ = penstock("state", checkpoint, "--verify", "--json")
+    assert code == 1
+    found = json.loads(out)
+    damaged = found["verified"]["damaged"]
+    window = next(store for store in found["stores"] if store["name"].startswith("window-s-"))
+    assert {damage["store"] for damage in damaged} == {window["name"]}
+    assert len(damaged) == (1 if says.startswith("block 0") else window["blocks"] - (says == "the file is truncated"))
+    rows = sum(damage["rows"] for damage in damaged)
+    assert 0 < rows <= window["rows"]
+    assert all(damage["queries"] == ["long", "longer"] for damage in damaged)
+
+
+def test_rows_of_queues_and_of_runs_are_counted(penstock: Any, tmp_path: Path) -> None:
+    text = "CREATE STREAM s (t TIMESTAMP, k BIGINT, v DOUBLE, EVENT TIME t LATENESS 1 HOUR);"
+    text += "CREATE QUERY few AS SELECT k, SUM(v) AS x FROM s [PARTITION BY k ROWS 500] GROUP BY k"
+    events = [{"t": i * SECOND, "k": i % 9, "v": i / 7} for i in range(9000)]
+    with App(text, checkpoint=tmp_path, memory="150KB", block_size=1024) as app:
+        app.push("s", events)
+        app.checkpoint()
+    for file in (tmp_path / "blocks").glob("*.blocks"):
+        file.write_bytes(b"")
+    code, out, _ = penstock("state", tmp_path, "--verify", "--json")
+    assert code == 1
+    found = json.loads(out)
+    rows = {store["name"]: 0 for store in found["stores"]}
+    for damage in found["verified"]["damaged"]:
+        assert damage["queries"] == ["few"]
+        rows[damage["store"]] += damage["rows"] or 0
+    assert rows["s-reorder"] > 1000
+    assert sum(n for name, n in rows.items() if name.startswith("few-")) > 1000
+
+
 def test_a_checkpoint_of_spark_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     state = CheckpointState(
         engine="Spark",
@@ -121,7 +186,7 @@ def test_a_checkpoint_of_spark_in_words(monkeypatch: pytest.MonkeyPatch, capsys:
         shares=(SavedShare("f00d-0", "partials", 2, ("q",)),),
         texts={"q": "SELECT SUM(v) FROM s [RANGE 1 HOUR SLIDE 1 MINUTE]"},
     )
-    monkeypatch.setattr("penstock.cli.state._inspect", lambda directory: state)
+    monkeypatch.setattr("penstock.cli.state._inspect", lambda directory, verify: state)
     show_state("d", as_json=False)
     out = capsys.readouterr().out
     assert "d: micro-batch 12 of Spark, ended" in out

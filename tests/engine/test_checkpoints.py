@@ -184,7 +184,7 @@ def test_another_app_is_refused(tmp_path: Path) -> None:
         app.checkpoint()
     with pytest.raises(ps.CheckpointError, match="belongs to another app, with the streams s"):
         ps.App("CREATE STREAM r (t TIMESTAMP, EVENT TIME t); SELECT t FROM r", checkpoint=tmp_path)
-    with pytest.raises(ps.CheckpointError, match="other declarations of s; declare the streams as they were"):
+    with pytest.raises(ps.CheckpointError, match="other declarations: stream s has other properties"):
         ps.App(STREAM.replace("3 SECONDS", "4 SECONDS") + SUMS, checkpoint=tmp_path)
     other = "CREATE STREAM r (t TIMESTAMP, EVENT TIME t); CREATE QUERY rs AS SELECT t FROM r"
     with ps.App(STREAM + SUMS + other, checkpoint=tmp_path) as app:  # a stream more is no other app

@@ -185,5 +185,10 @@ class Run:
         for row in results if commit else ():
             self._batches[row["name"]].append(decode(row["packed"], self._schemas[row["name"]]))
 
+    def forget(self) -> None:
+        """What has come out so far; `table` has what comes from now on."""
+        for batches in self._batches.values():
+            batches.clear()
+
     def table(self, name: str) -> pa.Table:
         return pa.Table.from_batches(self._batches[name], self._schemas[name])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock.components import Saved
 from penstock.store import differences, state
 from penstock.store.differences import Differences, Part, joined
 
@@ -41,6 +42,7 @@ def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
 def assert_same(found: Any, expected: Any, path: str = "state") -> None:
     assert type(found) is type(expected), path
     if isinstance(expected, dict):
+        assert vars(found).get("version") == vars(expected).get("version") if isinstance(expected, Saved) else True
         assert list(found) == list(expected), path
         for key, item in expected.items():
             assert_same(found[key], item, f"{path}.{key}")

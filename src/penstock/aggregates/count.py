@@ -17,6 +17,7 @@ from penstock.aggregates.rounding import U0, U1
 from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, Snapshot
 from penstock.aggregates.wide import Words
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.store.budget import Account
 from penstock.store.changes import by_slot
@@ -25,6 +26,7 @@ from penstock.store.charged import UNLIMITED, ChargedArray
 _ONE_WORD = np.ones(1, dtype=np.int64)
 
 
+@component("CountState")
 class CountState(MergeableState, PanedState):
     """COUNT(*) or COUNT(x) per slot."""
 

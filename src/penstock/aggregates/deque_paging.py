@@ -24,6 +24,7 @@ from penstock.aggregates.deques import Chains
 from penstock.aggregates.images import Word
 from penstock.aggregates.state import Snapshot
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.jit import tight
 from penstock.store.device import BlockDevice
 
@@ -31,6 +32,7 @@ _SHORTEST = 8
 """Fewer chunks than this are not worth a block, unless nothing else can make room."""
 
 
+@component("DequePager")
 class DequePager:
     def __init__(self, device: BlockDevice) -> None:
         self._device = device

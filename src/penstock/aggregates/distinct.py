@@ -27,6 +27,7 @@ from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, NO_INTEGERS, pla
 from penstock.aggregates.images import from_images, image_of_key, images, ordering_key
 from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account
@@ -37,6 +38,7 @@ _REBUILT_IN = 16
 """Parts in which a table goes over into a larger one."""
 
 
+@component("DistinctState")
 class DistinctState(AggregateState):
     """Serves COUNT_DISTINCT and MODE, in the order wanted.
 

@@ -37,6 +37,7 @@ from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, S
 from penstock.aggregates.wide import Words
 from penstock.aggregates.wide_products import STORED_WORDS, Sums, WideProducts, exact_covariance, from_bytes, to_bytes
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.store.budget import Account
 from penstock.store.changes import by_slot
 from penstock.store.charged import UNLIMITED, ChargedArray
@@ -82,6 +83,7 @@ class _Results:
             self.correlation[index] = quotient
 
 
+@component("SecondOrder")
 class _SecondOrder(MergeableState, PanedState):
     """What one and two arguments have in common; one argument stands for both x and y."""
 

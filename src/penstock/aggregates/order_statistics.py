@@ -35,6 +35,7 @@ from penstock.aggregates.images import from_images, image_of_key, images, total_
 from penstock.aggregates.order_tree_nodes import LEAF, LEAVES_USED, NODE_WORDS, empty_control, plant
 from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account
@@ -57,6 +58,7 @@ _LINE_ROW_BYTES = 32
 Number = TypeVar("Number", bound=np.generic)
 
 
+@component("OrderState")
 class OrderState(AggregateState):
     """Serves the wanted percentiles, in their order.
 

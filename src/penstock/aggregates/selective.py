@@ -30,6 +30,7 @@ from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows
 from penstock.aggregates.state import Emitted, Rows, Schedule, Snapshot, Values
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.errors import BudgetError, PenstockError
 from penstock.store.budget import Account
 from penstock.store.charged import SHARE_OF_FREE
@@ -39,6 +40,7 @@ from penstock.types import SqlType
 _FIRST_CHUNKS = 32
 
 
+@component("SelectiveState")
 class SelectiveState(PanedState):
     """One of the six functions, for every slot.
 

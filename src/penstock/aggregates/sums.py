@@ -30,6 +30,7 @@ from penstock.aggregates.partials import pack, unpack
 from penstock.aggregates.state import Emitted, MergeableState, Rows, Schedule, Snapshot, Values, Want
 from penstock.aggregates.wide import WideSums, Words
 from penstock.arrays import Bools, Slots
+from penstock.components import component
 from penstock.store.budget import Account
 from penstock.store.changes import by_slot
 from penstock.store.charged import UNLIMITED, ChargedArray
@@ -40,6 +41,7 @@ _FLOAT_INTEGERS, _INTEGER_INTEGERS = np.array([1, 3]), np.array([1, 2])
 """The lengths of the integers in the words of a slot."""
 
 
+@component("SumState")
 class SumState(MergeableState, PanedState):
     """Serves any of SUM, AVG and COUNT of one argument, in the order wanted.
 

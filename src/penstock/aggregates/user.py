@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import AggregateState, Emitted, Rows, Schedule, Snapshot
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.errors import CheckpointError, QueryError
 from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
@@ -87,6 +88,7 @@ class UserAggregate(ABC):
         """The answer for the rows now in the window, of which there is at least one."""
 
 
+@component("UserState")
 class UserState(AggregateState):
     """One user-defined aggregate, for every slot."""
 

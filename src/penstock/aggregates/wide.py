@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from penstock.aggregates.rounding import U0, U1, nearest_double, normalise
 from penstock.aggregates.state import Snapshot
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.store.budget import Account
 from penstock.store.charged import UNLIMITED, ChargedArray
@@ -46,6 +47,7 @@ _EXPONENT_MASK = np.uint64(0x7FF)
 _FRACTION_MASK = np.uint64((1 << 52) - 1)
 
 
+@component("WideSums")
 class WideSums:
     """The table of rows and the slot that owns each row. The kernels below work on its arrays."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.aggregates.state import Snapshot
 from penstock.arrays import Slots
+from penstock.components import component
 from penstock.store.budget import Account
 
 _UNIT_BITS = 1074
@@ -30,6 +31,7 @@ Sums = list[int]
 """[sum of x, of y, of x·y, of x·x, of y·y]"""
 
 
+@component("WideProducts")
 class WideProducts:
     """The sums of every slot that has any. A slot is on the account before it has them."""
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from penstock.arrays import Int64s
 from penstock.calls.function import CallFailed, Function
+from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.operators.chunk import from_bytes, readable, to_bytes
 from penstock.rejects import Reject
@@ -54,6 +55,7 @@ class _Calls:
         return f"{self.name}:{self.numbers[self.done]}", arguments
 
 
+@component("Worker")
 class Worker:
     """With `synchronous` the thread that calls `put` makes the calls, before `put` returns."""
 

@@ -271,6 +271,10 @@ def explain(
     memory: Annotated[str, typer.Option(help="The memory budget to plan for.")] = "64MB",
     block_size: Annotated[str, typer.Option(metavar="SIZE", help="Of the blocks that windows are paged in.")] = "64KiB",
     stages: Annotated[bool, typer.Option("--stages", help="The stages that run, without estimates.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Say what would be kept of this checkpoint of the embedded engine instead."),
+    ] = None,
 ) -> None:
     """Print the plan of an application: operators, shared states, space and input/output. Nothing is opened."""
     from penstock.lang import parse
@@ -278,7 +282,11 @@ def explain(
     from penstock.store.budget import parse_size
 
     program, budget = parse(_read(file)), parse_size(memory)
-    if stages:
+    if checkpoint is not None:
+        from penstock.engine.kept import explain_kept
+
+        typer.echo(explain_kept(program, checkpoint))
+    elif stages:
         typer.echo(explain_stages(program, memory=budget))
     else:
         typer.echo(explain_program(program, memory=budget, block_size=parse_size(block_size)))
@@ -303,11 +311,15 @@ def state(
         str, typer.Argument(metavar="DIR", help="The checkpoint directory of a run, on Spark or not.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every block, and name what is damaged; on Spark the segments alone.")
+    ] = False,
 ) -> None:
     """Look into a checkpoint: windows, groups, blocks, bytes, watermarks, files. Nothing is changed."""
     from penstock.cli.state import show_state
 
-    show_state(directory, as_json=as_json)
+    if not show_state(directory, as_json=as_json, verify=verify):
+        raise typer.Exit(1)
 
 
 def _read(file: Path) -> str:

@@ -15,16 +15,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.engine.inspect import CheckpointState, Files, inspect_app
+from penstock.engine.verify import Verified
 from penstock.errors import InputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def show_state(directory: str, *, as_json: bool) -> None:
-    state = _inspect(directory)
+def show_state(directory: str, *, as_json: bool, verify: bool = False) -> bool:
+    """With `verify` all checksums are verified, too; whether nothing was found to be damaged."""
+    if verify and _is_sparks(directory):
+        from penstock.spark.verify import verify_segments
+
+        verified = verify_segments(directory)
+        typer.echo(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_verified(verified, "segments")))
+        return not verified.damaged
+    state = _inspect(directory, verify=verify)
     if as_json:
         typer.echo(json.dumps(as_dict(state), indent=2))
-        return
+        return state.verified is None or not state.verified.damaged
     console = Console(highlight=False, soft_wrap=True)
     for line in _heading(state):
         console.print(line, markup=False)
@@ -35,6 +43,11 @@ def show_state(directory: str, *, as_json: bool) -> None:
     console.print()
     for line in _files(state):
         console.print(line, markup=False)
+    if state.verified is None:
+        return True
+    for line in _verified(state.verified, "the state and"):
+        console.print(line, markup=False)
+    return not state.verified.damaged
 
 
 def as_dict(state: CheckpointState) -> dict[str, Any]:
@@ -52,16 +65,21 @@ def _named(entries: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"name": name, **entry} for name, entry in entries.items()]
 
 
-def _inspect(directory: str) -> CheckpointState:
+def _is_sparks(directory: str) -> bool:
     """The kind of checkpoint is told by what is in the directory; places that are no paths can only be Spark's."""
     path = Path(directory)
-    if "://" not in directory:
-        if not path.is_dir():
-            raise InputError(f"{directory} is no directory; give the checkpoint directory of a run")
-        if (path / "blocks").is_dir():
-            return inspect_app(path)
-        if not (path / "offsets").is_dir():
-            raise InputError(f"{directory} is no checkpoint directory: it has neither blocks nor offsets in it")
+    if "://" in directory:
+        return True
+    if not path.is_dir():
+        raise InputError(f"{directory} is no directory; give the checkpoint directory of a run")
+    if not (path / "blocks").is_dir() and not (path / "offsets").is_dir():
+        raise InputError(f"{directory} is no checkpoint directory: it has neither blocks nor offsets in it")
+    return not (path / "blocks").is_dir()
+
+
+def _inspect(directory: str, *, verify: bool) -> CheckpointState:
+    if not _is_sparks(directory):
+        return inspect_app(Path(directory), verify=verify)
     from penstock.cli.spark import log_file
     from penstock.spark.inspect import inspect_checkpoint
     from penstock.spark.session import SHORT_RUN, session
@@ -79,8 +97,15 @@ def _heading(state: CheckpointState) -> list[str]:
     return [
         f"{state.directory}: {what} {state.number} of {'Spark' if state.engine == 'Spark' else 'an embedded app'}"
         + (", ended" if state.ended else ""),
-        f"state of {_size(state.state_bytes)}, format version {state.format_version}",
+        f"state of {_size(state.state_bytes)}, format version {state.format_version}, {_versions(state)}",
     ]
+
+
+def _versions(state: CheckpointState) -> str:
+    later = [f"{name} {version}" for name, version in state.components.items() if version > 1]
+    if not later:
+        return "all components in version 1"
+    return f"components in version 1 but {', '.join(later)}"
 
 
 def _table(title: str, *columns: str, numbers: int) -> Table:
@@ -143,6 +168,15 @@ def _files(state: CheckpointState) -> list[str]:
     lines.append(f"orphans         {_counted(state.orphans)}, which no state names and which are deleted in time")
     if state.missing:
         lines.append(f"MISSING         {', '.join(state.missing)}: the queries that need them cannot go on")
+    return lines
+
+
+def _verified(verified: Verified, what: str) -> list[str]:
+    lines = [f"verified        {what} {verified.blocks:,} blocks with {_size(verified.nbytes)}"]
+    for damage in verified.damaged:
+        rows = "" if damage.rows is None else f", {damage.rows:,} rows"
+        lines.append(f"DAMAGED         {damage.store}, block {damage.block}{rows}: {damage.reason}")
+        lines.append(f"                needed by {', '.join(damage.queries) or 'no query that is known'}")
     return lines
 
 

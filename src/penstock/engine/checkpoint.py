@@ -22,14 +22,28 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.components import Component
 from penstock.errors import CheckpointError, InputError, StorageError
+from penstock.lang.fingerprint import fingerprint
+from penstock.lang.query import StreamDef
 from penstock.store import state as state_format
 from penstock.store.differences import Differences, joined
+from penstock.types import Schema
 
+
+def _with_declarations(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 had one fingerprint of each declaration, with all columns: they must all be as they were."""
+    declared = {name: {"properties": whole, "columns": None} for name, whole in saved["fingerprint"].items()}
+    return {key: part for key, part in saved.items() if key != "fingerprint"} | {"declared": declared}
+
+
+APP = Component("App", 2, (_with_declarations,))
+"""The state of an app, which holds that of all others."""
 _KIND = "app"
 _BEGUN = "begun"
 _CHANGES = "changes-"
@@ -91,7 +105,7 @@ class CheckpointDirectory:
             return None
         self._saved = saved
         self._epoch = saved.tree["epoch"]
-        return saved.tree["state"], json.loads(saved.tree["extra"])
+        return APP.read(saved.tree["state"]), json.loads(saved.tree["extra"])
 
     def resumed(self, state: Callable[[], dict[str, Any]]) -> None:
         """What was read has been taken up, and the state is now this one: the next checkpoint saves what changes from
@@ -101,19 +115,47 @@ class CheckpointDirectory:
             extra = saved.tree["extra"]
             self._differences.follow(saved.parts, saved.tree, lambda: _tree(self._epoch, extra, state()))
 
-    def check_streams(self, saved: dict[str, str], mine: dict[str, str]) -> None:
-        """Streams of the checkpoint must be declared as they were. Others may come and go, but not all."""
-        changed = [name for name in mine if name in saved and saved[name] != mine[name]]
+    def check_streams(self, saved: dict[str, dict[str, Any]], mine: Iterable[StreamDef]) -> None:
+        """Streams that were there must be as they were, but for columns that came; others may come and go, but not all
+        of them."""
+        streams = {stream.name: stream for stream in mine}
+        changed = [told for name in saved.keys() & streams.keys() for told in changes_of(saved[name], streams[name])]
         if changed:
             raise CheckpointError(
-                f"the checkpoint in {self._path} was written for other declarations of {', '.join(changed)}; "
-                "declare the streams as they were, or start with a new directory"
+                f"the checkpoint in {self._path} was written for other declarations: {'; '.join(sorted(changed))}. "
+                "Declare the streams as they were, or start with a new directory"
             )
-        if saved and not saved.keys() & mine.keys():
+        if saved and not saved.keys() & streams.keys():
             raise CheckpointError(
                 f"the checkpoint in {self._path} belongs to another app, with the streams {', '.join(saved)}; "
                 "start with a new directory"
             )
+
+
+def declared(stream: StreamDef) -> dict[str, Any]:
+    """What a checkpoint keeps of a declaration."""
+    columns = {field.name: [field.type.name, field.nullable] for field in stream.schema}
+    return {"properties": fingerprint(replace(stream, schema=Schema(()))), "columns": columns}
+
+
+def changes_of(saved: dict[str, Any], stream: StreamDef) -> list[str]:
+    """What of a saved declaration is not as it was. Columns that came are no change."""
+    if saved["columns"] is None:
+        return [] if saved["properties"] == fingerprint(stream) else [f"stream {stream.name} has changed"]
+    now = declared(stream)
+    told = [] if saved["properties"] == now["properties"] else [f"stream {stream.name} has other properties"]
+    for name, kind in saved["columns"].items():
+        if name not in now["columns"]:
+            told.append(f"column {name} of stream {stream.name} is gone")
+        elif now["columns"][name] != kind:
+            told.append(f"column {name} of stream {stream.name} has another type")
+    return told
+
+
+def new_columns(saved: dict[str, Any], stream: StreamDef) -> list[str]:
+    """The columns that a stream has got since."""
+    before = saved["columns"]
+    return [] if before is None else [name for name in stream.schema.names if name not in before]
 
 
 class SavedFiles(NamedTuple):
@@ -124,7 +166,7 @@ class SavedFiles(NamedTuple):
 
 
 def _tree(epoch: int, extra: str, state: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": _KIND, "epoch": epoch, "extra": extra, "state": state}
+    return {"kind": _KIND, "epoch": epoch, "extra": extra, "state": APP.saved(state)}
 
 
 def read_state(directory: Path) -> SavedFiles | None:

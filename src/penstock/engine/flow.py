@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
+from penstock.components import component, read_as
 from penstock.engine.clock import Clock
 from penstock.engine.instantiate import Made, Maker
 from penstock.engine.outlet import Outlet
@@ -36,7 +37,6 @@ from penstock.engine.tables.tables import TableSet, derived
 from penstock.engine.ticking import Ticking
 from penstock.errors import QueryError
 from penstock.expressions.batch import Row
-from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import STRATEGIES, Query, StreamDef, StreamRef, columns_of
 from penstock.lang.table_defs import TableDef, TableWrite
 from penstock.operators.chunk import Chunk
@@ -49,6 +49,7 @@ from penstock.operators.shared_window import SharedWindow
 from penstock.operators.stage import Stage
 from penstock.plan.backfill import backfilled_stream, not_stored, refuse_after_restart
 from penstock.plan.chains import check_chains
+from penstock.plan.identity import identity
 from penstock.plan.nodes import Node
 from penstock.plan.physical.nodes import PhysicalPlan, PlannedQuery
 from penstock.plan.physical.rules.choose_panes import check_strategy
@@ -61,6 +62,16 @@ DERIVED_KEPT = 65_536
 """How many rows of a derived stream are kept for readers outside the app, besides the queries that read it."""
 
 
+def _by_identity(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 had the fingerprint of the whole plan, with all columns of its streams."""
+    queries = {
+        name: {key: part for key, part in query.items() if key != "fingerprint"} | {"identity": query["fingerprint"]}
+        for name, query in saved["queries"].items()
+    }
+    return {**saved, "queries": queries}
+
+
+@component("Flow", 2, _by_identity)
 class Flow:
     """With `in_parts` only a part of each stream passes here, and queries give partial rows (`operators.parts`)."""
 
@@ -111,6 +122,7 @@ class Flow:
 
     def expect(self, snapshot: dict[str, Any]) -> None:
         """Queries that are started from now on take up what the snapshot has of them, when it is restored."""
+        snapshot = read_as(Flow, snapshot)
         self._saved = SavedQueries(snapshot)
         self._names.use_only(self._saved.names | set(snapshot["changing"]))
         self._asked = dict(snapshot["strategies"])
@@ -189,7 +201,7 @@ class Flow:
     def _start(self, plan: PhysicalPlan, planned: PlannedQuery, made: Made) -> None:
         query, node = planned.query, planned.node
         shared, cores = made.shared_of(query.name), made.cores_of(query.name)
-        print_of = fingerprint(node)
+        print_of = identity(node)
         saved = self._saved.of(query, node)
         name = self._names.free(f"{query.name}-{print_of[:12]}") if saved is None else saved["pipeline"]
         resources = self._resources()
@@ -411,7 +423,7 @@ class Flow:
         queries = {
             name: {
                 "pipeline": running.pipeline.name,
-                "fingerprint": running.fingerprint,
+                "identity": running.identity,
                 "aggregations": [aggregation.name for aggregation in running.shared],
                 "joins": [core.name for core in running.cores],
                 "parts": running.pipeline.snapshot(),

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.engine.policies import Piece, Policy
 from penstock.errors import BudgetError
 from penstock.expressions.batch import Batch, Rows, arrow_of
@@ -51,6 +52,7 @@ class Round:
     events: int
 
 
+@component("InputBuffers")
 class InputBuffers:
     def __init__(self, policy: Policy, capacity: int) -> None:
         self.policy = policy

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.engine.arrivals import ArrivalClock
+from penstock.engine.checkpoint import new_columns
 from penstock.engine.clock import Clock
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.input_buffers import Round
@@ -286,7 +287,8 @@ class Inputs:
             self.dispatcher.restore(snapshot["dispatch"], self.streams)
         for name, source in self.streams.items():
             if name in snapshot["streams"]:
-                source.restore(snapshot["streams"][name], self.waiting(name))
+                came = new_columns(snapshot["declared"][name], source.definition)
+                source.restore(snapshot["streams"][name], self.waiting(name), came)
         for name, outlet in self._late_outlets.items():
             if name in snapshot["late_outlets"]:
                 outlet.restore(snapshot["late_outlets"][name])

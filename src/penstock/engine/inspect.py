@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from penstock.engine.checkpoint import read_state
+from penstock.engine.checkpoint import APP, read_state
 from penstock.engine.saved_state import SavedState, read_saved
+from penstock.engine.verify import Verified, verify_app
 from penstock.errors import CheckpointError
 from penstock.store.manager import block_file
-from penstock.store.state import version_of
+from penstock.store.state import components_of, version_of
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,17 @@ class CheckpointState:
     missing: tuple[str, ...] = ()
     shares: tuple[SavedShare, ...] = ()
     texts: dict[str, str] | None = None
+    components: dict[str, int] = field(default_factory=dict)
+    """The versions of the components that the state has; empty if it names none, in format 7."""
+    verified: Verified | None = None
 
 
-def inspect_app(directory: Path) -> CheckpointState:
-    """The last checkpoint of an embedded app."""
+def inspect_app(directory: Path, *, verify: bool = False) -> CheckpointState:
+    """The last checkpoint of an embedded app; with `verify` all blocks that it names are read."""
     files = read_state(directory)
     if files is None:
         raise CheckpointError(f"{directory} has no checkpoint yet; its app was started and has not saved anything")
-    state: dict[str, Any] = files.tree["state"]
+    state = APP.read(files.tree["state"])
     saved = read_saved(state)
     named = {block_file(name) for name in state["stores"]}
     blocks = {path.name: path.stat().st_size for path in (directory / "blocks").glob("*.blocks")}
@@ -66,6 +69,7 @@ def inspect_app(directory: Path) -> CheckpointState:
         number=files.tree["epoch"],
         format_version=version_of(files.parts[0]),
         ended=state["finished"],
+        components=components_of(files.tree),
         saved=saved,
         state_bytes=sum(map(len, files.parts)),
         in_use=_sum(blocks, named),
@@ -73,6 +77,7 @@ def inspect_app(directory: Path) -> CheckpointState:
         missing=tuple(
             sorted(block_file(n) for n, s in saved.stores.items() if s.blocks and block_file(n) not in blocks)
         ),
+        verified=verify_app(directory, state["stores"], saved.queries) if verify else None,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.components import component
 from penstock.expressions.batch import Batch, Row, Rows, arrow_of
 from penstock.store.decoding import plain_strings
 from penstock.store.waiting_rows import WaitingRows
@@ -22,6 +23,7 @@ Callback = Callable[[pa.RecordBatch], None]
 Watcher = Callable[[pa.RecordBatch, int], None]
 
 
+@component("Outlet")
 class Outlet:
     """`keep` is how many of the last rows wait at most; None is all of them."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.components import component
 from penstock.operators.chunk import Chunk
 
 LEAST_EVENTS = 1000
@@ -19,6 +20,7 @@ class _Span:
     events: int
 
 
+@component("Rates")
 class Rates:
     """
     >>> import numpy as np

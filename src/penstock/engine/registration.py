@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.aggregates.user import UserAggregate
+from penstock.components import read_as
 from penstock.engine.builder import BuiltQuery, render
 from penstock.engine.flow import Flow
 from penstock.engine.inputs import Inputs
@@ -17,6 +18,7 @@ from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
 from penstock.engine.rule_calls import RuleCalls
 from penstock.engine.service_times import first_arrivals
+from penstock.engine.stream_input import StreamInput
 from penstock.errors import InputError, QueryError
 from penstock.lang import parse
 from penstock.lang.query import Program, StreamDef
@@ -70,7 +72,7 @@ class Registration:
     ) -> None:
         columns = set(needed_columns(stream, nodes, program.writes))
         if state is not None and stream.name in state["streams"]:
-            columns |= set(state["streams"][stream.name]["columns"])
+            columns |= set(read_as(StreamInput, state["streams"][stream.name])["columns"])
         if stream.arrival and self.inputs.dispatcher is None:
             self.begin_dispatch("fcfs")
         self.inputs.declare(stream, tuple(columns), self.sinks, [query.name for query in program.queries])

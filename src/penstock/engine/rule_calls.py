@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.calls.function import CallFailed, Function, PythonFunction
 from penstock.calls.worker import Worker
+from penstock.components import component
 from penstock.engine.firings import Firings
 from penstock.engine.outlet import Outlet
 from penstock.errors import QueryError
@@ -27,6 +28,7 @@ def registered(functions: Mapping[str, Callable[..., object]]) -> dict[str, Func
     return {name: PythonFunction(function) for name, function in functions.items()}
 
 
+@component("RuleCalls")
 class RuleCalls:
     """`functions` are those that were registered; those of programs are declared."""
 

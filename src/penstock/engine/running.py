@@ -32,7 +32,7 @@ class Running:
 
     query: Query
     node: Node
-    fingerprint: str
+    identity: str
     pipeline: Pipeline
     shared: tuple[Shared, ...]
     outlet: Outlet

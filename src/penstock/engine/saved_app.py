@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory
+from penstock.components import read_as
+from penstock.engine.checkpoint import Checkpoint, CheckpointDirectory, declared
 from penstock.engine.flow import Flow
 from penstock.engine.inputs import Inputs
 from penstock.engine.rejects import Rejects
 from penstock.engine.rule_calls import RuleCalls
-from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamDef
 from penstock.store.manager import StoreManager
 
@@ -34,7 +34,7 @@ class SavedApp:
         if saved is None:
             return None, None
         state, extra = saved
-        self.directory.check_streams(state["fingerprint"], _fingerprints(streams))
+        self.directory.check_streams(state["declared"], streams)
         self.flow.expect(state["flow"])
         return state, extra
 
@@ -44,7 +44,7 @@ class SavedApp:
         self.inputs.restore(state)
         self.flow.restore()
         self.rejects.count = state["rejected"]
-        self.flow.tables.resumed(self.directory.epoch, state["flow"]["tables"])
+        self.flow.tables.resumed(self.directory.epoch, read_as(Flow, state["flow"])["tables"])
         if "calls" in state:
             rules = [(r.query.rule.name, r.outlet) for r in self.flow.running.values() if r.query.rule is not None]
             self.calls.restore(state["calls"], dict(rules))
@@ -52,7 +52,7 @@ class SavedApp:
 
     def state(self, finished: bool) -> dict[str, Any]:
         return {
-            "fingerprint": _fingerprints(s.definition for s in self.inputs.streams.values()),
+            "declared": {name: declared(source.definition) for name, source in self.inputs.streams.items()},
             **self.inputs.snapshot(),
             "flow": self.flow.snapshot(),
             "calls": self.calls.snapshot(),
@@ -69,7 +69,3 @@ class SavedApp:
         self.flow.committed()
         self.flow.tables.committed(epoch)
         return Checkpoint(epoch, self.inputs.positions)
-
-
-def _fingerprints(streams: Iterable[StreamDef]) -> dict[str, str]:
-    return {stream.name: fingerprint(stream) for stream in streams}

@@ -13,9 +13,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.operators.panes.family import is_family
-from penstock.operators.reorder import START
+from penstock.arrays import Int64s
+from penstock.components import is_of, read_as
+from penstock.engine.flow import Flow
+from penstock.engine.outlet import Outlet
+from penstock.engine.stream_input import StreamInput
+from penstock.operators.aggregation import Aggregation
+from penstock.operators.groups import GroupTable
+from penstock.operators.intake import Intake
+from penstock.operators.panes.family import PaneFamily, is_family
+from penstock.operators.panes.totals import PaneTotals
+from penstock.operators.partitions import Partitions
+from penstock.operators.reorder import START, Reorder
+from penstock.operators.shared_aggregation import SharedAggregation
+from penstock.operators.window_member import WindowMember
+from penstock.store.manager import read_device, read_store
 from penstock.store.queue_kernels import LENGTH
+from penstock.store.queue_rounds import Rounds
+from penstock.store.slots import SlotMap
 
 
 @dataclass(frozen=True)
@@ -62,9 +77,10 @@ class SavedState:
 
 def read_saved(state: dict[str, Any]) -> SavedState:
     """The figures of one app's or bucket's state."""
+    flow = read_as(Flow, state["flow"])
     stores = {name: _store(saved) for name, saved in state["stores"].items()}
     streams = {name: _stream(name, saved, stores) for name, saved in state["streams"].items()}
-    queries = {name: _query(name, saved, state, stores) for name, saved in state["flow"]["queries"].items()}
+    queries = {name: _query(name, saved, state, stores) for name, saved in flow["queries"].items()}
     return SavedState(streams, queries, stores)
 
 
@@ -112,8 +128,9 @@ def _add_stores(one: SavedStore, other: SavedStore) -> SavedStore:
 
 
 def _stream(name: str, saved: dict[str, Any], stores: dict[str, SavedStore]) -> SavedStream:
-    watermark = saved["reorder"]["watermark"]
-    largest = saved["reorder"]["largest"]
+    saved = read_as(StreamInput, saved)
+    reorder = read_as(Reorder, saved["reorder"])
+    watermark, largest = reorder["watermark"], reorder["largest"]
     waiting = stores.get(f"{name}-reorder", SavedStore()).rows
     # Where clocks are kept apart, on Spark, the largest time stays at the beginning of time.
     last = largest if largest > START // 2 else None
@@ -122,21 +139,22 @@ def _stream(name: str, saved: dict[str, Any], stores: dict[str, SavedStore]) -> 
 
 def _store(saved: dict[str, Any]) -> SavedStore:
     rows = blocks = 0
+    device = read_device(saved)
+    saved = read_store(saved)
     if "head" in saved:
         rows, blocks = saved["head"] - saved["tail"], len(saved["addresses"])
     elif "rounds" in saved:
-        rows, blocks = int(saved["table"][:, LENGTH].sum()), len(saved["rounds"]["blocks"])
+        rows, blocks = int(saved["table"][:, LENGTH].sum()), len(read_as(Rounds, saved["rounds"])["blocks"])
     elif "runs" in saved:
         pieces = [run["spilled"]["pieces"] for run in saved["runs"] if "spilled" in run]
         rows = sum(_rows_of_run(run) for run in saved["runs"])
         blocks = sum(map(len, pieces))
-    device = saved.get("device", saved)
     if device["kind"] == "segments":
         files = tuple(name for _, name, _ in device["segments"])
         live = sum(live for _, _, live in device["segments"])
         return SavedStore(rows, max(blocks, live), 0, files, tuple(name for name, _ in device["retired"]))
     if device["kind"] == "file":
-        taken = np.flatnonzero(device["slots"]["sequences"] >= 0)
+        taken = np.flatnonzero(read_as(SlotMap, device["slots"])["sequences"] >= 0)
         return SavedStore(rows, len(taken), int(device["stored"][taken].sum()))
     return SavedStore(rows, len(device["blocks"]), sum(len(block) for _, block in device["blocks"]))
 
@@ -149,38 +167,51 @@ def _rows_of_run(run: dict[str, Any]) -> int:
 
 
 def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict[str, SavedStore]) -> SavedQuery:
-    shared = {own: state["flow"]["aggregations"][own] for own in saved["aggregations"]}
-    owners = (saved["pipeline"], *shared)
+    aggregations = read_as(Flow, state["flow"])["aggregations"]
+    shared = [aggregations[own] for own in saved["aggregations"]]
+    families = [read_as(PaneFamily, one) for one in shared if is_family(one)]
+    stored = [read_as(SharedAggregation, one) for one in shared if not is_family(one)]
+    owners = (saved["pipeline"], *saved["aggregations"])
     own = [store for store in stores if store.startswith(tuple(f"{owner}-" for owner in owners))]
     rows = sum(stores[store].rows for store in own)
-    stored = [aggregation for aggregation in shared.values() if not is_family(aggregation)]
     windows = dict.fromkeys(aggregation["window"] for aggregation in stored)
     for aggregation in stored:
-        rows += state["stores"][aggregation["window"]]["head"] - aggregation["position"]
-    parts = [part for tree in (saved["parts"], list(shared.values())) for part in _parts(tree)]
+        rows += read_store(state["stores"][aggregation["window"]])["head"] - aggregation["position"]
+    parts = [part for tree in (saved["parts"], families, stored) for part in _parts(tree)]
     counted = [part for part in parts if "intake" in part]
     groups = sum(_groups(part["intake"]) for part in counted)
-    groups += sum(_groups_of_panes(part) for part in shared.values() if is_family(part))
+    groups += sum(map(_groups_of_panes, families))
     if not counted:
-        groups = sum(int(part["table"]["alive"].sum()) for part in parts if "table" in part)
-    return SavedQuery(name, saved["outlet"]["count"], groups, rows, (*windows, *own))
+        groups = sum(int(read_as(GroupTable, part["table"])["alive"].sum()) for part in parts if "table" in part)
+    return SavedQuery(name, read_as(Outlet, saved["outlet"])["count"], groups, rows, (*windows, *own))
 
 
 def _groups(intake: dict[str, Any]) -> int:
     """Those that have rows. What others share keeps the groups for them; how many rows are in each is its own."""
-    return int(np.count_nonzero(intake["counts"] if "counts" in intake else intake["groups"]["counts"]))
+    if is_of(WindowMember, intake, known_by="counts"):
+        return int(np.count_nonzero(read_as(WindowMember, intake)["counts"]))
+    return int(np.count_nonzero(_counts(intake)))
+
+
+def _counts(intake: dict[str, Any]) -> Int64s:
+    """How many rows each group has."""
+    counts: Int64s = read_as(GroupTable, read_as(Intake, intake)["groups"])["counts"]
+    return counts
 
 
 def _groups_of_panes(family: dict[str, Any]) -> int:
     """Those that are in some window of a family, besides those of the open pane alone."""
-    counts = family["totals"]["counts"].reshape(-1, len(family["layout"]["windows"])).any(axis=1)
-    counts[family["pane"]["intake"]["groups"]["counts"][: len(counts)] > 0] = False
+    counts = read_as(PaneTotals, family["totals"])["counts"].reshape(-1, len(family["layout"]["windows"])).any(axis=1)
+    counts[_counts(read_as(Aggregation, family["pane"])["intake"])[: len(counts)] > 0] = False
     return int(np.count_nonzero(counts))
 
 
 def _parts(node: Any) -> Iterator[dict[str, Any]]:
     """All dictionaries in the state of a query's operators, from the outside inwards."""
     if isinstance(node, dict):
+        for kind, key in ((Aggregation, "intake"), (Partitions, "limits")):
+            if is_of(kind, node, known_by=key):
+                node = read_as(kind, node)
         yield node
         for item in node.values():
             yield from _parts(item)

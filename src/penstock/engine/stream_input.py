@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.clock import Clock
 from penstock.engine.ingest import Ingest
@@ -24,6 +25,7 @@ from penstock.store.manager import StoreManager
 LATE_KEPT = 65_536
 
 
+@component("StreamInput")
 class StreamInput:
     """`dispatched` is the watermark that the stream's readers have been told. `arrivals` gives the times of a stream in
     ARRIVAL ORDER."""
@@ -171,15 +173,18 @@ class StreamInput:
             "late": self.late.snapshot(),
         }
 
-    def restore(self, snapshot: dict[str, Any], waiting: int = 0) -> None:
-        """Made with at least the columns of the snapshot; so many events of it wait in the input buffer."""
+    def restore(self, snapshot: dict[str, Any], waiting: int = 0, came: Container[str] = ()) -> None:
+        """Made with at least the columns of the snapshot; so many events of it wait in the input buffer. Columns that
+        `came` with another declaration are NULL in events that wait to be put in order."""
         self.reorder.restore(snapshot["reorder"])
         missing = [c for c in self.ingest.schema.names if c not in snapshot["columns"]]
-        if missing and (self.reorder.rows_held or waiting):
+        optional = {field.name for field in self.definition.schema if field.nullable and field.name in came}
+        unknown = [c for c in missing if waiting or c not in optional]
+        if unknown and (self.reorder.rows_held or waiting):
             wait = "taken" if waiting else "put in order"
             raise CheckpointError(
                 f"stream {self.definition.name}: the checkpoint holds events that wait to be {wait} without "
-                f"{', '.join(missing)}, which no query read then; start without the queries that read it, or with a "
+                f"{', '.join(unknown)}, which no query read then; start without the queries that read it, or with a "
                 "new directory"
             )
         self.events, self.dispatched = snapshot["events"], snapshot["dispatched"]

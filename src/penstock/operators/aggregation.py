@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.aggregates.factory import create_state
 from penstock.aggregates.state import AggregateState, Argument, Emitted, MergeableState, Rows, Schedule
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Vector
 from penstock.jit import kernel
@@ -189,6 +190,7 @@ class EvaluatedGroups:
         return failed
 
 
+@component("Aggregation")
 class Aggregation:
     def __init__(
         self,

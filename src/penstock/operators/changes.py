@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from penstock.aggregates.columns import BOOL, FLOAT64, INT64, plain
 from penstock.aggregates.state import Values
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -95,6 +96,7 @@ class _ChosenRows:
         return Chunk(self._times, pa.RecordBatch.from_arrays([*self._windows, *columns], names=names))
 
 
+@component("ChangeShow")
 class ChangeShow:
     """HAVING and the select list of one query, computed for groups as they were and as they are."""
 
@@ -172,6 +174,7 @@ class ChangeShow:
         self.failing = snapshot["failing"]
 
 
+@component("Changes")
 class Changes:
     """The `Evaluation` of queries that show changes.
 

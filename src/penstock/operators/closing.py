@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.expressions.batch import Row, columns_of_tuples, row_getter
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Column, Expression, walk
@@ -52,6 +53,7 @@ _ROW_BYTES, _VALUE_BYTES = 192, 40
 """What a row that waits takes, and each of its values besides."""
 
 
+@component("ClosingAggregate")
 class ClosingAggregate(Operator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         self._filter_first = node.filter_first

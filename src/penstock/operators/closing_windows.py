@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Expression
 from penstock.jit import kernel
@@ -52,6 +53,7 @@ class Windows(Protocol):
     def restore(self, snapshot: dict[str, Any]) -> None: ...
 
 
+@component("TumblingWindows")
 class TumblingWindows:
     """The instance of a tumbling window is its boundary."""
 
@@ -141,6 +143,7 @@ def _assign_sessions(
     return row, opened
 
 
+@component("SessionWindows")
 class SessionWindows:
     """Sessions of the whole stream, or of each partition. Those that have not closed have places 0, 1, ... in arrays
     that are on the `account`, in the order in which they began; `_partitions.counts` is how many each partition has.

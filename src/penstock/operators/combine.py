@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from penstock import compute as pc
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.operators.chunk import Chunk, concat
 from penstock.operators.emitter import Emitter, Evaluations
@@ -30,6 +31,7 @@ from penstock.plan.nodes import CombineNode
 from penstock.types import SqlType
 
 
+@component("Combine")
 class Combine(Operator):
     def __init__(self, name: str, node: CombineNode, resources: Resources) -> None:
         longest = node.inputs[0]

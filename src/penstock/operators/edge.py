@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.vector import Evaluated, RowErrors
 from penstock.jit import kernel
@@ -52,6 +53,7 @@ def _rise(slots: Slots, holds: Bools, held: Int64s, fires: Int64s) -> tuple[int,
     return fired, fell
 
 
+@component("EdgeOperator")
 class EdgeOperator(Operator):
     def __init__(self, name: str, node: EdgeNode, resources: Resources) -> None:
         self._condition = None if node.condition is None else compile_expression(node.condition)

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -61,6 +62,7 @@ class Evaluations:
     failed: Bools | None = None
 
 
+@component("Emitter")
 class Emitter:
     """`keys` are the types of the group's keys, columns `#0`, `#1`, ... of the rows. Rows that the next evaluation is
     compared with are on the account `compared`."""
@@ -251,6 +253,13 @@ class Emitter:
         return sum(_bytes_of(columns) for columns in self._before.values())
 
     def snapshot(self) -> dict[str, Any]:
+        return {"before": self.kept()}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.keep(snapshot["before"])
+
+    def kept(self) -> dict[str, bytes]:
+        """The relations that the next ones are compared with, by their partitions."""
         saved = {}
         for partition, columns in self._before.items():
             sink = pa.BufferOutputStream()
@@ -258,11 +267,12 @@ class Emitter:
             with pa.ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch)
             saved[str(partition)] = sink.getvalue().to_pybytes()
-        return {"before": saved}
+        return saved
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
+    def keep(self, saved: dict[str, bytes]) -> None:
+        """The inverse of `kept`."""
         self.close()
-        for partition, data in snapshot["before"].items():
+        for partition, data in saved.items():
             batch = pa.ipc.open_stream(data).read_all().combine_chunks()
             columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in batch.columns]
             self._replace(int(partition), columns)

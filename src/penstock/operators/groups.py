@@ -22,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated
 from penstock.jit import inline, kernel, prefetch, tight
@@ -171,6 +172,7 @@ class Tally:
         self._rows.clear()
 
 
+@component("GroupTable")
 class GroupTable:
     """What it holds is on the `account`, which others may use too."""
 

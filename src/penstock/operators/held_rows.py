@@ -17,6 +17,7 @@ import numpy as np
 
 from penstock.aggregates.state import Emitted
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.operators.groups import Tally
 from penstock.store.budget import Account
@@ -112,6 +113,7 @@ def _marks_of(marks: ChargedArray, slots: Int64s) -> Bools | None:
     return found if found.any() else None
 
 
+@component("HeldRows")
 class HeldRows:
     """`tally` is one of the groups' table, for these rows alone."""
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.tree import Expression
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import ArgumentColumns
@@ -34,6 +35,7 @@ class Taken(NamedTuple):
     keys: list[Evaluated]
 
 
+@component("Intake")
 class Intake:
     """Groups and strings are on the `account`."""
 

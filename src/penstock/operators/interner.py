@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from penstock.aggregates.columns import INT32, plain
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.operators.text_index import TextIndex
 from penstock.store.budget import Account
@@ -77,6 +78,7 @@ def _uncount(codes: Slots, uses: Int64s) -> Slots:
     return unused[:found]
 
 
+@component("Interner")
 class Interner:
     def __init__(self, account: Account = UNLIMITED) -> None:
         self._account = account

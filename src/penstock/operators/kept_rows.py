@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument
+from penstock.components import component
 from penstock.expressions.batch import Batch
 from penstock.operators.column_texts import interners_for, release_texts, restore_texts, saved_texts, use_texts
 from penstock.operators.columns import to_argument, to_data
@@ -24,6 +25,7 @@ from penstock.store.fifo import ColumnSpec
 _TIME, _SHOWN = ColumnSpec("time", np.dtype(np.int64), False), ColumnSpec("kept", np.dtype(np.int8), False)
 
 
+@component("KeptRows")
 class KeptRows:
     """`specs` are the columns of a store for them."""
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Expression
@@ -32,6 +33,7 @@ from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.types import SqlType
 
 
+@component("PartitionedAggregate")
 class PartitionedAggregate(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         states, answers, arriving = _arriving(node)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.components import component
 from penstock.operators.aggregation import RowRun
 from penstock.operators.changes import Changes
 from penstock.operators.chunk import Chunk
@@ -21,6 +22,7 @@ from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
 
 
+@component("PartitionedChanges")
 class PartitionedChanges(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         self._rows = PartitionedRows(name, node, node.states, resources)

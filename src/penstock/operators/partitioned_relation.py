@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE
@@ -60,6 +61,7 @@ def _emit_all(emitter: Emitter, evaluations: list[_Evaluation], outgoing: Outgoi
     outgoing.put(emitter.emit(Evaluations(joined([e.rows for e in evaluations]), upto, starts, ends, partitions)))
 
 
+@component("PartitionedRelation")
 class PartitionedRelation(PartitionedOperator):
     """[PARTITION BY k ROWS n ...]: the last n rows of each partition."""
 
@@ -135,6 +137,7 @@ class PartitionedRelation(PartitionedOperator):
         self._partitions.restore(snapshot["partitions"])
 
 
+@component("SessionRelation")
 class SessionRelation(Operator):
     """[SESSION gap]: the rows of each session, when it closes. `_queue_of` gives an open session its queue."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools
+from penstock.components import component
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image_of
@@ -24,6 +25,7 @@ from penstock.operators.zero_signs import ZeroSigns
 from penstock.plan.nodes import RelationNode
 
 
+@component("PartitionedRowChanges")
 class PartitionedRowChanges(PartitionedRelation):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         super().__init__(name, node, resources)

@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.vector import Evaluated
 from penstock.operators.aggregation import RowRun
 from penstock.operators.chunk import Chunk
@@ -43,6 +44,7 @@ class Entered(NamedTuple):
     keys: list[Evaluated]
 
 
+@component("PartitionedRows")
 class PartitionedRows:
     """`states` are those for which rows are kept. `shown_keys` are the places of the node's keys among those of its
     groups, and `count` says how many rows may enter together, if that matters."""

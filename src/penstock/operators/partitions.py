@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.evaluate import compile_expression
 from penstock.jit import kernel
 from penstock.operators.chunk import CHUNK_ROWS, Chunk
@@ -44,6 +45,7 @@ def _count(partitions: Slots, totals: Int64s) -> Int64s:
     return seen
 
 
+@component("Partitions")
 class Partitions:
     """The partitions of a node. `columns` are those that a window keeps of each row, its time first."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation
 from penstock.operators.arguments import Reading
 from penstock.operators.chunk import Chunk
@@ -27,6 +28,7 @@ from penstock.rejects import Reject
 _SILENT = np.zeros(1, np.bool_)
 
 
+@component("PartialShow")
 class PartialShow:
     """The partial rows of one query: of the states that it reads."""
 
@@ -41,6 +43,7 @@ class PartialShow:
         pass
 
 
+@component("PartialEvaluation")
 class PartialEvaluation:
     """The `Evaluation` of a sliding window's part: plays up to an evaluation, then asks the states for partials of the
     groups that have rows."""

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.components import component
 from penstock.expressions.batch import Batch
 from penstock.operators.chunk import Chunk, from_bytes, joined, to_bytes
 from penstock.operators.reorder import START
@@ -45,6 +46,7 @@ _SMALL_ROWS, _LOOSE = 64, 256
 """Batches of fewer rows are small, and so many of them are put together."""
 
 
+@component("Ports")
 class Ports:
     """One queue of chunks for each input; `account` holds what waits."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.components import component
 from penstock.expressions.batch import Row
 from penstock.expressions.evaluate import UNCERTAIN, compile_expression
 from penstock.expressions.tree import columns
@@ -17,6 +18,7 @@ from penstock.plan.nodes import ProjectNode
 from penstock.plan.reads import GroupingKey
 
 
+@component("Project")
 class Project(Operator):
     def __init__(self, node: ProjectNode, resources: Resources) -> None:
         self._where = Grouping(GroupingKey(node.where, (), ()), [resources.reject])

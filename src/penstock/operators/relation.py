@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.components import component
 from penstock.lang.query import Emit
 from penstock.operators.chunk import NO_EVENTS, Chunk, joined
 from penstock.operators.cutting import cuts_of
@@ -25,6 +26,7 @@ from penstock.plan.nodes import RelationNode
 from penstock.windows.steps import Steps, policy_for
 
 
+@component("WindowRelation")
 class WindowRelation(Operator):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         self._selection = Selection(name, node, resources)

@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.lang.query import Emit
 from penstock.operators.chunk import CHUNK_ROWS
 from penstock.operators.emitter import as_chunk
@@ -30,6 +31,7 @@ _AT_ONCE = 2 * CHUNK_ROWS
 """About how many rows are compared together; those of one evaluation are, however many they are."""
 
 
+@component("RelationChanges")
 class RelationChanges(WindowRelation):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         super().__init__(name, node, resources)

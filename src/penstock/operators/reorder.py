@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from penstock import compute as pc
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Rows, arrow_of
 from penstock.jit import kernel
 from penstock.operators.chunk import NO_ROWS, Chunk, joined
@@ -113,6 +114,7 @@ def _first_tie(times: Int64s, largest: int, lateness: int) -> int:
     return len(times)
 
 
+@component("Reorder")
 class Reorder:
     """`sequence` is the name of the SEQUENCE column, if there is one; `ties_by_value` if equal times go by the values
     of the columns then."""
@@ -271,9 +273,14 @@ class Reorder:
             self._loose = 0
 
     def _narrowed(self, piece: pa.RecordBatch) -> pa.RecordBatch:
-        """Without the columns that were read when the rows came and are no longer."""
+        """Without the columns that were read when the rows came and are no longer; NULL in those that the stream has
+        got since."""
         wanted = [*self.schema.names, TIME]
-        return piece if piece.schema.names == wanted else piece.select(wanted)
+        if piece.schema.names == wanted:
+            return piece
+        there = set(piece.schema.names)
+        columns = [piece.column(n) if n in there else pa.nulls(len(piece), self.schema.field(n).type) for n in wanted]
+        return pa.RecordBatch.from_arrays(columns, names=wanted)
 
     def _sort_fresh(self) -> list[pa.RecordBatch]:
         """The fresh rows that are due; the others become a run."""

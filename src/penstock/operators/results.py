@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.lane.eligibility import why_not
@@ -28,6 +29,7 @@ from penstock.store.budget import Account
 _NONE = np.int32(-1)
 
 
+@component("ResultShow")
 class ResultShow:
     """HAVING, the select list and the emission of one query, or of several that are the same."""
 
@@ -60,6 +62,7 @@ class ResultShow:
         self._emitter.restore(snapshot["emitter"])
 
 
+@component("Results")
 class Results:
     """`one_group`: every row that is ever played is of the one group there is."""
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.components import component
 from penstock.lane.row_program import RowPlan
 from penstock.operators import column_lane
 from penstock.operators.aggregation import Aggregation, RowRun
@@ -103,6 +104,7 @@ class _ShownRows:
         return self.show.outgoing.made + self.rejected
 
 
+@component("SharedAggregation")
 class SharedAggregation:
     """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it.
     Without a `window` to share it has one of its own."""

@@ -31,6 +31,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component, read_as
 from penstock.expressions.vector import Evaluated
 from penstock.operators.aggregation import RowRun
 from penstock.operators.arguments import ArgumentColumns, Computed
@@ -60,6 +61,7 @@ LEAST_TURN = 1024
 """Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
 
 
+@component("SharedWindow")
 class SharedWindow(Stage):
     """`nodes` are the members to be. A window that goes on from saved state has the columns of its `saved` layout,
     whichever of its members are left."""
@@ -88,7 +90,7 @@ class SharedWindow(Stage):
         self._released = 0
         self.share = Share()
         self._since = nodes[0].window.extent.since
-        self._layout = self._planned(nodes) if saved is None else _loaded(saved["layout"])
+        self._layout = self._planned(nodes) if saved is None else _loaded(read_as(SharedWindow, saved)["layout"])
         self._store = None if self._since is not None else resources.fifo(name, self._layout, nodes)
 
     def _planned(self, nodes: Sequence[AggregateNode]) -> list[ColumnSpec]:

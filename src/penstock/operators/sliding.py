@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.components import component
 from penstock.operators.arguments import Reading
 from penstock.operators.changes import Changes
 from penstock.operators.chunk import Chunk
@@ -25,6 +26,7 @@ def make_results(
     return make(name, node, reading, resources, one_group=one_group)
 
 
+@component("SlidingAggregate")
 class SlidingAggregate(Operator):
     def __init__(
         self, name: str, node: AggregateNode, resources: Resources, make_evaluation: MakeEvaluation = make_results

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.operators.chunk import NO_EVENTS, Chunk, joined
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Receive
@@ -30,6 +31,7 @@ from penstock.operators.resources import Resources
 from penstock.windows.spec import TimeSlide, last_boundary_upto
 
 
+@component("WallClock")
 class WallClock(Operator):
     """`inner` takes the time of the last tick for the watermark."""
 

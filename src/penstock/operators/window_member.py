@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.chunk import Chunk
@@ -51,6 +52,7 @@ class Aggregating(Protocol):
         """Whether time alone can give results, once it has come so far."""
 
 
+@component("WindowMember")
 class WindowMember:
     """A member's place: what it reads, how many rows each group has in its window, and how far that has come.
 

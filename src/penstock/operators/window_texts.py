@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,5 +48,5 @@ class WindowTexts:
     def snapshot(self) -> dict[str, Any]:
         return self._pairs.snapshot()
 
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        self._pairs.restore(dict(snapshot))
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self._pairs.restore(snapshot)

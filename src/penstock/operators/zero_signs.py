@@ -16,6 +16,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.jit import kernel
 from penstock.operators.columns import image_of
@@ -44,6 +45,7 @@ def _play(
     return signs
 
 
+@component("ZeroSigns")
 class ZeroSigns:
     """For rows with these columns. What it keeps is on the `account`."""
 

@@ -34,7 +34,7 @@ def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[Ta
         needed.add(stream.sequence)
     made = list(writes)
     for node in nodes:
-        needed |= _read(node, stream.name)
+        needed |= columns_read(node, stream.name)
         made += [write for _, own in tables_of(node).values() for write in own]
     for write in made:
         if write.stream == stream.name:
@@ -44,7 +44,7 @@ def needed_columns(stream: StreamDef, nodes: Iterable[Node], writes: Iterable[Ta
     return tuple(name for name in stream.schema.names if name in needed)
 
 
-def _read(node: Node, stream: str) -> set[str]:
+def columns_read(node: Node, stream: str) -> set[str]:
     """The columns of the stream that a node and those below it read."""
     match node:
         case StreamNode() | ScanNode():
@@ -52,7 +52,7 @@ def _read(node: Node, stream: str) -> set[str]:
         case UnionNode():  # passes rows on as they are, by position
             return _of_inputs(node.inputs, stream, lambda number: set(node.inputs[number].schema.names))
         case CombineNode():
-            return set().union(*(_read(part, stream) for part in node.inputs))
+            return set().union(*(columns_read(part, stream) for part in node.inputs))
         case PatternNode():
             return _of_inputs(node.inputs, stream, lambda number: read_columns(node, number))
         case JoinNode():
@@ -71,7 +71,7 @@ def _of_inputs(inputs: Sequence[Node], stream: str, own: Callable[[int], set[str
     """What is read of inputs: `own` of one that is the stream itself, by its number; of others what they read."""
     found: set[str] = set()
     for number, child in enumerate(inputs):
-        found |= own(number) if child.stream_name == stream else _read(child, stream)
+        found |= own(number) if child.stream_name == stream else columns_read(child, stream)
     return found
 
 

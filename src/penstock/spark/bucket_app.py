@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.aggregates.user import UserAggregate
+from penstock.components import component, read_as
 from penstock.engine.clock import SystemClock
 from penstock.engine.firings import Firings
 from penstock.engine.flow import Flow
@@ -109,6 +110,7 @@ class BucketMaker:
         return BucketApp(share, stores, self.sinks, users, label)
 
 
+@component("BucketApp")
 class BucketApp:
     def __init__(
         self,
@@ -149,6 +151,7 @@ class BucketApp:
     def start(self, snapshot: dict[str, Any] | None, *, with_tables: bool = True) -> None:
         """Begins afresh, or goes on from a snapshot; tables are loaded unless that is left out."""
         if snapshot is not None:
+            snapshot = read_as(BucketApp, snapshot)
             self._flow.expect(snapshot["flow"])
         tables = {name: table for node in self._share.nodes for name, table in tables_of(node).items()}
         self._flow.declare(
@@ -171,7 +174,8 @@ class BucketApp:
             self._stores.restore(snapshot["stores"])
             for name, stream in self._streams.items():
                 _check_types(name, snapshot["types"][name], _types(stream))
-                stream.restore(snapshot["streams"][name])
+                came = _types(stream).keys() - snapshot["types"][name].keys()
+                stream.restore(snapshot["streams"][name], came=came)
             self._flow.restore()
         rules = {r.query.rule.name: r.outlet for r in self._flow.running.values() if r.query.rule is not None}
         self._firings.restore(snapshot.get("fired", {}), rules)

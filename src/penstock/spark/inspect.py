@@ -14,13 +14,16 @@ import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from penstock.components import read_as
 from penstock.engine.inspect import CheckpointState, Files, SavedShare
 from penstock.engine.saved_state import SavedState, read_saved, together
 from penstock.errors import CheckpointError
+from penstock.spark.bucket_app import BucketApp
 from penstock.spark.checkpoint_files import last_committed, query_id
 from penstock.spark.file_system import file_system, qualified
 from penstock.spark.left_behind import segments_directory
 from penstock.spark.plan_file import Plan, read_plan
+from penstock.spark.processor import BUCKET
 from penstock.store import state as state_format
 from penstock.store.differences import joined
 
@@ -32,6 +35,7 @@ class _Bucket:
     nbytes: int
     version: int
     ended: bool
+    components: dict[str, int]
 
     @property
     def share(self) -> str:
@@ -71,6 +75,7 @@ def inspect_checkpoint(spark: SparkSession, directory: str) -> CheckpointState:
         missing=tuple(sorted(in_use - sizes.keys())),
         shares=_shares(plan, buckets),
         texts={name: query["text"] for name, query in plan.queries.items()} or None,
+        components={name: version for bucket in buckets for name, version in bucket.components.items()},
     )
 
 
@@ -93,14 +98,16 @@ def _buckets(spark: SparkSession, place: str, batch: int) -> list[_Bucket]:
 
 
 def _bucket(label: str, parts: list[bytes]) -> _Bucket:
-    state = joined(parts)
-    saved = read_saved(state["app"])
+    whole = joined(parts)
+    components = state_format.components_of(whole)
+    state = BUCKET.read(whole)
+    saved = read_saved(read_as(BucketApp, state["app"]))
     streams = {
         name: replace(stream, last_time=state["clocks"].get(name, (None, None))[1])
         for name, stream in saved.streams.items()
     }
     nbytes, version = sum(map(len, parts)), state_format.version_of(parts[0])
-    return _Bucket(label, replace(saved, streams=streams), nbytes, version, state["ended"])
+    return _Bucket(label, replace(saved, streams=streams), nbytes, version, state["ended"], components)
 
 
 def _sized(bucket: _Bucket, sizes: dict[str, int]) -> _Bucket:

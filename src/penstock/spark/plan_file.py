@@ -26,13 +26,15 @@ from penstock.errors import CheckpointError, InputError
 from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import Query, StreamDef
 from penstock.plan.columns import needed_columns
+from penstock.plan.identity import identity
 from penstock.plan.nodes import Node
 from penstock.plan.placement import Spread
 from penstock.spark.checkpoint_files import last_begun
 from penstock.spark.file_system import file_system, make_own_directory
 from penstock.spark.shares import Columns, Share
 
-VERSION = 1
+VERSION = 2
+"""In version 1 the fingerprint of a query was that of its whole plan, with all columns of its streams."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,7 @@ class Plan:
 
     def _unchanged(self, nodes: Mapping[str, Node]) -> dict[str, Mapping[str, str]]:
         return {
-            name: before
-            for name, before in self.queries.items()
-            if name in nodes and before["fingerprint"] == fingerprint(nodes[name])
+            name: before for name, before in self.queries.items() if name in nodes and _is_same(before, nodes[name])
         }
 
     def buckets(self, share: Share, asked: int | None, default: int) -> int:
@@ -126,7 +126,7 @@ class Plan:
             before = self.queries.get(query.name)
             if before is None:
                 warnings.warn(f"query {query.name} is new and begins from now on", stacklevel=4)
-            elif before["fingerprint"] != fingerprint(nodes[query.name]):
+            elif not _is_same(before, nodes[query.name]):
                 warnings.warn(f"query {query.name} has changed and begins afresh, from now on", stacklevel=4)
             elif before["share"] != place[query.name]:
                 raise CheckpointError(
@@ -189,7 +189,7 @@ def write_plan(
         "queries": {
             query.name: {
                 "text": query.text,
-                "fingerprint": fingerprint(nodes[query.name]),
+                "fingerprint": identity(nodes[query.name]),
                 "spread": share.placement.spread.value,
                 "share": share.id,
             }
@@ -208,6 +208,10 @@ def gone_shares(before: Plan, shares: Sequence[Share], batch: int | None) -> dic
     """`before.gone`, and the shares that were there and are not any more, since micro-batch `batch`."""
     now = {f"{share.id}-{before.generation(share)}" for share in shares}
     return {**before.gone, **dict.fromkeys(before.current_shares() - now, batch or 0)}
+
+
+def _is_same(before: Mapping[str, str], node: Node) -> bool:
+    return before["fingerprint"] in (identity(node), fingerprint(node))
 
 
 def _declared(stream: StreamDef, nodes: Mapping[str, Node]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from penstock.components import Component
 from penstock.errors import CheckpointError, InputError
 from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
@@ -49,6 +50,8 @@ OUTPUT_DDL = (
 )
 """Rows that carry packed results under their name, and one row of figures per bucket and micro-batch. `part` says
 which task merges rows that are partial."""
+BUCKET = Component("Bucket")
+"""The state of a bucket, which holds that of its app."""
 
 
 @dataclass
@@ -63,12 +66,13 @@ class _Live:
 
     def tree(self) -> dict[str, Any]:
         """What is saved."""
-        return {
+        content = {
             "clocks": {name: [clock.first, clock.last] for name, clock in self.clocks.items()},
             "ties": {name: list(clock.ties) for name, clock in self.clocks.items() if len(clock.ties.times)},
             "ended": self.ended,
             "app": self.app.snapshot(),
         }
+        return BUCKET.saved(content)
 
 
 _live: LiveObjects[_Live] = LiveObjects()
@@ -213,13 +217,14 @@ class BucketProcessor(StatefulProcessor):
         if live is not None and live.recipe == self._recipe.id:
             return live, None
         parts = self._committed()
-        saved = joined(parts)
+        whole = joined(parts)
+        saved = BUCKET.read(whole)
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
         ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
         clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
         live = _Live(app, self._recipe.id, clocks, saved["ended"], changes=len(parts) - 1)
-        live.differences.follow(parts, saved, live.tree)
+        live.differences.follow(parts, whole, live.tree)
         return live, sum(map(len, parts))
 
     def _committed(self) -> list[bytes]:

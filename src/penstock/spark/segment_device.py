@@ -34,6 +34,7 @@ import pyarrow.fs as pafs
 import xxhash
 
 from penstock.columns import Values
+from penstock.components import component
 from penstock.errors import StorageError
 from penstock.spark.file_system import file_system
 from penstock.store.device import BlockDevice
@@ -41,11 +42,11 @@ from penstock.store.device import BlockDevice
 SEGMENT_BYTES = 32 << 20
 """A segment is closed at this size; a smaller one frees its space sooner, a larger one makes fewer files."""
 
-_SUFFIX = ".segment"
+SUFFIX = ".segment"
 _DEPTH = 4  # directories that a device may have to make: the store's, the bucket's, the query's, that of all segments
-_HEADER = struct.Struct("<IQ")  # length, checksum of the payload
-_OFFSET_BITS = 32
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+HEADER = struct.Struct("<IQ")  # length, checksum of the payload
+OFFSET_BITS = 32
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 @dataclass
@@ -63,6 +64,7 @@ class DamagedSegment(StorageError):
         self.store = store
 
 
+@component("SegmentDevice")
 class SegmentDevice(BlockDevice):
     """The blocks of one store. `uri` is a directory of its own, see `file_system`; its last part is the quoted name of
     the store. `batch` is the micro-batch in which the device is made. What it does not know it takes for orphans: a
@@ -113,19 +115,19 @@ class SegmentDevice(BlockDevice):
             if self._open is None:
                 self._open = self._new_segment()
             offset: int = self._open.tell()
-            self._open.write(_HEADER.pack(len(payload), xxhash.xxh3_64_intdigest(payload)))
+            self._open.write(HEADER.pack(len(payload), xxhash.xxh3_64_intdigest(payload)))
             self._open.write(payload)
         except OSError as error:
             raise StorageError(f"a block cannot be written under {self._directory}: {error}") from error
         number = self._next - 1
         self._segments[number].live += 1
-        self.bytes_written += _HEADER.size + len(payload)
-        if offset + _HEADER.size + len(payload) >= SEGMENT_BYTES:
+        self.bytes_written += HEADER.size + len(payload)
+        if offset + HEADER.size + len(payload) >= SEGMENT_BYTES:
             self.sync()
-        return number << _OFFSET_BITS | offset
+        return number << OFFSET_BITS | offset
 
     def read(self, address: int, room: Values | None = None) -> memoryview:
-        number, offset = address >> _OFFSET_BITS, address & _OFFSET_MASK
+        number, offset = address >> OFFSET_BITS, address & _OFFSET_MASK
         if self._open is not None and number == self._next - 1:
             # Not every file system can read what is still being written.
             self.sync()
@@ -137,20 +139,20 @@ class SegmentDevice(BlockDevice):
             reader = self._readers.get(number)
             if reader is None:
                 reader = self._readers[number] = self._files.open_input_file(path)
-            data = memoryview(reader.read_at(_HEADER.size + self._capacity, offset))
+            data = memoryview(reader.read_at(HEADER.size + self._capacity, offset))
         except OSError as error:
             raise self._damaged(f"segment {path} cannot be read: {error}") from error
         self.bytes_read += len(data)
-        if len(data) < _HEADER.size:
+        if len(data) < HEADER.size:
             raise self._damaged(f"segment {path} is truncated at {offset}")
-        length, checksum = _HEADER.unpack_from(data)
-        payload = data[_HEADER.size : _HEADER.size + length]
+        length, checksum = HEADER.unpack_from(data)
+        payload = data[HEADER.size : HEADER.size + length]
         if len(payload) != length or xxhash.xxh3_64_intdigest(payload) != checksum:
             raise self._damaged(f"segment {path} is corrupt at {offset}")
         return payload
 
     def free(self, address: int) -> None:
-        number = address >> _OFFSET_BITS
+        number = address >> OFFSET_BITS
         segment = self._segments[number]
         segment.live -= 1
         if segment.live == 0 and not (self._open is not None and number == self._next - 1):
@@ -204,7 +206,7 @@ class SegmentDevice(BlockDevice):
 
     def _new_segment(self) -> pa.NativeFile:
         self._files.create_dir(self._directory, recursive=True)
-        name = f"{self._batch}-{uuid.uuid4().hex}{_SUFFIX}"
+        name = f"{self._batch}-{uuid.uuid4().hex}{SUFFIX}"
         stream = self._files.open_output_stream(f"{self._directory}/{name}")
         self._segments[self._next] = _Segment(name)
         self._next += 1
@@ -245,7 +247,7 @@ class SegmentDevice(BlockDevice):
 def _batch_of(name: str) -> int | None:
     """The micro-batch in which a segment was written, by the name of its file."""
     batch = name.partition("-")[0]
-    return int(batch) if batch.isdigit() and name.endswith(_SUFFIX) else None
+    return int(batch) if batch.isdigit() and name.endswith(SUFFIX) else None
 
 
 def _flush_to_disk(path: str, directories: int) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from penstock.spark.segment_device import SegmentDevice
 from penstock.store.budget import Budget
 from penstock.store.device import BlockDevice
-from penstock.store.manager import StoreManager
+from penstock.store.manager import StoreManager, read_device
 from penstock.store.scratch import Scratch
 
 BLOCK_BYTES = 65536
@@ -50,7 +50,7 @@ class SegmentStores(StoreManager):
         super().restore(snapshot)
         for name in snapshot.keys() - self._devices.keys():
             device = self._new_device(name)
-            device.restore(snapshot[name].get("device", snapshot[name]))
+            device.restore(read_device(snapshot[name]))
             device.retire_all()
             self._gone[name] = device
 

@@ -4,7 +4,8 @@ Invariants:
 1. Between two calls of `take`, every slot whose row changes in some array of the tree is marked. More may be marked.
 2. Nothing is tracked before the first `take`, or where memory is short: `take` answers None then, for "all of them".
 
-A snapshot marks its arrays with `by_slot` and is a `Changing`. To all but `differences` these are an array and a dict.
+A snapshot marks its arrays with `by_slot` and is a `Changing`, or the `components.Saved` made of one. To all but
+`differences` these are arrays and dicts.
 
 Why: docs/decisions/checkpoints-by-difference.md
 """
@@ -114,3 +115,10 @@ class Changing(dict[str, Any]):
     def __init__(self, changes: ChangedSlots, tree: dict[str, Any]) -> None:
         super().__init__(tree)
         self.changes = changes
+
+
+def changes_of(value: object) -> ChangedSlots | None:
+    """What says where the arrays by slot of a tree change; None for other values."""
+    found = getattr(value, "changes", None) if isinstance(value, dict) else None
+    assert found is None or isinstance(found, ChangedSlots)
+    return found

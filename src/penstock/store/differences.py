@@ -1,7 +1,7 @@
 """State by differences: what has changed in a tree since it was written last, and the tree made whole again.
 
     whole       all of a tree, as `state.encode` has it
-    difference  manifest {"difference": tree}, whose nodes may say instead of an array or of bytes:
+    difference  the manifest says what it `follows`; nodes may be, instead of an array or of bytes:
                   {"same": null}   what the tree before has at this place
                   {"pages": ...}   the same, but for these pages of 4 KB
                   {"rows": ...}    the same, but for these slots of an array by slot (`changes`)
@@ -33,8 +33,8 @@ from penstock.arrays import UInt64s
 from penstock.columns import Values
 from penstock.errors import CheckpointError
 from penstock.jit import inline, kernel
-from penstock.store.changes import BySlot, ChangedSlots, Changing, Taken
-from penstock.store.state import Writer, described, digest_of, opened, sealed, value_of, zero_array
+from penstock.store.changes import BySlot, ChangedSlots, Taken, changes_of
+from penstock.store.state import Reader, Writer, described, digest_of, opened, sealed, zero_array
 
 PAGE = 4096
 """Bytes that are compared by one hash."""
@@ -146,14 +146,15 @@ class _DifferenceWriter(Writer):
         self._taken: dict[int, tuple[Taken, list[int]]] = {}
         """By the identity of the changes: what was taken of them, and where the slots are among the buffers."""
 
-    def root(self, snapshot: dict[str, Any]) -> Any:
-        tree = super().root(snapshot)
-        return tree if self._follows is None else {"difference": {"follows": hex(self._follows), "tree": tree}}
+    def manifest(self, snapshot: dict[str, Any]) -> dict[str, Any]:
+        content = super().manifest(snapshot)
+        return content if self._follows is None else {**content, "follows": hex(self._follows)}
 
     def node(self, value: object, path: str) -> Any:
-        if not isinstance(value, Changing):
+        changes = changes_of(value)
+        if changes is None:
             return super().node(value, path)
-        outer, self._changes = self._changes, value.changes
+        outer, self._changes = self._changes, changes
         try:
             return super().node(value, path)
         finally:
@@ -225,8 +226,9 @@ class _DifferenceWriter(Writer):
 
 def _note(saved: Any, live: Any, changes: ChangedSlots | None, path: str, known: dict[str, _Hashed | _Tracked]) -> None:
     """Notes what is known of the arrays of a saved tree, from which the live one has been restored."""
-    if isinstance(live, Changing):
-        changes = live.changes
+    own = changes_of(live)
+    if own is not None:
+        changes = own
         if not changes.is_tracked:
             changes.take()
     if isinstance(saved, dict):
@@ -293,49 +295,41 @@ def joined(parts: Iterable[bytes | memoryview]) -> dict[str, Any]:
     tree: Any = None
     last: int | None = None
     for data in parts:
-        manifest, buffers = opened(data)
-        difference = manifest.get("difference")
-        if difference is None:
-            tree = value_of(manifest, buffers)
-        elif last is None or int(difference["follows"], 16) != last:
+        saved = opened(data)
+        if saved.follows is None:
+            tree = Reader(saved).value(saved.tree)
+        elif saved.follows != last:
             raise CheckpointError("a part of the saved state is missing, or belongs to another checkpoint")
         else:
-            tree = _patched(difference["tree"], buffers, tree)
+            tree = _DifferenceReader(saved).value(saved.tree, tree)
         last = digest_of(data)
     assert isinstance(tree, dict), "there is a first part, and it is a whole one"
     return tree
 
 
-def _patched(node: Any, buffers: memoryview, before: Any) -> Any:
-    """The value that a node stands for where the tree before has this value at the same place."""
-    if isinstance(node, list):
-        items = before if isinstance(before, list) else []
-        return [_patched(item, buffers, items[at] if at < len(items) else None) for at, item in enumerate(node)]
-    if not isinstance(node, dict):
-        return node
-    [(kind, content)] = node.items()
-    if kind == "dict":
-        known = before if isinstance(before, dict) else {}
-        return {key: _patched(item, buffers, known.get(key)) for key, item in content.items()}
-    if kind == "same":
-        return before
-    if kind == "pages":
-        descr, shape, *places = content
-        is_array = descr != "bytes"
-        array = zero_array(descr if is_array else "|u1", shape)
-        known_bytes = before.reshape(-1).view(np.uint8) if is_array else np.frombuffer(before, np.uint8)
-        _fill_pages(array.reshape(-1).view(np.uint8), known_bytes, buffers, places)
-        return array if is_array else array.tobytes()
-    if kind == "rows":
+class _DifferenceReader(Reader):
+    def changed(self, kind: str, content: Any, before: Any) -> Any:
+        if kind == "same":
+            return before
+        if kind == "pages":
+            return self._with_pages(content, before)
+        assert kind == "rows"
         descr, shape, width, slots_at, slots_size, values_at, values_size = content
         array = before if list(before.shape) == shape else zero_array(descr, shape)
         array[: len(before)] = before
         rows = array.reshape(-1, width, *shape[1:])
-        slots = np.frombuffer(buffers[slots_at : slots_at + slots_size], np.int32)
-        values = np.frombuffer(buffers[values_at : values_at + values_size], array.dtype)
+        slots = np.frombuffer(self.buffers[slots_at : slots_at + slots_size], np.int32)
+        values = np.frombuffer(self.buffers[values_at : values_at + values_size], array.dtype)
         rows[slots] = values.reshape(len(slots), *rows.shape[1:])
         return array
-    return value_of(node, buffers)
+
+    def _with_pages(self, content: Any, before: Any) -> Any:
+        descr, shape, *places = content
+        is_array = descr != "bytes"
+        array = zero_array(descr if is_array else "|u1", shape)
+        known = before.reshape(-1).view(np.uint8) if is_array else np.frombuffer(before, np.uint8)
+        _fill_pages(array.reshape(-1).view(np.uint8), known, self.buffers, places)
+        return array if is_array else array.tobytes()
 
 
 def _fill_pages(raw: Values, before: Values, buffers: memoryview, places: list[int]) -> None:

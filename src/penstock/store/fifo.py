@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Bools
 from penstock.columns import Argument, Values
+from penstock.components import component
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import BlockLayout, Frame
 from penstock.store.blocks import ColumnSpec as ColumnSpec
@@ -60,6 +61,7 @@ class StoreMetrics:
             setattr(self, name, getattr(self, name) + value)
 
 
+@component("FifoStore")
 class FifoStore:
     """A store over `columns` with a pool of `pool_blocks` frames. `by_row` is for rows that are read from anywhere:
     they are gathered sooner, and columns are seen with gaps.

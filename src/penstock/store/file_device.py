@@ -26,6 +26,7 @@ import numpy as np
 import xxhash
 
 from penstock.columns import Values
+from penstock.components import component, read_as
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.compression import BlockCodec
 from penstock.store.device import BlockDevice
@@ -48,12 +49,21 @@ class Region(NamedTuple):
     slot_size: int
 
 
+@component("FileDevice")
 class FileDevice(BlockDevice):
-    """`path` is made if need be. Until `restore`, nothing in an existing file is taken as ours."""
+    """`path` is made if need be, unless the device is `read_only`. Until `restore`, nothing in an existing file is
+    taken as ours."""
 
     copies = True
 
-    def __init__(self, path: str | os.PathLike[str], block_size: int = 65536, compression: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        block_size: int = 65536,
+        compression: str | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
         if block_size <= HEADER_SIZE:
             raise StorageError(f"a block of {block_size} bytes cannot hold its header; use at least 256 bytes")
         self.path = Path(path)
@@ -67,7 +77,8 @@ class FileDevice(BlockDevice):
         """Room for the header of a block that is read, and its fields without the checksum."""
         self._header_fields = self._header[: _FIELDS.size]
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            access = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+            self._file = os.open(self.path, access | os.O_CLOEXEC, 0o600)
             self._closing = weakref.finalize(self, os.close, self._file)
             self._closing.atexit = False
             self.is_scratch = os.fstat(self._file).st_size == 0
@@ -154,7 +165,7 @@ class FileDevice(BlockDevice):
         self._identity = snapshot["identity"]
         self._regions = [Region(*region) for region in snapshot["regions"]]
         self._stored = array("I", snapshot["stored"].tobytes())
-        slots = snapshot["slots"]
+        slots = read_as(SlotMap, snapshot["slots"])
         if self._regions[-1].slot_size != self._block_size:
             count = len(slots["sequences"])
             end = -(-self._offset(count) // self._block_size) * self._block_size

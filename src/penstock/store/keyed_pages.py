@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from penstock.components import component
 from penstock.errors import CheckpointError
 from penstock.store.device import BlockDevice
 from penstock.store.keyed import KeyedStore
 
 
+@component("KeyedPages")
 class KeyedPages:
     def __init__(self, store: KeyedStore, device: BlockDevice) -> None:
         self._store = store

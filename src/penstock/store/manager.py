@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from penstock.components import name_of, read_by
 from penstock.errors import CheckpointError, StorageError
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Budget
@@ -55,6 +56,22 @@ class StoreUse:
     name: str
     nbytes: int
     metrics: StoreMetrics
+
+
+_KNOWN_BY = {"head": "FifoStore", "rounds": "RowQueues", "runs": "RunStore"}
+_DEVICES = {"file": "FileDevice", "memory": "MemoryDevice", "segments": "SegmentDevice"}
+
+
+def read_store(saved: dict[str, Any]) -> dict[str, Any]:
+    """The saved state of a store in the shape of today; that of a device alone is as it was."""
+    known = name_of(saved) or next((name for key, name in _KNOWN_BY.items() if key in saved), "")
+    return read_by(known, saved) if known in _KNOWN_BY.values() else saved
+
+
+def read_device(saved: dict[str, Any]) -> dict[str, Any]:
+    """The state of a device, by itself or in the saved state of its store, in the shape of today."""
+    device = read_store(saved).get("device", saved)
+    return read_by(name_of(device) or _DEVICES[device["kind"]], device)
 
 
 class StoreManager:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from penstock.columns import Values
+from penstock.components import component
 from penstock.errors import StorageError
 from penstock.store.device import BlockDevice
 from penstock.store.slots import SlotMap
 
 
+@component("MemoryDevice")
 class MemoryDevice(BlockDevice):
     """Keeps the very payload it is given, without a copy. A snapshot holds the blocks themselves."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.store.queue_kernels import ADDRESS, BLOCK_WORDS, LIVE, ROUND, Bits, Ids, locate
 
 _FEW = 64
@@ -32,6 +33,7 @@ class Written(NamedTuple):
     last: int
 
 
+@component("Rounds")
 class Rounds:
     def __init__(self) -> None:
         self.count = 0

@@ -29,6 +29,7 @@ import numpy as np
 
 from penstock.arrays import Int64s
 from penstock.columns import Argument
+from penstock.components import component
 from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.store import queue_kernels as kernels
 from penstock.store.blocks import BlockLayout, ColumnSpec
@@ -58,6 +59,7 @@ class Moved(NamedTuple):
     oldest: Int64s
 
 
+@component("RowQueues")
 class RowQueues:
     """Queues are numbered from 0. The first column is an int64; by `enter` and `oldest` it is known of a queue's oldest
     row without a look at the row.

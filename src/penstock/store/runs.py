@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock.components import component
 from penstock.errors import BudgetError, StorageError
 from penstock.store.batches import compact, decoded, held_bytes
 from penstock.store.budget import Account
@@ -204,6 +205,7 @@ class SpilledRun:
         return cls(pieces, snapshot["skip"], snapshot["first_time"], device, time_column)
 
 
+@component("RunStore")
 class RunStore:
     """All runs of a reorder buffer. One thread at a time uses it."""
 

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from penstock.components import component
 from penstock.errors import StorageError
 
 _NOT_TAKEN = -1
 
 
+@component("SlotMap")
 class SlotMap:
     """Slots are numbered from zero; eight bytes per slot that ever existed."""
 

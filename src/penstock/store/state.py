@@ -1,13 +1,15 @@
 """The one format of state: a tree of plain values and arrays to bytes and back, for every runtime.
 
     header    magic, format version, length of the whole, length of the manifest, checksum over all the rest
-    manifest  JSON: the tree, where arrays and byte strings refer to buffers
+    manifest  JSON: components with their versions, and the tree, where arrays and byte strings refer to buffers
     buffers   raw, each aligned to 64 bytes
 
 Values are str, int, float, bool, None, bytes, numpy arrays of fixed width, lists and dicts with str keys. In the
 manifest every JSON object has exactly one key that says what it stands for, so a dict of the user's can never be
 taken for a reference. The first four fields and what the checksum covers stay the same in every format version:
 damage and a newer version can always be told apart.
+
+Why: docs/decisions/versions-of-components.md
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ import math
 import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 
+from penstock.components import Saved
 from penstock.errors import CheckpointError, StorageError
 
 MAGIC = b"PENSTOCK"
-VERSION = 7
-"""Changes with the layout below and with what operators save in it, so that no state is taken for what it is not."""
+VERSION = 8
+"""Of the layout below. What components save in it has versions of its own."""
+OLDEST = 7
+"""The first that is read: it names no components, and all of them are version 1."""
 _HEADER = struct.Struct("<8sIIQQQ")  # magic, version, reserved, total length, manifest length, checksum
 _CHECKED = _HEADER.size - 8
 _ALIGNMENT = 64
@@ -44,8 +49,8 @@ def encode(snapshot: dict[str, Any]) -> bytes:
 
 def sealed(writer: Writer, snapshot: dict[str, Any]) -> bytes:
     """The snapshot as bytes, as a writer writes its values."""
-    tree = writer.root(snapshot)
-    manifest = json.dumps(tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    content = writer.manifest(snapshot)
+    manifest = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     start = _aligned(_HEADER.size + len(manifest))
     chunks: list[bytes | memoryview] = [manifest, bytes(start - _HEADER.size - len(manifest)), *writer.chunks]
     header = _HEADER.pack(MAGIC, VERSION, 0, start + writer.length, len(manifest), 0)[:_CHECKED]
@@ -56,17 +61,28 @@ def sealed(writer: Writer, snapshot: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> dict[str, Any]:
-    """The inverse of `encode`; arrays own writable memory. Damaged data raises `StorageError`."""
-    manifest, buffers = opened(data)
-    if "difference" in manifest:
+    """The inverse of `encode`; arrays own writable memory. Damaged data raises `StorageError`. Components come back as
+    they were written, whatever their versions."""
+    saved = opened(data)
+    if saved.follows is not None:
         raise CheckpointError("this is a part of saved state: what has changed since an earlier part, without the rest")
-    root = value_of(manifest, buffers)
+    root = Reader(saved).value(saved.tree)
     assert isinstance(root, dict)
     return root
 
 
-def opened(data: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
-    """The manifest and the buffers of what `sealed` wrote; damaged data raises `StorageError`."""
+class Opened(NamedTuple):
+    """What `sealed` wrote: the node of the tree, the buffers, and the components; None in format 7, which names none.
+    `follows` is the checksum of the part of state that this one follows."""
+
+    tree: Any
+    buffers: memoryview
+    components: list[tuple[str, int]] | None
+    follows: int | None
+
+
+def opened(data: bytes | memoryview) -> Opened:
+    """Checks the bytes; damaged data raises `StorageError`."""
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size or view[:8] != MAGIC:
         raise StorageError("this is not saved state of Penstock, or it is damaged from its first bytes on")
@@ -82,14 +98,18 @@ def opened(data: bytes | memoryview) -> tuple[dict[str, Any], memoryview]:
             f"saved state has format version {version}, this Penstock reads up to {VERSION}; "
             "use the version of Penstock that wrote it or a later one"
         )
-    if version < VERSION:
+    if version < OLDEST:
         raise CheckpointError(
-            f"saved state has format version {version}, which this Penstock (version {VERSION}) no longer reads; "
+            f"saved state has format version {version}, and this Penstock reads {OLDEST} to {VERSION}; "
             "go on with the version of Penstock that wrote it, or start with a new checkpoint directory"
         )
-    manifest = bytes(view[_HEADER.size : _HEADER.size + manifest_length])
+    manifest = json.loads(bytes(view[_HEADER.size : _HEADER.size + manifest_length]))
     start = _aligned(_HEADER.size + manifest_length)
-    return json.loads(manifest), view[start:]
+    buffers = view[start:]
+    if version == OLDEST:
+        return Opened(manifest, buffers, None, None)
+    follows = manifest.get("follows")
+    return Opened(manifest["tree"], buffers, manifest["components"], None if follows is None else int(follows, 16))
 
 
 def digest_of(data: bytes | memoryview) -> int:
@@ -102,6 +122,15 @@ def version_of(data: bytes | memoryview) -> int:
     """The format version of bytes that `decode` has accepted."""
     version: int = _HEADER.unpack_from(data)[1]
     return version
+
+
+def components_of(node: Any) -> dict[str, int]:
+    """The names and versions of all components in a decoded tree."""
+    found = {node.component: node.version} if isinstance(node, Saved) and node.component else {}
+    if isinstance(node, (dict, list)):
+        for item in node.values() if isinstance(node, dict) else node:
+            found |= components_of(item)
+    return dict(sorted(found.items()))
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
@@ -138,9 +167,12 @@ class Writer:
     def __init__(self) -> None:
         self.chunks: list[bytes | memoryview] = []
         self.length = 0
+        self.components: dict[tuple[str, int], int] = {}
+        """The places of names and versions in the manifest's list."""
 
-    def root(self, snapshot: dict[str, Any]) -> Any:
-        return self.node(snapshot, "snapshot")
+    def manifest(self, snapshot: dict[str, Any]) -> dict[str, Any]:
+        tree = self.node(snapshot, "snapshot")
+        return {"components": [list(component) for component in self.components], "tree": tree}
 
     def node(self, value: object, path: str) -> Any:
         if value is None or isinstance(value, (str, bool)):
@@ -163,7 +195,11 @@ class Writer:
             for key in value:
                 if not isinstance(key, str):
                     raise CheckpointError(f"{path}: keys of saved state are strings, not {type(key).__name__}")
-            return {"dict": {key: self.node(item, f"{path}.{key}") for key, item in value.items()}}
+            content = {key: self.node(item, f"{path}.{key}") for key, item in value.items()}
+            if isinstance(value, Saved) and value.component:
+                own = self.components.setdefault((value.component, value.version), len(self.components))
+                return {"component": [own, content]}
+            return {"dict": content}
         raise CheckpointError(f"{path}: a value of type {type(value).__name__} cannot be saved")
 
     def array(self, array: np.ndarray[Any, Any], path: str) -> Any:
@@ -192,28 +228,52 @@ def zero_array(descr: Any, shape: list[int]) -> np.ndarray[Any, Any]:
     return np.zeros(shape, np.lib.format.descr_to_dtype(_description(descr)))
 
 
-def value_of(node: Any, buffers: memoryview) -> Any:
-    """The value that a manifest node stands for."""
-    if isinstance(node, list):
-        return [value_of(item, buffers) for item in node]
-    if not isinstance(node, dict):
-        return node
-    [(kind, content)] = node.items()
-    if kind == "dict":
-        return {key: value_of(item, buffers) for key, item in content.items()}
-    if kind == "int":
-        return int(content, 16)
-    if kind == "float":
-        return struct.unpack("<d", bytes.fromhex(content))[0]
-    if kind == "bytes":
-        offset, size = content
-        return bytes(buffers[offset : offset + size])
-    assert kind == "array"
-    descr, shape, offset, size = content
-    array = np.empty(shape, np.lib.format.descr_to_dtype(_description(descr)))
-    if size:
-        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(buffers[offset : offset + size], np.uint8)
-    return array
+class Reader:
+    """Turns manifest nodes back into values. Where components have no names, every dictionary may be one."""
+
+    def __init__(self, saved: Opened) -> None:
+        self.buffers = saved.buffers
+        self._components = saved.components
+
+    def value(self, node: Any, before: Any = None) -> Any:
+        """The value of a node; `before` is what an earlier part of the state has in its place."""
+        if isinstance(node, list):
+            items = before if isinstance(before, list) else []
+            return [self.value(item, items[at] if at < len(items) else None) for at, item in enumerate(node)]
+        if not isinstance(node, dict):
+            return node
+        [(kind, content)] = node.items()
+        if kind == "component":
+            own, content = content
+            assert self._components is not None
+            return Saved(self._items(content, before), *self._components[own])
+        if kind == "dict":
+            found = self._items(content, before)
+            return Saved(found, "", 1) if self._components is None else found
+        if kind == "int":
+            return int(content, 16)
+        if kind == "float":
+            return struct.unpack("<d", bytes.fromhex(content))[0]
+        if kind == "bytes":
+            offset, size = content
+            return bytes(self.buffers[offset : offset + size])
+        if kind == "array":
+            return self._array(*content)
+        return self.changed(kind, content, before)
+
+    def changed(self, kind: str, content: Any, before: Any) -> Any:
+        """The value of a node that says what has changed in the one before."""
+        raise AssertionError(f"a whole state has no node of the kind {kind}")
+
+    def _items(self, content: dict[str, Any], before: Any) -> dict[str, Any]:
+        known = before if isinstance(before, dict) else {}
+        return {key: self.value(item, known.get(key)) for key, item in content.items()}
+
+    def _array(self, descr: Any, shape: list[int], offset: int, size: int) -> np.ndarray[Any, Any]:
+        array = np.empty(shape, np.lib.format.descr_to_dtype(_description(descr)))
+        if size:
+            array.reshape(-1).view(np.uint8)[:] = np.frombuffer(self.buffers[offset : offset + size], np.uint8)
+        return array
 
 
 def _description(descr: Any) -> Any:

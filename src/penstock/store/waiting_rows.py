@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.components import component
 from penstock.errors import StorageError
 from penstock.expressions.batch import Batch, Row, columns_of_tuples, row_getter
 from penstock.store.batches import copied
@@ -57,6 +58,7 @@ class _Spilled(NamedTuple):
     addresses: list[int]
 
 
+@component("WaitingRows")
 class WaitingRows:
     """
     >>> from penstock.store.budget import Budget

@@ -24,6 +24,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.windows.spec import (
     Extent,
@@ -101,6 +102,7 @@ def _close_boundaries(
     return bounds[:count], upto[:count], previous, closed, complete
 
 
+@component("BoundaryPolicy")
 class BoundaryPolicy:
     """Time slides: an evaluation at each boundary, over RANGE, ROWS or SINCE."""
 
@@ -208,6 +210,7 @@ class BoundaryPolicy:
         self.last_time, self.closed = snapshot["last_time"], snapshot["closed"]
 
 
+@component("EventPolicy")
 class EventPolicy:
     """Count slides and per-event windows: an evaluation at every m-th row."""
 

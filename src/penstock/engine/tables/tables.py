@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.components import component, read_as
 from penstock.engine.clock import Clock
 from penstock.engine.names import find
 from penstock.engine.tables.looked_up import LookedUpTable
@@ -35,6 +36,7 @@ from penstock.rejects import Reject
 from penstock.store.manager import StoreManager
 
 
+@component("TableSet")
 class TableSet:
     def __init__(self, stores: StoreManager, reject: Reject, clock: Clock) -> None:
         self._resources = Resources(stores, reject)
@@ -203,16 +205,10 @@ class TableSet:
 
     # Durability
 
-    def _fingerprint(self, name: str) -> str:
-        definition = self._tables[name].definition
-        ttl = ttl_of(definition)
-        known = (definition.name, definition.schema, definition.key)
-        return fingerprint(known if ttl is None else (*known, ttl))
-
     def snapshot(self) -> dict[str, Any]:
         return {
             name: {
-                "fingerprint": self._fingerprint(name),
+                "fingerprint": table_fingerprint(self._tables[name].definition),
                 "table": self._tables[name].snapshot(),
                 "writer": writer.snapshot(),
                 "streams": list(writer.streams),
@@ -226,7 +222,8 @@ class TableSet:
             saved = snapshot.get(name)
             if saved is None:
                 continue
-            if saved["fingerprint"] != self._fingerprint(name) or saved["streams"] != list(writer.streams):
+            mine = table_fingerprint(self._tables[name].definition)
+            if saved["fingerprint"] != mine or saved["streams"] != list(writer.streams):
                 raise CheckpointError(
                     f"the checkpoint has another table {name}, or one that other streams write; declare it as it was, "
                     "or start with a new directory"
@@ -239,8 +236,9 @@ class TableSet:
         for copy in self._copies.values():
             copy.write(epoch)
 
-    def resumed(self, epoch: int, snapshot: Mapping[str, Any]) -> None:
+    def resumed(self, epoch: int, snapshot: dict[str, Any]) -> None:
         """Goes on from the checkpoint of this number: copies in databases that are behind catch up."""
+        snapshot = read_as(TableSet, snapshot)
         for name, copy in self._copies.items():
             if name in snapshot and snapshot[name]["copy"] is not None:
                 copy.restore(snapshot[name]["copy"], epoch)
@@ -260,3 +258,10 @@ def derived(queries: Iterable[Any], sinks: Iterable[str]) -> Iterator[str]:
     for query in queries:
         if query.into is not None and query.into not in known:
             yield query.into
+
+
+def table_fingerprint(definition: TableDef) -> str:
+    """Equal where the saved rows of a table fit."""
+    ttl = ttl_of(definition)
+    known = (definition.name, definition.schema, definition.key)
+    return fingerprint(known if ttl is None else (*known, ttl))

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.engine.tables.database import TableDatabase
 from penstock.operators.resources import Resources
 from penstock.operators.tables.table import Table
@@ -29,6 +30,7 @@ from penstock.store.databases.database import Database, Statement
 from penstock.store.keyed import Found, KeyedStore
 
 
+@component("WriteBehind")
 class WriteBehind:
     def __init__(self, table: Table, resources: Resources) -> None:
         self._table = table

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.arrays import Int64s
+from penstock.components import component, read_as
 from penstock.expressions.batch import Batch
 from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
 from penstock.operators.groups import GroupTable
@@ -116,6 +117,7 @@ class JoinOutput(Output):
         self.view.restore(snapshot)
 
 
+@component("JoinCore")
 class JoinCore(Stage):
     """`nodes` are joins that can have one core (`plan.joins.sharing`). What is `saved` says which columns the stores
     have, for they may be more than those that these nodes need. It ends with its last output."""
@@ -133,10 +135,12 @@ class JoinCore(Stage):
         self._tables = _tables(node, account)
         self._matches_at_once = max(_FIRST_PIECE, min(_MATCHES_AT_ONCE, account.total // _BYTES_FOR_A_MATCH))
         self._schemas = [below.schema.arrow for below in node.inputs]
-        self._kept = [_kept(nodes, place) for place in range(len(node.sides))] if saved is None else saved["kept"]
-        self._moments = [_moments(nodes, place) for place in range(len(node.sides))]
-        if saved is not None:
-            self._moments = saved["moments"]
+        if saved is None:
+            self._kept = [_kept(nodes, place) for place in range(len(node.sides))]
+            self._moments = [_moments(nodes, place) for place in range(len(node.sides))]
+        else:
+            read = read_as(JoinCore, saved)
+            self._kept, self._moments = read["kept"], read["moments"]
         self.sides = [
             JoinRows(
                 f"{name}-{place}",

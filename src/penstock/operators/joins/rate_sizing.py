@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.windows.spec import RateSized
 
@@ -197,6 +198,7 @@ def _resize(
     return samples, total, largest
 
 
+@component("RateSizer")
 class RateSizer:
     """Sizes the window of one side of a join. `tails` is called once for each run of the join's events, in order."""
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, Expression
@@ -158,6 +159,7 @@ class KeyIndex:
             self.odd.enter(slots, base)
 
 
+@component("JoinRows")
 class JoinRows:
     """The rows of a side; `kept` are the columns that are stored, `keys` those that it is looked up by, with the tables
     of their classes, `narrowing` which of these narrow a search, and whether a NULL makes a row odd there, and

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import columns
@@ -36,6 +37,7 @@ _ROWS_AT_ONCE = 1 << 17
 """About how many rows of the first window are joined at a time."""
 
 
+@component("JoinView")
 class JoinView:
     def __init__(self, name: str, node: JoinNode, core: JoinCore) -> None:
         self.node = self._node = node

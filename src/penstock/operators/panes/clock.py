@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.plan.panes import PanedWindow
 from penstock.windows.spec import TimeSlide, first_boundary_after
 from penstock.windows.steps import FOREVER
@@ -31,6 +32,7 @@ class Due(NamedTuple):
     evaluated: Int64s
 
 
+@component("PaneClock")
 class PaneClock:
     def __init__(self, windows: Sequence[PanedWindow]) -> None:
         self.extents = np.array([window.extent for window in windows], np.int64)

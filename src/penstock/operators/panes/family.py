@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int64s
+from penstock.components import component, is_of, read_as
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import cuts_of
@@ -55,6 +56,7 @@ _COLLECT_AFTER = 1024
 """Pane rows that leave windows, at least, between two looks for groups that are gone."""
 
 
+@component("PaneFamily")
 class PaneFamily(Stage):
     """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it. One
     that goes on from saved state has the windows and pane rows of its `saved` layout, whichever queries are left.
@@ -64,7 +66,7 @@ class PaneFamily(Stage):
         self, name: str, nodes: Sequence[AggregateNode], resources: Resources, saved: dict[str, Any] | None = None
     ) -> None:
         united = unite(nodes)
-        layout = None if saved is None else saved["layout"]
+        layout = None if saved is None else read_as(PaneFamily, saved)["layout"]
         self.name = name
         self._resources = resources
         self._answers = dict(zip(nodes, united.answers, strict=True))
@@ -328,4 +330,4 @@ class PaneFamily(Stage):
 
 def is_family(saved: dict[str, Any]) -> bool:
     """Whether saved state is that of a family."""
-    return "layout" in saved
+    return is_of(PaneFamily, saved, known_by="layout")

@@ -24,6 +24,7 @@ import numpy as np
 
 from penstock.aggregates.state import Emitted
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.aggregation import EvaluatedGroups
 from penstock.operators.chunk import Chunk
@@ -121,6 +122,7 @@ class RowsTogether:
                 self.outputs[window].made.put(Chunk(times[begin:end], batch.slice(begin, end - begin)))
 
 
+@component("PaneResults")
 class PaneResults:
     """Rows that the next evaluation is compared with are on the account `compared`."""
 
@@ -163,13 +165,13 @@ class PaneResults:
         """What is kept of a window is the same for queries that are the same: it is saved once."""
         saved: dict[str, Any] = {}
         for (base, _), own in self._together.items():
-            saved.setdefault(base, {"before": {}})["before"] |= own.emitter.snapshot()["before"]
+            saved.setdefault(base, {"before": {}})["before"] |= own.emitter.kept()
         return saved
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         for (base, _), own in self._together.items():
             kept = snapshot[base]["before"]
-            own.emitter.restore({"before": {w: kept[w] for w in kept if int(w) in own.outputs}})
+            own.emitter.keep({w: kept[w] for w in kept if int(w) in own.outputs})
 
 
 def _what_is_shown(node: AggregateNode) -> str:

@@ -26,6 +26,7 @@ from penstock.aggregates.panes import Extras
 from penstock.aggregates.state import Argument
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.operators.resources import Resources
 from penstock.store.fifo import ColumnSpec, FifoStore
 
@@ -48,6 +49,7 @@ class TailRows(NamedTuple):
     extras: list[Extras]
 
 
+@component("PaneStore")
 class PaneStore:
     """`has_extras`: saved rows have some; without, there is no store for them before the first."""
 

@@ -21,6 +21,7 @@ from penstock.aggregates.panes import Extras, PanedState, PaneRows, enter_words,
 from penstock.aggregates.state import Argument, Emitted, Rows, Schedule
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.resources import Resources
 from penstock.plan.aggregations import state_key
@@ -32,6 +33,7 @@ _NO_POSITIONS = np.empty(0, np.int64)
 _ONE_WORD = np.ones(1, np.int64)
 
 
+@component("PaneTotals")
 class PaneTotals:
     """`layout` is that of saved rows: the names of states and their numbers of words."""
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.components import component
 from penstock.operators.groups import GroupTable
 from penstock.operators.patterns import kernels
 from penstock.operators.resources import Resources
@@ -55,6 +56,7 @@ class Due(NamedTuple):
     heads: Int64s
 
 
+@component("Candidates")
 class Candidates:
     def __init__(self, name: str, node: PatternNode, resources: Resources) -> None:
         elements = node.elements

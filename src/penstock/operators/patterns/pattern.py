@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.expressions.tree import Column
 from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk, concat
@@ -54,6 +55,7 @@ _BYTES_FOR_AN_EVENT = 1024
 """A stretch has one event for so many bytes of the memory: what is made of them takes about an eighth of it."""
 
 
+@component("Pattern")
 class Pattern(Operator):
     def __init__(self, name: str, node: PatternNode, resources: Resources) -> None:
         inputs = range(len(node.inputs))

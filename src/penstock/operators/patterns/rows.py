@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -22,6 +23,7 @@ from penstock.store.fifo import ColumnSpec
 from penstock.types import Schema
 
 
+@component("PatternRows")
 class PatternRows:
     """`columns` are those that are kept, at least one."""
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.jit import kernel
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account
@@ -135,6 +136,7 @@ class SingleChange(NamedTuple):
     row: list[Any] | None
 
 
+@component("History")
 class History:
     """`columns` are those of the table besides its key. Entries are in arrays that grow, from `_start` on."""
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Batch, Data, Row, Rows
 from penstock.expressions.evaluate import UNCERTAIN, compile_expression, compile_row
 from penstock.expressions.scalar import Values
@@ -50,6 +51,7 @@ _NOTHING_NEW = Progress([], START)
 """No rows, and a time that has been told."""
 
 
+@component("LookUp")
 class LookUp(Operator):
     def __init__(self, name: str, node: LookupNode, resources: Resources) -> None:
         prefix = f"{node.alias}." if node.alias else ""

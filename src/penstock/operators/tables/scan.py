@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.components import component
 from penstock.operators.chunk import Chunk
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
@@ -29,6 +30,7 @@ from penstock.plan.tables.nodes import ScanNode
 _EVERYTHING = Asked(np.zeros((1, 1), np.int64), None, None)
 
 
+@component("Scan")
 class Scan(Operator):
     def __init__(self, name: str, node: ScanNode, resources: Resources) -> None:
         self._table = resources.tables.table(node.table)

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int32s, Int64s
+from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
@@ -169,6 +170,7 @@ class _FoundKeys(NamedTuple):
     layout: int
 
 
+@component("Table")
 class Table:
     reads_by_key_only = False
 

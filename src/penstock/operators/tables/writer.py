@@ -21,6 +21,7 @@ import numpy as np
 
 from penstock.aggregates.state import Argument
 from penstock.arrays import Int64s
+from penstock.components import component
 from penstock.expressions.batch import Row
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
@@ -50,6 +51,7 @@ def _occurrences(ids: Int64s, seen: Int64s, found: Int64s) -> int:
     return most
 
 
+@component("TableWriter")
 class TableWriter:
     """`positions` are those of the streams in the total order; `passed` how many rows of each have gone by."""
 
