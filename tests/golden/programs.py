@@ -245,6 +245,19 @@ PROGRAMS = (
         CREATE QUERY scan AS SELECT sums.n AS n, rides FROM b JOIN sums ON sums.rides < b.n""",
     ),
     Program(
+        "times_to_live",
+        """
+        CREATE TABLE latest AS LAST BY k FROM a WITH ('ttl' = '20 SECONDS');
+        CREATE TABLE sums (n BIGINT PRIMARY KEY, total DOUBLE, rides BIGINT) WITH ('ttl' = '30 SECONDS');
+        ON a UPSERT INTO sums (n, total, rides)
+            VALUES (a.n, COALESCE(total, 0) + COALESCE(v, 0), COALESCE(rides, 0) + 1);
+        ON b WHERE (SELECT COUNT(*) FROM sums AS o WHERE o.rides > 3) > 2 DELETE FROM sums WHERE sums.n = b.n;
+        CREATE QUERY looked_up AS SELECT b.t, b.id, latest.v AS v FROM b LEFT JOIN latest ON b.k = latest.k;
+        CREATE QUERY own_change AS SELECT a.t, a.id, total, rides FROM a, sums WHERE a.n = sums.n;
+        CREATE QUERY all_rows AS SELECT k, COUNT(*) AS c, SUM(v) AS s FROM latest [SLIDE 10 SECONDS] GROUP BY k;
+        CREATE QUERY scan AS SELECT sums.n AS n, rides FROM b JOIN sums ON sums.rides < b.n""",
+    ),
+    Program(
         "rules",
         """
         CREATE RULE high WHEN SELECT t, k, v FROM a WHERE v > 10 BY k THEN EMIT INTO alarms SELECT k, v;

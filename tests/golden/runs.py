@@ -125,24 +125,22 @@ class InBuckets:
 
     def write(self) -> None:
         for bucket in self.run.buckets:
-            for name, value in bucket.states.items():
-                assert value.committed is not None
-                first, *rest = value.committed
-                data = first if isinstance(first, bytes) else "\n".join([first, *rest]).encode()
-                (self.directory / f"{bucket.label}.{name}").write_bytes(data)
+            state, tag, changes = (bucket.states[name].committed for name in ("state", "tag", "changes"))
+            (self.directory / f"{bucket.label}.state").write_bytes(state[0])
+            (self.directory / f"{bucket.label}.tag").write_bytes("\n".join(tag).encode())
+            for (number,), (data,) in changes.items():
+                (self.directory / f"{bucket.label}.changes-{number}").write_bytes(data)
 
     def take_up(self) -> None:
-        from spark.by_hand import Value
+        from spark.by_hand import Map, Value
 
         for bucket in self.run.buckets:
-            for name in ("tag", "state"):
-                file = self.directory / f"{bucket.label}.{name}"
-                if not file.exists():
-                    continue
-                data = file.read_bytes()
-                value = Value()
-                value.committed = value.written = (data,) if name == "state" else tuple(data.decode().split("\n"))
-                bucket.states[name] = value
+            state, tag = (self.directory / f"{bucket.label}.{name}" for name in ("state", "tag"))
+            if state.exists():
+                bucket.states["state"] = Value((state.read_bytes(),))
+                bucket.states["tag"] = Value(tuple(tag.read_text().split("\n")))
+                files = self.directory.glob(f"{bucket.label}.changes-*")
+                bucket.states["changes"] = Map({(int(f.name.rpartition("-")[2]),): (f.read_bytes(),) for f in files})
 
 
 def _in_order(table: pa.Table) -> list[dict[str, Any]]:

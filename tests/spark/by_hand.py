@@ -38,9 +38,8 @@ class Value:
 
     nothing = None
 
-    def __init__(self) -> None:
-        self.committed: tuple[Any, ...] | None = None
-        self.written: tuple[Any, ...] | None = None
+    def __init__(self, committed: tuple[Any, ...] | None = None) -> None:
+        self.committed = self.written = committed
 
     def get(self) -> tuple[Any, ...] | None:
         return self.written
@@ -54,9 +53,8 @@ class Map:
 
     nothing: Mapping[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def __init__(self) -> None:
-        self.committed: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self.written = self.committed
+    def __init__(self, committed: Mapping[tuple[Any, ...], tuple[Any, ...]] | None = None) -> None:
+        self.committed = self.written = committed or {}
 
     def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         return iter(sorted(self.written.items(), reverse=True))

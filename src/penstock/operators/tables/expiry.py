@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int32s
+from penstock.components import component
 from penstock.operators.reorder import START
 from penstock.store.keyed import Found, KeyedStore
 
@@ -32,6 +33,7 @@ WRITTEN = "#written"
 ROUNDS = 8
 
 
+@component("Expiry")
 class Expiry:
     """`place` is that of the column `WRITTEN` in the store. `expired` counts the rows that were over when their room
     was freed, or taken by a new row of their key."""

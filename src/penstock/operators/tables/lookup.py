@@ -51,7 +51,12 @@ _NOTHING_NEW = Progress([], START)
 """No rows, and a time that has been told."""
 
 
-@component("LookUp")
+def _from_the_start(saved: dict[str, Any]) -> dict[str, Any]:
+    """In version 1 no row of a table was ever over."""
+    return {**saved, "since": [START for _ in saved["passed"]]}
+
+
+@component("LookUp", 2, _from_the_start)
 class LookUp(Operator):
     def __init__(self, name: str, node: LookupNode, resources: Resources) -> None:
         prefix = f"{node.alias}." if node.alias else ""
@@ -224,8 +229,7 @@ class LookUp(Operator):
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["waiting"])
         self._next, self._watermark, self.left_out = snapshot["next"], snapshot["watermark"], 0
-        since = snapshot.get("since") or [START] * len(self._tables)
-        for reading, passed, begun in zip(self._tables, snapshot["passed"], since, strict=True):
+        for reading, passed, begun in zip(self._tables, snapshot["passed"], snapshot["since"], strict=True):
             reading.reader.passed, reading.reader.since = passed, begun
 
 

@@ -30,7 +30,12 @@ from penstock.plan.tables.nodes import ScanNode
 _EVERYTHING = Asked(np.zeros((1, 1), np.int64), None, None)
 
 
-@component("Scan")
+def _from_the_start(saved: dict[str, Any]) -> dict[str, Any]:
+    """In version 1 no row of a table was ever over."""
+    return {**saved, "since": START}
+
+
+@component("Scan", 2, _from_the_start)
 class Scan(Operator):
     def __init__(self, name: str, node: ScanNode, resources: Resources) -> None:
         self._table = resources.tables.table(node.table)
@@ -102,4 +107,4 @@ class Scan(Operator):
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._next, self._last, self._reader.passed = snapshot["next"], snapshot["last"], snapshot["passed"]
         self._heard = list(snapshot["heard"])
-        self._reader.since = snapshot.get("since", START)
+        self._reader.since = snapshot["since"]

@@ -170,7 +170,12 @@ class _FoundKeys(NamedTuple):
     layout: int
 
 
-@component("Table")
+def _without_time_to_live(saved: dict[str, Any]) -> dict[str, Any]:
+    """In version 1 no table had one."""
+    return {**saved, "expiry": None}
+
+
+@component("Table", 2, _without_time_to_live)
 class Table:
     reads_by_key_only = False
 
