@@ -15,12 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
+from penstock.store import differences
+
+differences.SMALL = 0  # what this program saves is small, and is to be written as changes all the same
 
 PROGRAM = """
     CREATE STREAM s (t TIMESTAMP, k STRING, v BIGINT, x DOUBLE, EVENT TIME t LATENESS 20 MILLISECONDS);
     CREATE QUERY per_event AS SELECT k, SUM(x) AS total, MAX(v) AS most FROM s [RANGE 50 MILLISECONDS] GROUP BY k;
     INSERT INTO slides SELECT k, COUNT(*) AS n, MEDIAN(v) AS mid
         FROM s [RANGE 100 MILLISECONDS SLIDE 10 MILLISECONDS] GROUP BY k;
+    CREATE QUERY groups AS SELECT v, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 900 MILLISECONDS] GROUP BY v;
     CREATE QUERY chained AS SELECT SUM(n) AS n FROM slides [RANGE 50 MILLISECONDS SLIDE 50 MILLISECONDS];
 """
 BATCH = 40
