@@ -189,18 +189,84 @@ def test_changes_that_were_left_over_are_not_read(tmp_path: Path) -> None:
         assert app.metrics.events == events_before
 
 
-def test_a_checkpoint_that_failed_is_followed_by_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("trouble", [ps.StorageError("the disk is full"), KeyboardInterrupt(), MemoryError()])
+def test_a_checkpoint_that_failed_is_followed_by_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: BaseException, when: str
+) -> None:
+    """Before or after the file has its name."""
     directory = CheckpointDirectory(tmp_path)
     directory.write({"x": 1}, None)
+    write = state_format.write_atomically
     with monkeypatch.context() as patch:
 
-        def full(*arguments: object) -> None:
-            raise ps.StorageError("the disk is full")
+        def failing(*arguments: Any) -> None:
+            if when == "after":
+                write(*arguments)
+            raise trouble
 
-        patch.setattr(state_format, "write_atomically", full)
-        with pytest.raises(ps.StorageError, match="full"):
+        patch.setattr(state_format, "write_atomically", failing)
+        with pytest.raises(type(trouble)):
             directory.write({"x": 2}, None)
+    assert CheckpointDirectory(tmp_path).read() == ({"x": 2 if when == "after" else 1}, None)
     assert directory.write({"x": 3}, {"from": "here"}) == 2
     assert sorted(files(tmp_path)) == ["state"]
     assert CheckpointDirectory(tmp_path).read() == ({"x": 3}, {"from": "here"})
+
+
+def test_files_with_other_names_do_no_harm(tmp_path: Path) -> None:
+    with ps.App(GROUPS, checkpoint=tmp_path) as app:
+        batch(app, 0, range(20_000))
+        app.checkpoint()
+        batch(app, 1, range(10))
+        app.checkpoint()
+    for name in ("changes-000002.bak", "changes-abc", "changes-7", "changes-000003~"):
+        (tmp_path / name).write_bytes(b"mine")
+    with ps.App(GROUPS, checkpoint=tmp_path) as app:
+        assert app.metrics.events == 20_010
+        for at in range(3):
+            batch(app, 2 + at, range(20_000))
+            app.checkpoint()
+    assert {"changes-000002.bak", "changes-abc", "changes-7", "changes-000003~"} <= files(tmp_path).keys()
+
+
+ONLY = STREAM.replace("1 SECONDS", "0 SECONDS") + "".join(
+    f"CREATE QUERY q{limit} AS SELECT COUNT(*) AS n FROM s [RANGE 1 HOUR] WHERE k > {limit};" for limit in (10, 0)
+)
+
+
+def test_a_group_whose_first_row_was_left_out_comes_back(tmp_path: Path) -> None:
+    """The windows are shared: rows that fail one WHERE are there for the other."""
+    rows = [{"t": at * SECOND, "k": 20 if at > 4 else 5, "c": "x", "v": 1.0, "n": 1} for at in range(10)]
+    with ps.App(ONLY, checkpoint=tmp_path) as app:
+        app.checkpoint()
+        app.push("s", rows[:3])
+        app.checkpoint()
+    with ps.App(ONLY, checkpoint=tmp_path) as app:
+        app.push("s", rows[3:])
+        assert app.results("q10").column("n").to_pylist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("later", ["64MB", "5MB"])
+def test_a_restart_under_another_budget_and_differences_after_it(tmp_path: Path, later: str) -> None:
+    """What restores changes the arrays that were read: rows go to disk where they had been in memory."""
+    text = STREAM.replace("1 SECONDS", "0 SECONDS") + (
+        "CREATE QUERY q AS SELECT k, SUM(v) AS a, COUNT(*) AS b FROM s [PARTITION BY k ROWS 5] GROUP BY k;"
+    )
+    keys = range(8000)
+    found = []
+    for memory, steps in (("64MB", range(4)), (later, range(4, 6)), (later, range(6, 9))):
+        with ps.App(text, checkpoint=tmp_path, memory=memory, block_size=4096) as app:
+            for at in steps:
+                columns = {"t": [at * SECOND] * len(keys), "k": list(keys), "c": ["x"] * len(keys)}
+                columns |= {"v": [float(at + key % 3) for key in keys], "n": [1] * len(keys)}
+                app.push("s", pa.RecordBatch.from_pydict(columns, SCHEMA))
+                found += app.results("q").to_pylist()
+                app.checkpoint()
+    for at in range(6, 9):
+        expected = [
+            {"k": key, "a": sum(float(then + key % 3) for then in range(max(0, at - 4), at + 1)), "b": min(5, at + 1)}
+            for key in keys
+        ]
+        shown = [{name: row[name] for name in "kab"} for row in found[at * len(keys) : (at + 1) * len(keys)]]
+        assert sorted(shown, key=lambda row: row["k"]) == expected

@@ -19,23 +19,24 @@ of them."""
 
 def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, until the patches are undone. Small state is written by differences, too."""
-    write, follow = Differences.part, Differences.follow
+    write, remember = Differences.part, Differences.remember
 
     def checked_part(self: Differences, tree: dict[str, Any]) -> Part:
         expected = state.decode(state.encode(tree))
         part = write(self, tree)
         parts = [] if part.is_whole else self.__dict__["parts"]
+        assert part.number == len(parts)
         self.__dict__["parts"] = parts = [*parts, part.data]
         if len(parts) <= _ALWAYS or len(parts) % _ALWAYS == 0:
             assert_same(joined(parts), expected)
         return part
 
-    def noted_follow(self: Differences, parts: Sequence[bytes], *trees: Any) -> None:
+    def noted(self: Differences, parts: Sequence[bytes], saved: dict[str, Any]) -> None:
         self.__dict__["parts"] = list(parts)
-        follow(self, parts, *trees)
+        remember(self, parts, saved)
 
     monkeypatch.setattr(Differences, "part", checked_part)
-    monkeypatch.setattr(Differences, "follow", noted_follow)
+    monkeypatch.setattr(Differences, "remember", noted)
     monkeypatch.setattr(differences, "SMALL", 0)
 
 

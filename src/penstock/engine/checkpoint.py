@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,7 @@ APP = Component("App", 2, (_with_declarations,))
 _KIND = "app"
 _BEGUN = "begun"
 _CHANGES = "changes-"
+_NUMBERED = re.compile(f"{_CHANGES}([0-9]{{6,}})")
 
 
 class Checkpoint(NamedTuple):
@@ -61,7 +63,6 @@ class CheckpointDirectory:
         self._path = path
         self._epoch = 0
         self._differences = Differences()
-        self._saved: SavedFiles | None = None
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -79,22 +80,19 @@ class CheckpointDirectory:
             raise InputError(f"what is saved with a checkpoint must be JSON: {error}") from None
         epoch = self._epoch + 1
         part = self._differences.part(_tree(epoch, text, state))
-        try:
-            name = "state" if part.is_whole else f"{_CHANGES}{epoch:06}"
-            state_format.write_atomically(self._path / name, part.data)
-            if not (self._path / _BEGUN).exists():
-                state_format.write_atomically(self._path / _BEGUN, b"")
-        except StorageError:
-            self._differences.forget()
-            raise
+        state_format.write_atomically(self._path / ("state" if part.is_whole else _name(epoch)), part.data)
+        if not (self._path / _BEGUN).exists():
+            state_format.write_atomically(self._path / _BEGUN, b"")
         self._epoch = epoch
+        self._differences.keep()
         if part.is_whole:
             self._sweep()
         return epoch
 
     def _sweep(self) -> None:
-        """Changes up to the whole checkpoint are no longer read."""
-        for file in self._path.glob(f"{_CHANGES}*"):
+        """Removes changes up to the whole checkpoint, and files that were not written to their end."""
+        left_over = [self._path / _name(number) for number in _numbers(self._path)]
+        for file in (*left_over, *self._path.glob(f".{_CHANGES}*.tmp")):
             with contextlib.suppress(OSError):
                 file.unlink()
 
@@ -103,17 +101,14 @@ class CheckpointDirectory:
         saved = read_state(self._path)
         if saved is None:
             return None
-        self._saved = saved
+        self._differences.remember(saved.parts, saved.tree)
         self._epoch = saved.tree["epoch"]
         return APP.read(saved.tree["state"]), json.loads(saved.tree["extra"])
 
     def resumed(self, state: Callable[[], dict[str, Any]]) -> None:
         """What was read has been taken up, and the state is now this one: the next checkpoint saves what changes from
         here on."""
-        saved, self._saved = self._saved, None
-        if saved is not None:
-            extra = saved.tree["extra"]
-            self._differences.follow(saved.parts, saved.tree, lambda: _tree(self._epoch, extra, state()))
+        self._differences.follow(lambda: _tree(self._epoch, "", state()))
 
     def check_streams(self, saved: dict[str, dict[str, Any]], mine: Iterable[StreamDef]) -> None:
         """Streams that were there must be as they were, but for columns that came; others may come and go, but not all
@@ -170,8 +165,9 @@ def _tree(epoch: int, extra: str, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_state(directory: Path) -> SavedFiles | None:
-    """The last checkpoint; None where there has been none."""
-    whole = _read_file(directory / "state")
+    """The last checkpoint; None where there has been none. The app may be writing the next one meanwhile."""
+    file = directory / "state"
+    whole = _read_file(file)
     if whole is None:
         if (directory / _BEGUN).exists():
             raise CheckpointError(
@@ -180,25 +176,30 @@ def read_state(directory: Path) -> SavedFiles | None:
         return None
     tree = state_format.decode(whole)
     if tree.get("kind") != _KIND:
-        raise CheckpointError(f"{directory / 'state'} is not a checkpoint of an app; choose another directory")
-    parts = [whole]
-    for number in _numbers_after(directory, tree["epoch"]):
-        file = directory / f"{_CHANGES}{number:06}"
-        found = _read_file(file)
-        if found is None:
+        raise CheckpointError(f"{file} is not a checkpoint of an app; choose another directory")
+    epoch = tree["epoch"]
+    names = [_name(number) for number in range(epoch + 1, max(_numbers(directory), default=epoch) + 1)]
+    later = {name: _read_file(directory / name) for name in names}
+    if _read_file(file) != whole:
+        return read_state(directory)  # a new whole checkpoint has come, and its changes are others
+    for name, data in later.items():
+        if data is None:
             raise CheckpointError(
-                f"{file} is gone, and later changes are there; put it back, or start with a new directory"
+                f"{directory / name} is gone, and later changes are there; put it back, or start with a new directory"
             )
-        parts.append(found)
-    if len(parts) > 1:
-        tree = joined(parts)
-    return SavedFiles(tuple(parts), tree)
+    parts = (whole, *(data for data in later.values() if data is not None))
+    return SavedFiles(parts, joined(parts) if later else tree)
 
 
-def _numbers_after(directory: Path, epoch: int) -> range:
-    """The numbers of the files of changes that follow a whole checkpoint, up to the last one there is."""
-    numbers = [int(file.name.removeprefix(_CHANGES)) for file in directory.glob(f"{_CHANGES}[0-9]*")]
-    return range(epoch + 1, max(numbers, default=epoch) + 1)
+def _name(number: int) -> str:
+    """The file with what checkpoint `number` has changed."""
+    return f"{_CHANGES}{number:06}"
+
+
+def _numbers(directory: Path) -> list[int]:
+    """The numbers of the files of changes that there are."""
+    found = [_NUMBERED.fullmatch(file.name) for file in directory.glob(f"{_CHANGES}*")]
+    return [int(name[1]) for name in found if name is not None]
 
 
 def _read_file(file: Path) -> bytes | None:

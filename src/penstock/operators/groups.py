@@ -292,7 +292,7 @@ class GroupTable:
             if self._used == 0:
                 self._used = 1
                 self._alive.array[0] = True
-                self.changes.mark(slots[:1])
+                self.changes.mark(np.zeros(1, np.int32))
                 self._order = None
             return slots
         keys = np.zeros((rows, self._words), np.int64)
@@ -344,6 +344,9 @@ class GroupTable:
         if wanted > LEAST and more > self._account.free // SHARE_OF_FREE:
             wanted = self.capacity + step_of(wanted)
             more = (wanted - self.capacity) * bytes_of_slot + table - self._table.nbytes
+        if more > self._account.free and self.changes.is_tracked:
+            more -= self.changes.slot_bytes * (wanted - self.capacity)
+            self.changes.clear()
         self._account.charge(more)  # all of it or nothing
         self._account.release(more - table + self._table.nbytes)
         self._table = _NO_TABLE  # the old one goes before the new one comes
@@ -455,7 +458,7 @@ class GroupTable:
     def nbytes(self) -> int:
         """What is on the account for it."""
         arrays = (self._alive, self._counts, self._keys, self._free)
-        own = sum(array.nbytes for array in arrays) + self._table.nbytes
+        own = sum(array.nbytes for array in arrays) + self._table.nbytes + self.changes.flags.nbytes
         own += sum(tally.rows.nbytes for tally in self._tallies)
         return own + sum(i.nbytes for i in self.interners if i is not None)
 

@@ -106,7 +106,7 @@ def _bucket(label: str, parts: list[bytes]) -> _Bucket:
         name: replace(stream, last_time=state["clocks"].get(name, (None, None))[1])
         for name, stream in saved.streams.items()
     }
-    nbytes, version = sum(map(len, parts)), state_format.version_of(parts[0])
+    nbytes, version = sum(map(len, parts)), state_format.version_of(parts[-1])
     return _Bucket(label, replace(saved, streams=streams), nbytes, version, state["ended"], components)
 
 

@@ -61,8 +61,8 @@ class _Live:
     clocks: dict[str, Clock] = field(default_factory=dict)
     ended: bool = False
     differences: Differences = field(default_factory=Differences)
-    changes: int = 0
-    """How many there are since the last whole state."""
+    has_changes: bool = False
+    """Whether something is in the map of changes."""
 
     def tree(self) -> dict[str, Any]:
         """What is saved."""
@@ -217,14 +217,15 @@ class BucketProcessor(StatefulProcessor):
         if live is not None and live.recipe == self._recipe.id:
             return live, None
         parts = self._committed()
-        whole = joined(parts)
+        whole, differences = joined(parts), Differences()
+        differences.remember(parts, whole)
         saved = BUCKET.read(whole)
         app = self._recipe.create(label, query, batch_id)
         app.start(saved["app"])
         ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
         clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
-        live = _Live(app, self._recipe.id, clocks, saved["ended"], changes=len(parts) - 1)
-        live.differences.follow(parts, whole, live.tree)
+        live = _Live(app, self._recipe.id, clocks, saved["ended"], differences, has_changes=len(parts) > 1)
+        differences.follow(live.tree)
         return live, sum(map(len, parts))
 
     def _committed(self) -> list[bytes]:
@@ -243,12 +244,12 @@ class BucketProcessor(StatefulProcessor):
         part = live.differences.part(live.tree())
         if part.is_whole:
             self._state.update((part.data,))
-            if live.changes:
+            if live.has_changes:
                 self._changes.clear()
-            live.changes = 0
         else:
-            live.changes += 1
-            self._changes.updateValue((live.changes,), (part.data,))
+            self._changes.updateValue((part.number,), (part.data,))
+        live.has_changes = not part.is_whole
+        live.differences.keep()
         tag = uuid.uuid4().hex
         self._tag.update((tag, self._recipe.share_of(label).fingerprint))
         _live.put(tag, query=query, batch=batch_id, live=live)

@@ -102,6 +102,11 @@ class Account:
         """Bytes that the budget could still grant."""
         return self._budget.free
 
+    @property
+    def unused(self) -> int:
+        """Bytes that the budget could grant without asking anything to give memory back."""
+        return self._budget.unused
+
     def resize(self, nbytes: int) -> None:
         """From now on this account holds `nbytes`; `BudgetError` and no change if they are not there."""
         while not self.try_resize(nbytes):

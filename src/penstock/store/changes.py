@@ -3,6 +3,7 @@
 Invariants:
 1. Between two calls of `take`, every slot whose row changes in some array of the tree is marked. More may be marked.
 2. Nothing is tracked before the first `take`, or where memory is short: `take` answers None then, for "all of them".
+   Nothing gives memory back for the flags, and they are given up before groups are refused.
 
 A snapshot marks its arrays with `by_slot` and is a `Changing`, or the `components.Saved` made of one. To all but
 `differences` these are arrays and dicts.
@@ -18,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Bools, Slots
-from penstock.errors import BudgetError
 from penstock.jit import kernel
 from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
@@ -41,9 +41,10 @@ class Taken(NamedTuple):
 class ChangedSlots:
     """One byte for each slot below a capacity, once it is tracked."""
 
-    __slots__ = ("_capacity", "_flags", "is_tracked", "taken")
+    __slots__ = ("_account", "_capacity", "_flags", "is_tracked", "taken")
 
     def __init__(self, account: Account) -> None:
+        self._account = account
         self._flags = ChargedArray(account, np.bool_)
         self._capacity = 0
         self.is_tracked = False
@@ -78,12 +79,9 @@ class ChangedSlots:
         if self.is_tracked:
             slots = np.flatnonzero(self._flags.array).astype(np.int32)
             self._flags.array[slots] = False
-        else:
-            try:
-                self._flags.resize(self._capacity)
-                self.is_tracked = True
-            except BudgetError:
-                self.is_tracked = False
+        elif self._capacity <= self._account.unused:
+            self._flags.resize(self._capacity)
+            self.is_tracked = True
         return Taken(since, slots)
 
     def clear(self) -> None:

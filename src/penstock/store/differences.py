@@ -12,8 +12,7 @@ and what has another hash is written. Small ones and plain values are always wri
 A whole part follows where the differences take as much as the state, or have become many, or where the state is small.
 
 Invariants:
-1. `Differences` knows what the parts that were written give together. A part that may not have been kept is followed
-   by a whole one: the caller calls `forget`.
+1. `Differences` knows what the parts that are kept give together. What follows a part that was not kept is whole.
 2. A difference fits one tree alone: the one that the parts before it give. `follows` names the part before by its
    checksum.
 3. All parts together take no more than twice the bytes of the state.
@@ -23,7 +22,7 @@ Why: docs/decisions/checkpoints-by-difference.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +30,10 @@ from numpy.typing import NDArray
 
 from penstock.arrays import UInt64s
 from penstock.columns import Values
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, PenstockError
 from penstock.jit import inline, kernel
 from penstock.store.changes import BySlot, ChangedSlots, Taken, changes_of
-from penstock.store.state import Reader, Writer, described, digest_of, opened, sealed, zero_array
+from penstock.store.state import Reader, Writer, described, digest_of, opened, place_of, sealed, zero_array
 
 PAGE = 4096
 """Bytes that are compared by one hash."""
@@ -44,6 +43,9 @@ SMALL = 1 << 16
 
 MOST_PARTS = 100
 """So many parts are read to have the state again, at most."""
+
+_BYTES = "bytes"
+"""In the place of an array's type."""
 
 _WORDS = PAGE // 8
 _FIRST, _SECOND = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
@@ -65,11 +67,30 @@ class _Tracked(NamedTuple):
     shape: list[int]
 
 
-class Part(NamedTuple):
-    """Bytes to keep, after those before, or instead of them if this is the `whole` tree."""
+Known = dict[str, _Hashed | _Tracked]
+"""Arrays and bytes of a tree, by their paths."""
 
-    is_whole: bool
+
+class Part(NamedTuple):
+    """Bytes to keep, after those before, or instead of them if this is the whole tree. `number` counts the parts since
+    the last whole one, which is number 0."""
+
+    number: int
     data: bytes
+
+    @property
+    def is_whole(self) -> bool:
+        return self.number == 0
+
+
+class _Kept(NamedTuple):
+    """What is known of the parts that are kept: the arrays of the tree that they give, the checksum of the last part,
+    how many there are, and their bytes."""
+
+    known: Known
+    last: int
+    parts: int
+    nbytes: int
 
 
 class Differences:
@@ -78,6 +99,7 @@ class Differences:
     >>> log = Differences()
     >>> counts, name = np.zeros(10_000, np.int64), "q1"
     >>> whole = log.part({"counts": counts, "name": name})
+    >>> log.keep()
     >>> counts[7] = 3
     >>> difference = log.part({"counts": counts, "name": name})
     >>> whole.is_whole, len(whole.data) > 80_000, difference.is_whole, len(difference.data) < 5_000
@@ -87,61 +109,63 @@ class Differences:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, _Hashed | _Tracked] = {}
-        self._last: int | None = None
-        self._parts = self._bytes = self.whole_bytes = 0
-        """How many parts there are, from the last whole one on; their bytes; the bytes of the last tree as a whole."""
-
-    def forget(self) -> None:
-        """The next part is a whole tree."""
-        self._known = {}
-        self._last = None
-
-    def follow(
-        self, parts: Sequence[bytes | memoryview], saved: dict[str, Any], tree: Callable[[], dict[str, Any]]
-    ) -> None:
-        """The next part follows these. They give the tree `saved`, from which `tree` has just been restored. Arrays by
-        slot that are not what was saved, since another query has their place, are written whole."""
-        if len(parts[0]) < SMALL:
-            return
-        self._known = {}
-        _note(saved, tree(), None, "snapshot", self._known)
-        self._last = digest_of(parts[-1])
-        self._parts, self._bytes, self.whole_bytes = len(parts), sum(map(len, parts)), len(parts[0])
+        self._kept: _Kept | None = None
+        self._written: _Kept | None = None
+        self.whole_bytes = 0
+        """The bytes of the last tree as a whole."""
 
     def part(self, tree: dict[str, Any]) -> Part:
-        """The tree, or its difference from the tree before."""
-        if self.whole_bytes < SMALL or self._parts >= MOST_PARTS:
-            self.forget()
-        if self._last is not None:
-            data = self._written(tree)
-            if self._bytes + len(data) <= 2 * self.whole_bytes:
-                self._parts, self._bytes = self._parts + 1, self._bytes + len(data)
-                return Part(False, data)
-            self.forget()
-        data = self._written(tree)
-        self._parts, self._bytes = 1, len(data)
-        return Part(True, data)
+        """The tree, or its difference from the tree before. A whole part follows if this one is not `keep`t."""
+        before, self._kept, self._written = self._kept, None, None
+        if before is not None and self.whole_bytes >= SMALL and before.parts < MOST_PARTS:
+            known, data = self._sealed(tree, before)
+            nbytes = before.nbytes + len(data)
+            if nbytes <= 2 * self.whole_bytes:
+                self._written = _Kept(known, digest_of(data), before.parts + 1, nbytes)
+                return Part(before.parts, data)
+        known, data = self._sealed(tree, None)
+        self._written = _Kept(known, digest_of(data), 1, len(data))
+        return Part(0, data)
 
-    def _written(self, tree: dict[str, Any]) -> bytes:
-        writer = _DifferenceWriter(self._known, self._last)
-        self.forget()
+    def keep(self) -> None:
+        """The last part is where it will be read: the next one may follow it."""
+        self._kept, self._written = self._written, None
+
+    def _sealed(self, tree: dict[str, Any], before: _Kept | None) -> tuple[Known, bytes]:
+        writer = _DifferenceWriter(before)
         data = sealed(writer, tree)
-        self._known, self._last = writer.known, digest_of(data)
         self.whole_bytes = writer.whole + len(data) - writer.length
-        return data
+        return writer.known, data
+
+    def remember(self, parts: Sequence[bytes | memoryview], saved: dict[str, Any]) -> None:
+        """The next part follows these, which give the tree `saved`: nothing has been restored from it yet, since what
+        restores may take its arrays for its own."""
+        self.whole_bytes = len(parts[0])
+        if self.whole_bytes >= SMALL:
+            known: Known = {}
+            _note(saved, "snapshot", known)
+            self._kept = _Kept(known, digest_of(parts[-1]), len(parts), sum(map(len, parts)))
+
+    def follow(self, tree: Callable[[], dict[str, Any]]) -> None:
+        """The tree has just been restored from what was remembered: changes of its arrays by slot are noted from here
+        on. An array that is not what was saved, since another query has its place, is written whole."""
+        if self._kept is not None:
+            try:
+                _track(tree(), None, "snapshot", self._kept.known)
+            except PenstockError:
+                self._kept = None
 
 
 class _DifferenceWriter(Writer):
-    """`before` is what the last part holds, by path, and `follows` its checksum; None if a whole tree is wanted."""
+    """`kept` is what the difference is from; None if a whole tree is wanted."""
 
-    def __init__(self, before: dict[str, _Hashed | _Tracked], follows: int | None) -> None:
+    def __init__(self, kept: _Kept | None) -> None:
         super().__init__()
-        self.known: dict[str, _Hashed | _Tracked] = {}
+        self.known: Known = {}
         self.whole = 0
         """Bytes of all arrays and bytes of the tree."""
-        self._before = before
-        self._follows = follows
+        self._before: Known = {} if kept is None else kept.known
+        self._follows = None if kept is None else kept.last
         self._changes: ChangedSlots | None = None
         self._taken: dict[int, tuple[Taken, list[int]]] = {}
         """By the identity of the changes: what was taken of them, and where the slots are among the buffers."""
@@ -166,15 +190,14 @@ class _DifferenceWriter(Writer):
             return self._by_slot(array, self._changes, path)
         if array.dtype.hasobject or array.nbytes < 2 * PAGE:
             return super().array(array, path)
-        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        found = self._by_pages(raw, described(array), path)
+        found = self._by_pages(_raw(array), described(array), path)
         return super().array(array, path) if found is None else found
 
     def binary(self, value: bytes, path: str) -> Any:
         self.whole += len(value)
         if len(value) < 2 * PAGE:
             return super().binary(value, path)
-        found = self._by_pages(np.frombuffer(value, np.uint8), ["bytes", [len(value)]], path)
+        found = self._by_pages(np.frombuffer(value, np.uint8), [_BYTES, [len(value)]], path)
         return super().binary(value, path) if found is None else found
 
     def _by_pages(self, raw: Values, form: list[Any], path: str) -> Any:
@@ -182,7 +205,7 @@ class _DifferenceWriter(Writer):
         hashes = _hashes(raw)
         before = self._before.get(path)
         self.known[path] = _Hashed(hashes, form)
-        if self._follows is None or not isinstance(before, _Hashed):
+        if not isinstance(before, _Hashed) or (form[0] == _BYTES) != (before.form[0] == _BYTES):
             return None
         common = min(len(hashes), len(before.hashes))
         changed = np.flatnonzero(hashes[:common] != before.hashes[:common])
@@ -201,8 +224,7 @@ class _DifferenceWriter(Writer):
         descr, shape = described(array)
         self.known[path] = _Tracked(changes, changes.taken, descr, shape)
         if (
-            self._follows is None
-            or taken.slots is None
+            taken.slots is None
             or not isinstance(before, _Tracked)
             or (before.changes, before.taken, before.descr) != (changes, taken.since, descr)
             or before.shape[1:] != shape[1:]
@@ -224,38 +246,51 @@ class _DifferenceWriter(Writer):
         return self._taken[id(changes)]
 
 
-def _note(saved: Any, live: Any, changes: ChangedSlots | None, path: str, known: dict[str, _Hashed | _Tracked]) -> None:
-    """Notes what is known of the arrays of a saved tree, from which the live one has been restored."""
+def _note(saved: Any, path: str, known: Known) -> None:
+    """Notes the hashes of the arrays and bytes of a tree."""
+    if isinstance(saved, dict):
+        for key, item in saved.items():
+            _note(item, place_of(path, key), known)
+    elif isinstance(saved, list):
+        for at, item in enumerate(saved):
+            _note(item, place_of(path, at), known)
+    elif isinstance(saved, np.ndarray):
+        known[path] = _Hashed(_hashes(_raw(saved)), described(saved))
+    elif isinstance(saved, bytes):
+        known[path] = _Hashed(_hashes(np.frombuffer(saved, np.uint8)), [_BYTES, [len(saved)]])
+
+
+def _track(live: Any, changes: ChangedSlots | None, path: str, known: Known) -> None:
+    """Has the changes noted of the arrays by slot in a tree that begin with the rows whose hashes are known."""
     own = changes_of(live)
     if own is not None:
         changes = own
         if not changes.is_tracked:
             changes.take()
-    if isinstance(saved, dict):
-        for key, item in saved.items():
-            _note(item, live.get(key) if isinstance(live, dict) else None, changes, f"{path}.{key}", known)
-    elif isinstance(saved, list):
-        for at, item in enumerate(saved):
-            other = live[at] if isinstance(live, list | tuple) and at < len(live) else None
-            _note(item, other, changes, f"{path}[{at}]", known)
-    elif isinstance(saved, np.ndarray):
-        descr, shape = described(saved)
-        if isinstance(live, BySlot) and changes is not None:
-            if _is_held(saved, live):
-                known[path] = _Tracked(changes, changes.taken, descr, shape)
-        elif saved.nbytes >= 2 * PAGE:
-            known[path] = _Hashed(_hashes(np.ascontiguousarray(saved).reshape(-1).view(np.uint8)), [descr, shape])
-    elif isinstance(saved, bytes) and len(saved) >= 2 * PAGE:
-        known[path] = _Hashed(_hashes(np.frombuffer(saved, np.uint8)), ["bytes", [len(saved)]])
+    if isinstance(live, dict):
+        for key, item in live.items():
+            _track(item, changes, place_of(path, key), known)
+    elif isinstance(live, list):
+        for at, item in enumerate(live):
+            _track(item, changes, place_of(path, at), known)
+    elif isinstance(live, BySlot) and changes is not None:
+        saved = known.pop(path, None)
+        if isinstance(saved, _Hashed) and _is_held(saved, live):
+            known[path] = _Tracked(changes, changes.taken, *saved.form)
 
 
-def _is_held(saved: NDArray[Any], live: NDArray[Any]) -> bool:
+def _is_held(saved: _Hashed, live: NDArray[Any]) -> bool:
     """Whether an array begins with the rows that were saved, and has zeros behind them."""
-    if saved.dtype != live.dtype or saved.shape[1:] != live.shape[1:] or len(saved) > len(live):
+    (descr, shape), (own_descr, own_shape) = saved.form, described(live)
+    if descr != own_descr or shape[1:] != own_shape[1:] or shape[0] > own_shape[0]:
         return False
     rows = np.asarray(live)
-    one, other = (np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in (saved, rows[: len(saved)]))
-    return np.array_equal(one, other) and not rows[len(saved) :].any()
+    return np.array_equal(_hashes(_raw(rows[: shape[0]])), saved.hashes) and not rows[shape[0] :].any()
+
+
+def _raw(array: NDArray[Any]) -> Values:
+    """The bytes of an array."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 @inline
@@ -290,7 +325,7 @@ def _hashes(raw: Values) -> UInt64s:
     return hashes
 
 
-def joined(parts: Iterable[bytes | memoryview]) -> dict[str, Any]:
+def joined(parts: Sequence[bytes | memoryview]) -> dict[str, Any]:
     """The tree that a whole part and the differences that follow it stand for."""
     tree: Any = None
     last: int | None = None
@@ -325,7 +360,7 @@ class _DifferenceReader(Reader):
 
     def _with_pages(self, content: Any, before: Any) -> Any:
         descr, shape, *places = content
-        is_array = descr != "bytes"
+        is_array = descr != _BYTES
         array = zero_array(descr if is_array else "|u1", shape)
         known = before.reshape(-1).view(np.uint8) if is_array else np.frombuffer(before, np.uint8)
         _fill_pages(array.reshape(-1).view(np.uint8), known, self.buffers, places)

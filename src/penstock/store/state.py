@@ -161,6 +161,16 @@ def _aligned(length: int) -> int:
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
+def place_of(path: str, key: str | int) -> str:
+    """The path of a part; different parts have different paths.
+
+    >>> place_of("snapshot", "a"), place_of("snapshot", 3), place_of("snapshot", "a.b")
+    ('snapshot.a', 'snapshot[3]', "snapshot['a.b']")
+    """
+    is_plain = isinstance(key, str) and not any(sign in key for sign in ".[")
+    return f"{path}.{key}" if is_plain else f"{path}[{key!r}]"
+
+
 class Writer:
     """Turns values into manifest nodes and collects their buffers."""
 
@@ -190,12 +200,12 @@ class Writer:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return self.binary(bytes(value), path)
         if isinstance(value, (list, tuple)):
-            return [self.node(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            return [self.node(item, place_of(path, index)) for index, item in enumerate(value)]
         if isinstance(value, dict):
             for key in value:
                 if not isinstance(key, str):
                     raise CheckpointError(f"{path}: keys of saved state are strings, not {type(key).__name__}")
-            content = {key: self.node(item, f"{path}.{key}") for key, item in value.items()}
+            content = {key: self.node(item, place_of(path, key)) for key, item in value.items()}
             if isinstance(value, Saved) and value.component:
                 own = self.components.setdefault((value.component, value.version), len(self.components))
                 return {"component": [own, content]}
