@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pyarrow.fs as pafs
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrameReader, Row, SparkSession
 
 from penstock.components import read_as
 from penstock.engine.inspect import CheckpointState, Files, SavedShare
@@ -83,8 +83,7 @@ def _buckets(spark: SparkSession, place: str, batch: int) -> list[_Bucket]:
     reader = spark.read.format("statestore").option("batchId", batch)
     try:
         whole = reader.option("stateVarName", "state").load(place).select("key.bucket", "value.state").collect()
-        changes = reader.option("stateVarName", "changes").load(place)
-        later = changes.select("key.bucket", "user_map_key.number", "user_map_value.changes").collect()
+        later = _changes(reader.option("stateVarName", "changes"), place)
     except PySparkException as error:
         first = next((line for line in str(error).splitlines() if line.strip()), "no reason was given")
         raise CheckpointError(
@@ -95,6 +94,16 @@ def _buckets(spark: SparkSession, place: str, batch: int) -> list[_Bucket]:
     for label, _, data in sorted(later, key=lambda row: row[:2]):
         parts[label].append(bytes(data))
     return [_bucket(label, own) for label, own in parts.items()]
+
+
+def _changes(reader: DataFrameReader, place: str) -> list[Row]:
+    """Buckets, numbers and changes. Micro-batches of an earlier Penstock have only whole state."""
+    try:
+        return reader.load(place).select("key.bucket", "user_map_key.number", "user_map_value.changes").collect()
+    except PySparkException as error:
+        if error.getCondition() == "STDS_INVALID_OPTION_VALUE.WITH_MESSAGE":
+            return []
+        raise
 
 
 def _bucket(label: str, parts: list[bytes]) -> _Bucket:
