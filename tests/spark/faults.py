@@ -24,7 +24,10 @@ from penstock.spark.daemon import manager
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import Packer
 from penstock.spark.segment_device import SegmentDevice
-from penstock.store import state as state_format
+from penstock.store import differences
+from penstock.store.differences import Differences
+
+differences.SMALL = 0  # the state of these tests is small, and is to be written as changes all the same
 
 POINTS: list[tuple[Any, str, int]] = [
     (LiveObjects, "take", 1),
@@ -32,7 +35,8 @@ POINTS: list[tuple[Any, str, int]] = [
     (SegmentDevice, "begin", 3),
     (SegmentDevice, "write", 3),
     (SegmentDevice, "sync", 6),
-    (state_format, "encode", 1),
+    (Differences, "part", 1),
+    (Differences, "keep", 1),
 ]
 """Functions that a stateful task calls, and how often it surely does: a fault comes at one of these calls."""
 

@@ -20,7 +20,7 @@ from penstock.spark import processor
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import decode
 from penstock.spark.segment_device import SegmentDevice
-from penstock.store import state as state_format
+from penstock.store.differences import Differences
 
 from .application import made_up_events
 from .by_hand import Events, Run
@@ -40,7 +40,8 @@ POINTS: list[tuple[Any, str]] = [
     (SegmentDevice, "snapshot"),
     (LiveObjects, "take"),
     (LiveObjects, "put"),
-    (state_format, "encode"),
+    (Differences, "part"),
+    (Differences, "keep"),
 ]
 
 State = dict[str, dict[str, Any]]

@@ -107,7 +107,7 @@ def test_faults_at_every_point_of_a_task(tmp_path: Path, sink: str) -> None:
     print(*noted, sep="\n")
     points = {line.split(" at ")[1].split(" in ")[0] for line in noted}
     assert len(noted) >= 16
-    assert points >= {"pack", "take", "put", "write", "sync", "encode"}
+    assert points >= {"pack", "take", "put", "write", "sync", "part"}
     check(tmp_path, events)
     check_segments(tmp_path)
 
