@@ -26,7 +26,8 @@ from penstock.operators.tables.additions import addition
 from penstock.operators.tables.counting import Counting
 from penstock.operators.tables.expiry import WRITTEN
 from penstock.operators.tables.history import Stamps
-from penstock.operators.tables.table import Matched, Table
+from penstock.operators.tables.matched import Matched
+from penstock.operators.tables.table import Table
 from penstock.types import SqlType
 
 

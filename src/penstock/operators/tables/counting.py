@@ -22,8 +22,9 @@ from penstock.operators.resources import Resources
 from penstock.operators.rows import taken
 from penstock.operators.stretches import stretches
 from penstock.operators.tables.index import ValueIndex
+from penstock.operators.tables.matched import Matched
 from penstock.operators.tables.reading import PAIRS
-from penstock.operators.tables.table import Matched, Table
+from penstock.operators.tables.table import Table
 from penstock.plan.tables.matches import matched
 
 
@@ -67,10 +68,10 @@ class Counting:
         """Which of the rows it is that meets a row of the table, once for each of these."""
         keys = [key(rows.columns) for key in self._keys]
         asked = self._index.asked(keys, self._kinds, rows.rows)
-        who, found, _ = self._index.look_up(asked, None, rows.times)
-        return who if self._on is None else who[self._on(self._pairs(rows, who, found)).true]
+        origins, found, _ = self._index.look_up(asked, None, rows.times)
+        return origins if self._on is None else origins[self._on(self._pairs(rows, origins, found)).true]
 
-    def _pairs(self, rows: Chunk, who: Int64s, found: Matched) -> Batch:
-        batch = taken(rows, who).columns
+    def _pairs(self, rows: Chunk, origins: Int64s, found: Matched) -> Batch:
+        batch = taken(rows, origins).columns
         assert isinstance(batch, Batch)
         return batch.with_columns({name: found.column(own) for name, own in self._wanted.items()}, self._types)

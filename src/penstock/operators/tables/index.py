@@ -19,7 +19,8 @@ from penstock.expressions.tree import Column, Expression, walk
 from penstock.expressions.vector import Evaluated, Vector
 from penstock.operators.columns import image
 from penstock.operators.interner import Interner
-from penstock.operators.tables.table import Matched, Table
+from penstock.operators.tables.matched import Matched
+from penstock.operators.tables.table import Table
 from penstock.store.budget import Account
 from penstock.store.keyed import Found, KeyedStore
 from penstock.types import SqlType

@@ -24,7 +24,7 @@ from penstock.operators.resources import Resources
 from penstock.operators.rows import emptied, joined_rows, taken
 from penstock.operators.stretches import stretches
 from penstock.operators.tables.index import ValueIndex
-from penstock.operators.tables.table import Matched
+from penstock.operators.tables.matched import Matched
 from penstock.plan.reads import GroupingKey
 from penstock.plan.tables.nodes import Lookup, Narrowed, is_key
 

@@ -34,6 +34,7 @@ from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.tables.expiry import WRITTEN, Expiry
 from penstock.operators.tables.history import BEFORE_ALL, Entries, History
+from penstock.operators.tables.matched import Matched, these
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found, KeyedStore
 from penstock.store.keyed_pages import KeyedPages
@@ -58,108 +59,6 @@ class TableReader:
         self.passed = START
         self.place = BEFORE_ALL
         self.since = since
-
-
-class Matched:
-    """Rows that were looked up, one for each key asked for; `there` says which keys have one. `entries` are those that
-    the history has, -1 where the row of now is meant."""
-
-    def __init__(self, table: Table, found: Found, entries: Int64s | None) -> None:
-        self._table = table
-        self._found = found
-        self._old = np.flatnonzero(entries >= 0) if entries is not None else np.empty(0, np.int64)
-        self._entries = entries[self._old] if entries is not None else self._old
-        self._arguments: dict[str, Argument] = {}
-        self.there: Bools = found.in_order() >= 0
-        if len(self._old):
-            self.there[self._old] = table.history.existed(self._entries)
-        self._everywhere = bool(self.there.all())
-
-    def column(self, name: str) -> Data:
-        """A column of the table, NULL where there is no row."""
-        table = self._table
-        if name in table.definition.key:
-            return table.key_values(name, self._key_word(name), None if self._everywhere else self.there)
-        return table.data(name, self.argument(name))
-
-    def arrays(self) -> list[pa.Array]:
-        """All columns of the table, as Arrow."""
-        found = []
-        for field in self._table.definition.schema:
-            data = self.column(field.name)
-            found.append(to_arrow(data, field.type, self._found.keys) if isinstance(data, Vector) else data)
-        return found
-
-    def _key_word(self, name: str) -> Int64s:
-        place = self._table.definition.key.index(name)
-        word = self._table.store.key_word(place, self._found).astype(np.int64)
-        if len(self._old):
-            word[self._old] = self._table.history.place(place, self._entries).values
-        return word
-
-    def without(self, gone: Bools) -> Matched:
-        """The same, with no row where one is `gone`."""
-        matched = Matched(self._table, self._found, self._all_entries())
-        matched.there = self.there & ~gone
-        matched._everywhere = bool(matched.there.all())
-        return matched
-
-    def taken(self, places: Int64s) -> Matched:
-        """Some of the rows, all of which there are."""
-        entries = self._all_entries()
-        found = _these(self.rows[places])
-        return Matched(self._table, found, None if entries is None else entries[places])
-
-    def _all_entries(self) -> Int64s | None:
-        if not len(self._old):
-            return None
-        entries = np.full(self._found.keys, -1, np.int64)
-        entries[self._old] = self._entries
-        return entries
-
-    def keys(self) -> Int64s:
-        """The keys of the rows; where there is none, 0."""
-        words = self._table.store.key_words(self._found)
-        if len(self._old):
-            words[self._old] = self._table.history.keys_of(self._entries)
-        return words
-
-    @property
-    def rows(self) -> Int32s:
-        """Where the rows of now are, -1 where there is none."""
-        return self._found.in_order()
-
-    def argument(self, name: str) -> Argument:
-        """A column besides the key, as it is stored."""
-        if name not in self._arguments:
-            self._arguments[name] = self._read(name)
-        return self._arguments[name]
-
-    def _read(self, name: str) -> Argument:
-        table = self._table
-        place = table.places[name]
-        if len(self._old) == self._found.keys:
-            values, valid = table.history.column(place, self._entries)
-        else:
-            values, valid = self._mixed(place)
-        if not self._everywhere:
-            valid = self.there if valid is None else valid & self.there
-        elif valid is not None and valid.all():
-            valid = None
-        return Argument(values, valid)
-
-    def _mixed(self, place: int) -> Argument:
-        """Rows of now, and of the past."""
-        table = self._table
-        values, valid = table.store.column(place, self._found)
-        if len(self._old):
-            old = table.history.column(place, self._entries)
-            values[self._old] = old.values
-            if valid is None and old.valid is not None:
-                valid = np.ones(len(values), np.bool_)
-            if valid is not None:
-                valid[self._old] = True if old.valid is None else old.valid
-        return Argument(values, valid)
 
 
 class _FoundKeys(NamedTuple):
@@ -340,7 +239,7 @@ class Table:
         """Where the keys are. Several statements and queries of the same events mostly ask for the same keys."""
         known = self._known
         if valid is None and known.layout == self.store.layout and np.array_equal(words, known.words):
-            return _these(known.rows)
+            return these(known.rows)
         found = self.store.find(words, valid)
         if found.order is None and found.rows.min(initial=0) >= 0:
             self._known = _FoundKeys(words, found.rows, self.store.layout)
@@ -348,11 +247,11 @@ class Table:
 
     def rows_at(self, rows: Int32s) -> Matched:
         """Rows of now, by their numbers."""
-        return Matched(self, _these(rows), None)
+        return Matched(self, these(rows), None)
 
     def nothing(self, rows: int) -> Matched:
         """No row, so many times."""
-        return Matched(self, _these(np.full(rows, -1, np.int32)), None)
+        return Matched(self, these(np.full(rows, -1, np.int32)), None)
 
     # One row, of a table without texts (`operators.tables.single`)
 
@@ -402,7 +301,7 @@ class Table:
             place = self.places[name]
             if name in self.interners:
                 self.interners[name].use(_present(column))
-                self._give_up(name, self.store.column(place, _these(rows[~fresh])))
+                self._give_up(name, self.store.column(place, these(rows[~fresh])))
             self.store.write(place, rows, column.values, column.valid)
 
     def remove(self, words: Int64s) -> None:
@@ -448,7 +347,7 @@ class Table:
     # As a whole
 
     def all_rows(self) -> Found:
-        return _these(self.store.all_rows())
+        return these(self.store.all_rows())
 
     def batch(self, found: Found) -> pa.RecordBatch:
         """Rows as they are now, as Arrow."""
@@ -480,9 +379,9 @@ class Table:
         found = self.all_rows()
         if self.expiry is not None:
             there = self.alive(Matched(self, found, None), np.full(found.keys, self.expiry.now)).there
-            found = _these(found.rows[there])
+            found = these(found.rows[there])
         order = self.ordered(self.store.key_words(found))
-        return pa.Table.from_batches([self.batch(_these(found.rows[order]))])
+        return pa.Table.from_batches([self.batch(these(found.rows[order]))])
 
     def load(self, batches: Iterable[pa.RecordBatch], rows: int | None = None) -> None:
         """Replaces everything by rows that were read; the last row of a key counts."""
@@ -554,10 +453,6 @@ def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:
     last = np.full(scratch.partitions * scratch.capacity, -1, np.int64)
     last[rows] = kept  # of several the last counts
     return np.sort(last[last >= 0])
-
-
-def _these(rows: Int32s) -> Found:
-    return Found(rows, None, len(rows))
 
 
 def _present(column: Argument) -> Int32s:
