@@ -7,7 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,6 +190,14 @@ class EvaluatedGroups:
         return failed
 
 
+class Shown(NamedTuple):
+    """The steps that were shown, how many rows there are up to each, and the rows."""
+
+    steps: Int64s
+    upto: Int64s
+    played: EvaluatedGroups
+
+
 @component("Aggregation")
 class Aggregation:
     def __init__(
@@ -198,7 +206,10 @@ class Aggregation:
         intake: Reading,
         states: tuple[StateSpec, ...],
         resources: Resources,
+        *,
+        pages: bool = True,
     ) -> None:
+        """`pages`: states that can page have devices of their own."""
         self.intake = intake
         self.groups = intake.groups
         self.one_group = False
@@ -210,7 +221,7 @@ class Aggregation:
                 tuple(arg.type for arg in spec.args),
                 spec.wants,
                 account=resources.account(f"{name}: {spec.kind} state {i}"),
-                device=resources.device(f"{name}-{key[:12]}") if spec.traits.is_paged else None,
+                device=resources.device(f"{name}-{key[:12]}") if spec.traits.is_paged and pages else None,
                 ranks=_ranks(intake, i),
                 user=None if spec.user is None else resources.user_aggregates[spec.user],
             )
@@ -282,6 +293,25 @@ class Aggregation:
             return done, EvaluatedGroups(slots, upto, counts, (), ())
         return done, self._played(schedule, counts, emitted)
 
+    def evaluations(
+        self, added: RowRun, removed: RowRun, add_upto: Int64s, remove_upto: Int64s, evaluates: Bools
+    ) -> Iterator[Shown]:
+        """Plays all steps in as many goes as the results take; an evaluation shows every group that has rows, in the
+        order of the keys."""
+        done = entered = gone = 0
+        while done < len(add_upto):
+            count, played = self.play(
+                added, removed, add_upto[done:] - entered, remove_upto[done:] - gone, evaluates[done:]
+            )
+            shown = done + np.flatnonzero(evaluates[done : done + count])
+            if len(shown):
+                yield Shown(shown, played.upto[shown - done], played)
+            done += count
+            if done < len(add_upto):
+                added = added.part(int(add_upto[done - 1]) - entered, len(added.slots))
+                removed = removed.part(int(remove_upto[done - 1]) - gone, len(removed.slots))
+                entered, gone = int(add_upto[done - 1]), int(remove_upto[done - 1])
+
     def advance(self, added: RowRun, removed: RowRun, schedule: Schedule) -> list[tuple[Emitted, ...]]:
         """Plays a schedule on the states; the caller, which made the schedule, counts the rows of groups itself."""
         return self._advance(added, removed, schedule)
@@ -330,6 +360,11 @@ class Aggregation:
             assert isinstance(state, MergeableState), "the planner asked whether all states can be merged"
             partials.append(state.export(slots))
         return partials
+
+    @property
+    def nbytes(self) -> int:
+        """What the groups and their states take."""
+        return self.groups.nbytes + sum(state.nbytes for state in self._states)
 
     def reset(self, slots: Slots) -> None:
         """Forgets what these groups hold: their window has closed."""

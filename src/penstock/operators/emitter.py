@@ -137,6 +137,22 @@ class Emitter:
         table = pa.Table.from_batches([p.columns for p in pieces]).combine_chunks()
         return Chunk(np.concatenate([p.times for p in pieces]), table.to_batches()[0]), sizes
 
+    @property
+    def needs_whole_evaluations(self) -> bool:
+        return self._emission.needs_whole_evaluations
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether there is a HAVING."""
+        return self._having is not None
+
+    def may_pass(self, rows: Rows, failed: Bools | None) -> Bools:
+        """The rows that pass HAVING, and those on which something fails, which `emit` rejects."""
+        assert self._having is not None
+        passed = self._having(rows)
+        found = passed.true if passed.errors is None else passed.true | passed.errors.mask
+        return found if failed is None else found | failed
+
     def forget(self, partition: int) -> None:
         """The partition is gone: what its evaluations would be compared with is not needed any more."""
         gone = self._before.pop(partition, None)

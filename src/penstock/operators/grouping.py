@@ -30,7 +30,8 @@ from penstock.types import SqlType
 
 class Grouping:
     """`rejects` has an entry for each query that reads the grouping: a row fails for each of them. The groups are on
-    the `account`."""
+    the `account`. If it `is_paged`, there are none here: those who read it have groups in shards (`operators.paged`).
+    """
 
     def __init__(
         self,
@@ -46,7 +47,16 @@ class Grouping:
         self._keys = [compile_expression(expression) for expression in key.keys]
         self._fallible = [(f.read.name, [read.name for read in f.behind]) for f in key.fallible]
         instance = (SqlType.BIGINT,) if with_instances else ()
-        self.groups = GroupTable(instance + tuple(expression.type for expression in key.keys), account)
+        self._types = instance + tuple(expression.type for expression in key.keys)
+        self._account = account
+        self.groups = GroupTable(self._types, account)
+        self.is_paged = False
+
+    def page(self) -> None:
+        """From now on there are no groups here."""
+        self.groups.close()
+        self.groups = GroupTable(self._types, self._account)
+        self.is_paged = True
 
     def passes(self, chunk: Chunk) -> Bools | None:
         """Which rows pass WHERE; None where there is none, or no row."""
@@ -60,6 +70,13 @@ class Grouping:
         self, chunk: Chunk, keep: Bools | None, computed: Computed, instances: pa.Array | None = None
     ) -> tuple[Slots, list[Evaluated]]:
         """The slots of the rows, and their key columns; `instances` is a key that comes before the others."""
+        keys, keep = self.keys_of(chunk, keep, computed, instances)
+        return self.groups.assign(keys, chunk.rows, keep), keys
+
+    def keys_of(
+        self, chunk: Chunk, keep: Bools | None, computed: Computed, instances: pa.Array | None = None
+    ) -> tuple[list[Evaluated], Bools | None]:
+        """The key columns of the rows, and which rows are in a group; None for all."""
         keys: list[Evaluated] = [] if instances is None else [ColumnView(instances, SqlType.BIGINT)]
         for compiled in self._keys:
             result = compiled(chunk.columns)
@@ -70,7 +87,7 @@ class Grouping:
             for name, behind in self._fallible:
                 reads = _any_true([computed.columns[guard] for guard in behind])
                 keep = self.without(chunk, keep, computed.errors.get(name), reads)
-        return self.groups.assign(keys, chunk.rows, keep), keys
+        return keys, keep
 
     def without(
         self, chunk: Chunk, keep: Bools | None, errors: RowErrors | None, reads: Bools | None = None

@@ -65,8 +65,8 @@ class Resources:
         assert self._tables is not None, "plans with tables run where there are some"
         return self._tables
 
-    def account(self, name: str) -> Account:
-        account = self._stores.budget.account(name)
+    def account(self, name: str, *, is_spare: bool = False) -> Account:
+        account = self._stores.budget.account(name, is_spare=is_spare)
         self._given.append(account.close)
         return account
 

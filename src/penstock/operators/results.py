@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import Evaluated, Vector
@@ -48,6 +48,21 @@ class ResultShow:
         self.outgoing.put(self._emitter.chunk(columns, starts, ends))
 
     @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The aggregates that it shows or asks for."""
+        return self._shown.answers
+
+    @property
+    def needs_whole_evaluations(self) -> bool:
+        return self._emitter.needs_whole_evaluations
+
+    def may_show(self, keys: list[Data], played: EvaluatedGroups) -> Bools | None:
+        """The groups that may have results; None for all."""
+        if not self._emitter.has_condition:
+            return None
+        return self._emitter.may_pass(self._shown.rows(keys, played), played.failed(self._shown.answers))
+
+    @property
     def shows_counts(self) -> bool:
         """Whether it shows how many rows groups have."""
         return any(answer.state < 0 for answer in self._shown.answers)
@@ -69,24 +84,31 @@ class Results:
     def __init__(
         self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
     ) -> None:
-        self.aggregation = Aggregation(name, reading, node.states, resources)
+        self._held = resources.apart()
+        resources.at_end(lambda: self._held.close())
+        self._make = lambda: Aggregation(name, reading, node.states, self._held)
+        self.aggregation = self._make()
         self.aggregation.one_group = one_group
-        self._groups = reading.groups
-        self._shows: list[ResultShow] = []
+        self.shows: list[ResultShow] = []
         self._compared = resources.account(f"{name}: rows that the next are compared with")
         self.of_events = look_of(node) is Look.EVENT
         self._counts_shown = False
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
         show = ResultShow(node, answers, reject, self._compared)
-        self._shows.append(show)
-        self._counts_shown = any(one.shows_counts for one in self._shows)
+        self.shows.append(show)
+        self._counts_shown = any(one.shows_counts for one in self.shows)
         return show
+
+    def empty(self) -> None:
+        """The groups are elsewhere from now on, and the states with them; those of the reading are gone."""
+        self._held.close()
+        self.aggregation = self._make()
 
     def drop(self, show: Show) -> None:
         assert isinstance(show, ResultShow)
-        self._shows.remove(show)
-        self._counts_shown = any(one.shows_counts for one in self._shows)
+        self.shows.remove(show)
+        self._counts_shown = any(one.shows_counts for one in self.shows)
         show.close()
 
     def lane(self, node: AggregateNode, member: WindowMember) -> WindowLane | None:
@@ -131,27 +153,16 @@ class Results:
             shown = np.flatnonzero(events >= 0)
             starts, ends = starts[shown], ends[shown]
             shown_keys = [key.values.take(pa.array(first + shown)) for key in keys]
-        for show in self._shows:
+        for show in self.shows:
             show.see(shown_keys, played, None, starts, ends)
 
     def _play_all(self, turn: RowMoves) -> None:
         """Every group that has rows, in the order of the keys, in as many goes as the results take."""
         added, removed, add_upto, left, evaluates, starts, ends = turn
-        done = entered = gone = 0
-        while done < len(add_upto):
-            count, played = self.aggregation.play(
-                added, removed, add_upto[done:] - entered, left[done:] - gone, evaluates[done:]
-            )
-            shown = done + np.flatnonzero(evaluates[done : done + count])
-            if len(shown):
-                keys, upto = self._groups.keys(played.slots), played.upto[shown - done]
-                for show in self._shows:
-                    show.see(keys, played, upto, starts[shown], ends[shown])
-            done += count
-            if done < len(add_upto):
-                added = added.part(int(add_upto[done - 1]) - entered, len(added.slots))
-                removed = removed.part(int(left[done - 1]) - gone, len(removed.slots))
-                entered, gone = int(add_upto[done - 1]), int(left[done - 1])
+        for shown, upto, played in self.aggregation.evaluations(added, removed, add_upto, left, evaluates):
+            keys = self.aggregation.groups.keys(played.slots)
+            for show in self.shows:
+                show.see(keys, played, upto, starts[shown], ends[shown])
 
     def snapshot(self) -> dict[str, Any]:
         return {"aggregation": self.aggregation.snapshot()}

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.components import component
+from penstock.components import component, is_of
 from penstock.lane.row_program import RowPlan
 from penstock.operators import column_lane
 from penstock.operators.aggregation import Aggregation, RowRun
@@ -35,9 +35,10 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.column_lane import ColumnLane
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
+from penstock.operators.paged.results import PagedResults
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.operators.results import Results, ResultShow
+from penstock.operators.results import Results, ResultShow, slice_of
 from penstock.operators.row_lane import RowLane
 from penstock.operators.row_plan import plan_rows
 from penstock.operators.shared_window import SharedWindow
@@ -47,7 +48,7 @@ from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
 from penstock.rejects import Reject
-from penstock.windows.spec import last_boundary_upto
+from penstock.windows.spec import Range, last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, EventPolicy, Steps, policy_for
 
 MakeEvaluation = Callable[..., Evaluation]
@@ -130,6 +131,8 @@ class SharedAggregation:
         resources.at_end(lambda: self.window.leave(member))
         self._evaluation = make_evaluation(name, node, member, resources, one_group=not member.has_slots)
         self._policy = policy_for(node.window, resources.rows_before(node.input))
+        self._paged: PagedResults | None = None
+        """The groups, once they are in shards."""
         self._lane = self._evaluation.lane(node, member) if isinstance(self._evaluation, Results) else None
         self._column_lane: ColumnLane | None = None
         self._knows_columns = False
@@ -216,7 +219,7 @@ class SharedAggregation:
     def has_rows_of(self, other: SharedAggregation, reached: int) -> bool:
         """Whether another aggregation finds all its rows of the past in this one's part of the store."""
         policy, member = self._policy, self._member
-        if other.window is not self.window or other._member.grouping is not member.grouping:
+        if other.window is not self.window or other._member.grouping is not member.grouping or self._paged is not None:
             return False
         length = policy.extent.length
         if not isinstance(policy, BoundaryPolicy) or length is None or policy.first_time is None:
@@ -299,7 +302,9 @@ class SharedAggregation:
         """Rows have entered the shared window, and the stream has reached this time."""
         self._policy.observe(entered.stream_times)
         added, arrivals, times = self._none, None, entered.times
-        if len(times):
+        if self._paged is not None:
+            self._log(entered, self._paged)
+        elif len(times):
             name = self._member.grouping.key.name
             slots = entered.slots[name]
             added = RowRun(entered.first, slots, tuple([entered.columns[column] for column in self._member.names]))
@@ -309,15 +314,63 @@ class SharedAggregation:
         if done and done == len(times):
             return
         while True:
-            oldest = START if tail is None else tail.oldest
+            oldest = START if tail is None else tail.oldest if self._paged is None else self._paged.oldest
             rest = times[done:] if done else times
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
-            self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
+            if self._paged is not None:
+                self._paged.play(entered.first + done, steps)
+            else:
+                self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
                 return
             silent = self._made == made
             done += int(steps.add_upto[-1])
+
+    def _log(self, entered: Entered, paged: PagedResults) -> None:
+        """Rows wait for evaluations in the logs of their shards."""
+        if len(entered.times):
+            name, member, rows = self._member.grouping.key.name, self._member, len(entered.times)
+            at = np.arange(entered.first, entered.first + rows)
+            keys = [slice_of(key, 0, rows) for key in entered.keys[name]]
+            columns = [entered.columns[column] for column in member.names]
+            paged.add(at, entered.times, keys, columns, member.interners, entered.keeps[name])
+
+    # Groups page
+
+    @property
+    def may_page(self) -> bool:
+        """Groups page where only boundaries of time look at them, and all of them are in stored rows."""
+        has_rows = isinstance(self._node.window.extent, Range) and self._member.tail is not None
+        is_shown = isinstance(self._evaluation, Results) and isinstance(self._policy, BoundaryPolicy)
+        return has_rows and is_shown and bool(self._node.group_by)
+
+    @property
+    def group_bytes(self) -> int:
+        assert isinstance(self._evaluation, Results)
+        return self._evaluation.aggregation.nbytes
+
+    def page(self) -> None:
+        member, groups = self._member, self._member.groups
+        paged = self._begin_paging()
+        for times, run in self.window.stored(member, member.position):
+            chosen = np.flatnonzero(run.slots >= 0)
+            columns = [column.at(chosen) for column in run.columns]
+            keys = groups.keys(run.slots[chosen])
+            paged.add(run.first + chosen, times[chosen], keys, columns, member.interners)
+            paged.begin(run.first + len(times))
+
+    def _begin_paging(self) -> PagedResults:
+        assert isinstance(self._evaluation, Results)
+        results = self._evaluation
+        paged = PagedResults(self.name, self._node, self._member.columns, results.shows, self._resources)
+        self._paged = paged
+        return paged
+
+    def forget_groups(self) -> None:
+        """The groups are in shards."""
+        assert isinstance(self._evaluation, Results)
+        self._evaluation.empty()
 
     def _enter_lane(self, entered: Entered) -> int:
         """How many of the rows that entered are played by the lane; the others are for the ordinary path."""
@@ -416,7 +469,7 @@ class SharedAggregation:
         return {
             "window": self.window.snapshot() if self._owns_window else self.window.name,
             "policy": self._policy.snapshot(),
-            "evaluation": self._evaluation.snapshot(),
+            "evaluation": (self._paged or self._evaluation).snapshot(),
             "position": self._member.position,
         }
 
@@ -425,5 +478,9 @@ class SharedAggregation:
         if self._owns_window:
             self.window.restore(snapshot["window"])
         self._policy.restore(snapshot["policy"])
-        self._evaluation.restore(snapshot["evaluation"])
+        if is_of(PagedResults, snapshot["evaluation"], known_by="log"):
+            self._begin_paging().restore(snapshot["evaluation"])
+            self.window.forget_groups(self._member.grouping.key.name)
+        else:
+            self._evaluation.restore(snapshot["evaluation"])
         self._member.seek(snapshot["position"])

@@ -57,6 +57,9 @@ _FIRST_ROWS = 256
 _COLLECTED = 1024
 """Slots of groups are looked at once so many rows have left that entered one by one."""
 
+_LEAST_FREE, _MANY_GROUPS = 3, 8
+"""Groups go to shards when less than the one part of the memory is free, and they have more than the other."""
+
 LEAST_TURN = 1024
 """Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
 
@@ -116,7 +119,7 @@ class SharedWindow(Stage):
             return None
         names = frozenset(spec.name for spec in self._layout)
         texts = frozenset(name for name in names if name.startswith(TEXT) and self._columns.knows([name]))
-        keys = tuple(grouping.key for grouping in self._groupings.values())
+        keys = tuple(grouping.key for grouping in self._groupings.values() if not grouping.is_paged)
         return StoredRows(self.name, self.stream, names, keys, texts)
 
     def join(self, node: AggregateNode, aggregation: Aggregating) -> WindowMember:
@@ -179,6 +182,7 @@ class SharedWindow(Stage):
             for part, reached in chunk.parts(watermark, self._count):
                 self._pass(part, reached)
                 self._collect()
+                self._page_groups()
         for member in self._members:
             member.aggregation.send(watermark)
 
@@ -226,6 +230,14 @@ class SharedWindow(Stage):
         frames = (len(self._store.pool.frames) - 1) // places
         return min(CHUNK_ROWS, max(LEAST_TURN, max(frames // 2, 1) * block_rows)) if frames else CHUNK_ROWS
 
+    def _pass_paged(self, store: FifoStore) -> None:
+        """Members whose groups are in shards have their rows there, too."""
+        for member in self._members:
+            if member.grouping.is_paged:
+                member.seek(store.head)
+        if self._columns.has_texts:
+            self.settle()
+
     def pass_time(self, member: WindowMember, watermark: int) -> None:
         """Time passes for one member alone: the end of a bounded run is not the same for all."""
         member.aggregation.enter(self._enter(NO_EVENTS), watermark)
@@ -241,18 +253,22 @@ class SharedWindow(Stage):
             chunk, passing = _admitted(chunk, passing)
         first = self._rows
         if chunk.rows == 0:
-            return Entered(stream_times, chunk.times, first, {}, {}, {})
+            return Entered(stream_times, chunk.times, first, {}, {}, {}, {})
         computed = self._columns.compute(chunk)
         slots: dict[str, Slots] = {}
         keys: dict[str, list[Evaluated]] = {}
+        keeps: dict[str, Bools | None] = {}
         for name, grouping in self._groupings.items():
-            slots[name], keys[name] = grouping.assign(chunk, passing.get(name), computed)
+            if grouping.is_paged:
+                keys[name], keeps[name] = grouping.keys_of(chunk, passing.get(name), computed)
+            else:
+                slots[name], keys[name] = grouping.assign(chunk, passing.get(name), computed)
         if self._columns.has_texts:
             self._columns.use(computed.columns)
         self._rows += chunk.rows
         if self._store is not None:
             self._store.append(self._stored(chunk.times, slots, computed))
-        return Entered(stream_times, chunk.times, first, computed.columns, slots, keys)
+        return Entered(stream_times, chunk.times, first, computed.columns, slots, keys, keeps)
 
     def _passing(self, chunk: Chunk) -> dict[str, Bools]:
         """Which rows pass each WHERE there is."""
@@ -359,12 +375,40 @@ class SharedWindow(Stage):
         """After a chunk: blocks that all have passed go, and slots whose rows are gone, for none is in flight."""
         for common in self._common.values():
             common.read = None
+        if self._store is not None and any(grouping.is_paged for grouping in self._groupings.values()):
+            self._pass_paged(self._store)
         if self._store is not None:
             self._store.release(self._floor())
         for name, left in self._left.items():
             if left:
                 self._groupings[name].groups.collect(left)
                 self._left[name] = 0
+
+    # Groups page
+
+    def _page_groups(self) -> None:
+        """Groups that leave too little memory for others go to shards."""
+        if self._store is None or self._account.free * _LEAST_FREE > self._account.total:
+            return
+        for name, grouping in self._groupings.items():
+            members = [member for member in self._members if member.grouping is grouping]
+            aggregations = [member.aggregation for member in members]
+            if grouping.is_paged or not all(aggregation.may_page for aggregation in aggregations):
+                continue
+            if sum(aggregation.group_bytes for aggregation in aggregations) * _MANY_GROUPS >= self._account.total:
+                for aggregation in aggregations:
+                    aggregation.page()
+                self.forget_groups(name)
+
+    def forget_groups(self, name: str) -> None:
+        """The groups of a grouping are in shards: they are not kept here."""
+        grouping = self._groupings[name]
+        grouping.page()
+        for member in self._members:
+            if member.grouping is grouping:
+                member.empty()
+                if self._store is not None:
+                    member.seek(self._store.head)
 
     # Durability
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from penstock.aggregates.state import Argument
-from penstock.arrays import Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
 from penstock.expressions.vector import Evaluated
 from penstock.operators.arguments import OwnColumns
@@ -18,8 +18,9 @@ from penstock.store.changes import by_slot
 
 
 class Entered(NamedTuple):
-    """Rows that entered together: columns by name, slots and keys by the name of the grouping. `stream_times` are the
-    times of all rows of the stream, also of rows that fail the WHERE of every member."""
+    """Rows that entered together: columns by name, slots and keys by the name of the grouping. Where the groups are in
+    shards there are no slots; `keeps` has the rows that are in a group then. `stream_times` are the times of all rows
+    of the stream, also of rows that fail the WHERE of every member."""
 
     stream_times: Int64s
     times: Int64s
@@ -27,6 +28,7 @@ class Entered(NamedTuple):
     columns: dict[str, Argument]
     slots: dict[str, Slots]
     keys: dict[str, list[Evaluated]]
+    keeps: dict[str, Bools | None]
 
 
 class Aggregating(Protocol):
@@ -50,6 +52,20 @@ class Aggregating(Protocol):
 
     def waits_for(self, watermark: int) -> bool:
         """Whether time alone can give results, once it has come so far."""
+
+    @property
+    def may_page(self) -> bool:
+        """Whether its groups can go to shards."""
+
+    @property
+    def group_bytes(self) -> int:
+        """What its groups and their states take."""
+
+    def page(self) -> None:
+        """Puts the groups into shards, as the stored rows have them. The window forgets them afterwards."""
+
+    def forget_groups(self) -> None:
+        """The groups are in shards, and those of the grouping are gone."""
 
 
 @component("WindowMember")
@@ -101,6 +117,12 @@ class WindowMember:
     def seek(self, position: int) -> None:
         if self.tail is not None:
             self.tail.seek(position)
+
+    def empty(self) -> None:
+        """The grouping has no groups any more: they are in shards."""
+        self.groups = self.grouping.groups
+        self.tally = self.groups.tally()
+        self.aggregation.forget_groups()
 
     def snapshot(self) -> dict[str, Any]:
         return {"counts": by_slot(self.counts), "began": self.began}

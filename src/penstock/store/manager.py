@@ -157,8 +157,11 @@ class StoreManager:
         return store
 
     def create_device(self, name: str) -> BlockDevice:
-        """Blocks for a state that pages by itself; their addresses are its own to save."""
+        """Blocks for a state that pages by itself; their addresses are its own to save. It may be made after `restore`,
+        up to the next checkpoint."""
         device = self._devices[name] = self._device(name)
+        if name in self._saved:
+            device.restore(read_device(self._saved.pop(name)))
         return device
 
     def create_waiting(self, name: str) -> WaitingRows:
@@ -169,10 +172,7 @@ class StoreManager:
         return store
 
     def _waiting_device(self, name: str) -> BlockDevice:
-        device = self.create_device(name)
-        if name in self._saved:
-            device.restore(self._saved.pop(name))
-        return device
+        return self.create_device(name)
 
     def _page_out(self) -> bool:
         """Memory is needed that rows have that wait: to be read or, if there are none in memory, to be put in order."""
@@ -228,7 +228,7 @@ class StoreManager:
         for name, device in self._devices.items():
             if name in snapshot:
                 self._stores.get(name, device).restore(snapshot[name])
-        self._saved = {name: snapshot[name] for name in self._waiting if name in snapshot}
+        self._saved = {name: saved for name, saved in snapshot.items() if name not in self._devices}
         self._sweep(keep=snapshot)
 
     def sync(self) -> None:

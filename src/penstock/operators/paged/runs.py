@@ -1,0 +1,146 @@
+"""What the shards show at evaluations, put in the order of the keys.
+
+    shard 0    evaluation 0: a d g | evaluation 1: a d    ┐
+    shard 1    evaluation 0: b c   | evaluation 1: c h    ├─▶ evaluation 0: a b c d e g | evaluation 1: a c d h
+    shard 2    evaluation 0: e     | evaluation 1:        ┘
+
+Each shard gives its groups of an evaluation in the order of their keys: a run. Runs are merged a batch of each at a
+time, so an evaluation may have more groups than memory. Batches in memory go to the device when they take too much.
+
+Invariants:
+1. Batches are on the account, in memory and while they are merged; those on the device take nothing.
+2. The rows of an evaluation come out once, in the order of their keys, whatever the batches are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.arrays import Int64s
+from penstock.expressions.vector import ColumnView, Evaluated
+from penstock.operators.groups import GroupTable
+from penstock.store.batches import kept_bytes
+from penstock.store.blobs import Blob, free_blob, read_blob, write_blob
+from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
+from penstock.types import SqlType
+
+_HELD = 16
+"""So large a part of the memory may batches of runs take."""
+
+_LEAST_ROWS, _MOST_ROWS = 64, 8192
+"""Of a batch."""
+
+_ROW_BYTES = 96
+"""What a row of a run takes about, for the number of rows of a batch."""
+
+_Run = deque["pa.RecordBatch | Blob"]
+
+
+class OrderedRuns:
+    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`."""
+
+    def __init__(
+        self, device: BlockDevice, account: Account, types: Sequence[SqlType], evaluations: int, shards: int
+    ) -> None:
+        self._device = device
+        self._account = account
+        self._types = tuple(types)
+        self._runs: list[list[_Run]] = [[] for _ in range(evaluations)]
+        self._schema: pa.Schema | None = None
+        self._before_shard = [0] * evaluations
+        self._held = 0
+        self._most_held = account.total // _HELD
+        rows = account.total // _HELD // (_ROW_BYTES * shards)
+        self.batch_rows = min(max(rows, _LEAST_ROWS), _MOST_ROWS)
+
+    def begin_shard(self) -> None:
+        """What is added from here on is of one shard."""
+        self._before_shard = [len(runs) for runs in self._runs]
+
+    def undo_shard(self) -> None:
+        """Forgets what was added of the shard."""
+        for runs, count in zip(self._runs, self._before_shard, strict=True):
+            while len(runs) > count:
+                run = runs.pop()
+                while run:
+                    self._next(run)
+
+    def add(self, evaluation: int, batch: pa.RecordBatch) -> None:
+        """A run of a shard."""
+        if batch.num_rows == 0:
+            return
+        self._schema = batch.schema
+        parts = range(0, batch.num_rows, self.batch_rows)
+        run: _Run = deque(batch.slice(start, self.batch_rows) for start in parts)
+        nbytes = sum(map(kept_bytes, run))
+        if self._held + nbytes > self._most_held:
+            self._page_out()
+        self._runs[evaluation].append(run)
+        self._account.charge(nbytes)
+        self._held += nbytes
+        if nbytes > self._most_held:
+            self._page_out()
+
+    def _page_out(self) -> None:
+        for run in (run for runs in self._runs for run in runs):
+            for i, batch in enumerate(run):
+                if isinstance(batch, pa.RecordBatch):
+                    run[i] = write_blob(self._device, batch.serialize())
+        self._account.release(self._held)
+        self._held = 0
+
+    def merged(self, evaluation: int) -> Iterator[pa.RecordBatch]:
+        """The rows of an evaluation in the order of their keys. Each evaluation is asked for once."""
+        runs, self._runs[evaluation] = self._runs[evaluation], []
+        yield from self._in_order(runs, [self._next(run) for run in runs])
+
+    def _next(self, run: _Run) -> pa.RecordBatch:
+        batch = run.popleft()
+        if isinstance(batch, Blob):
+            data = read_blob(self._device, batch)
+            free_blob(self._device, batch.addresses.tolist())
+            return pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)
+        nbytes = kept_bytes(batch)
+        self._account.release(nbytes)
+        self._held -= nbytes
+        return batch
+
+    def _in_order(self, runs: list[_Run], heads: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Merges the runs; `heads` has the first rows of each. Rows up to the least of the last keys come out: what
+        follows in a run is behind its last key."""
+        while heads:
+            whole = pa.Table.from_batches(heads).combine_chunks().to_batches()[0]
+            with self._account.borrowed(2 * kept_bytes(whole)):
+                order, ranks = self._order(whole)
+                ends = np.cumsum([head.num_rows for head in heads])
+                lasts = ranks[ends - 1]
+                bounds = [int(last) for run, last in zip(runs, lasts.tolist(), strict=True) if run]
+                out = order if not bounds else order[: min(bounds) + 1]
+                yield whole.take(pa.array(out))
+                begins = np.append(0, ends[:-1])
+                taken = [int((ranks[b:e] < len(out)).sum()) for b, e in zip(begins, ends, strict=True)]
+            rest = [(run, head.slice(count)) for run, head, count in zip(runs, heads, taken, strict=True)]
+            runs, heads = [], []
+            for run, head in rest:
+                if head.num_rows == 0 and run:
+                    head = self._next(run)
+                if head.num_rows:
+                    runs.append(run)
+                    heads.append(head)
+
+    def _order(self, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+        """The rows in the order of their keys, which all differ, and the place of each row in it."""
+        groups = GroupTable(self._types)
+        views: list[Evaluated] = [ColumnView(rows.column(i), kind) for i, kind in enumerate(self._types)]
+        slots = groups.assign(views, rows.num_rows, None)
+        row_of = np.empty(groups.capacity, np.int64)
+        row_of[slots] = np.arange(rows.num_rows)
+        order: Int64s = row_of[groups.order()]
+        ranks = np.empty(rows.num_rows, np.int64)
+        ranks[order] = np.arange(rows.num_rows)
+        return order, ranks

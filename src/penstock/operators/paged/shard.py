@@ -1,0 +1,147 @@
+"""A shard in memory: its groups, their states, and what they read of the rows of its log.
+
+It is made anew each time the shard is looked at, filled with what was saved of it, and closed when it has been saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.aggregates.state import Argument
+from penstock.arrays import Int64s
+from penstock.components import component
+from penstock.expressions.batch import Batch, Data
+from penstock.expressions.vector import ColumnView, Evaluated
+from penstock.operators.aggregation import Aggregation, RowRun
+from penstock.operators.arguments import OwnColumns, codes_in_use
+from penstock.operators.columns import to_argument, to_data
+from penstock.operators.groups import GroupTable
+from penstock.operators.interner import Interner
+from penstock.operators.paged.log import LoggedRows
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import AggregateNode, StateSpec
+from penstock.plan.reads import Read, reads_of
+from penstock.store.budget import Account
+from penstock.types import SqlType
+
+
+class LoggedColumns:
+    """The columns of a log, behind the position and the time: the keys `#0`, `#1`, ... and what the states read, `$0`,
+    `$1`, ..., in the order of `OwnColumns`."""
+
+    def __init__(self, node: AggregateNode) -> None:
+        self.key_types = node.key_types
+        self.reads = reads_of(node.states)
+        self._kinds = {f"#{i}": kind for i, kind in enumerate(self.key_types)}
+        self._kinds |= {f"${i}": _type_of(read) for i, read in enumerate(self.reads)}
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([pa.field(name, kind.arrow) for name, kind in self._kinds.items()])
+
+    def of(
+        self, keys: Sequence[Data], columns: Sequence[Argument], interners: Sequence[Interner | None], rows: int
+    ) -> list[pa.Array]:
+        """Rows as they are logged. Texts, which have codes here, are logged as texts."""
+        data: list[Data] = [*keys]
+        for (values, valid), read, interner in zip(columns, self.reads, interners, strict=True):
+            data.append(to_data(values, valid, _type_of(read), interner))
+        batch = Batch(self._kinds, dict(zip(self._kinds, data, strict=True)), rows)
+        return [batch.column(name) for name in self._kinds]
+
+
+def _type_of(read: Read) -> SqlType:
+    return SqlType.BOOLEAN if read.is_filter else read.expression.type
+
+
+@component("ShardReading")
+class ShardReading:
+    """What an aggregation reads of a log (`operators.arguments.Reading`). Groups and strings are on the `account`."""
+
+    def __init__(self, columns: LoggedColumns, own: OwnColumns, account: Account) -> None:
+        self._columns = columns
+        self._reads = columns.reads
+        self.groups = GroupTable(columns.key_types, account)
+        self.interners = tuple(Interner(account) if read.is_text else None for read in self._reads)
+        self.state_columns = own.state_columns
+        self.no_columns = own.nothing
+        self._has_texts = any(interner is not None for interner in self.interners)
+
+    @property
+    def counts(self) -> Int64s:
+        return self.groups.counts
+
+    def enter(self, rows: LoggedRows) -> RowRun:
+        """Rows that enter the states."""
+        run = self._run(rows)
+        if self._has_texts:
+            for interner, column in zip(self.interners, run.columns, strict=True):
+                if interner is not None:
+                    interner.use(codes_in_use(column))
+                    interner.sweep()
+        return run
+
+    def leave(self, rows: LoggedRows) -> RowRun:
+        """Rows that leave the states; their strings go with `forget`."""
+        return self._run(rows)
+
+    def forget(self, run: RowRun) -> None:
+        """Rows have left the states."""
+        for interner, column in zip(self.interners, run.columns, strict=True):
+            if interner is not None:
+                interner.release(codes_in_use(column))
+
+    def _run(self, rows: LoggedRows) -> RowRun:
+        batch, keys = rows.batch, len(self._columns.key_types)
+        views: list[Evaluated] = [
+            ColumnView(batch.column(2 + i), kind) for i, kind in enumerate(self._columns.key_types)
+        ]
+        slots = self.groups.assign(views, batch.num_rows, None)
+        columns = []
+        for i, (read, interner) in enumerate(zip(self._reads, self.interners, strict=True)):
+            view = ColumnView(batch.column(2 + keys + i), _type_of(read))
+            if read.is_filter:
+                columns.append(Argument(view.true.astype(np.int8), None))
+            else:
+                columns.append(to_argument(view, read.expression.type, interner))
+        return RowRun(rows.first, slots, tuple(columns))
+
+    def snapshot(self) -> dict[str, Any]:
+        texts = [None if interner is None else interner.snapshot() for interner in self.interners]
+        return {"groups": self.groups.snapshot(), "texts": texts}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.groups.restore(snapshot["groups"])
+        for interner, saved in zip(self.interners, snapshot["texts"], strict=True):
+            if interner is not None:
+                interner.restore(saved)
+
+
+class Shard(NamedTuple):
+    reading: ShardReading
+    aggregation: Aggregation
+    resources: Resources
+
+    @classmethod
+    def make(
+        cls, name: str, columns: LoggedColumns, own: OwnColumns, states: tuple[StateSpec, ...], resources: Resources
+    ) -> Shard:
+        """An empty one. If there is no room for it, nothing of it stays."""
+        apart = resources.apart()
+        try:
+            reading = ShardReading(columns, own, apart.account(f"{name}: groups and strings of a shard"))
+            return cls(reading, Aggregation(name, reading, states, apart, pages=False), apart)
+        except BaseException:
+            apart.close()
+            raise
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.reading.counts.any()
+
+    def close(self) -> None:
+        self.resources.close()
