@@ -84,10 +84,12 @@ class Results:
     def __init__(
         self, name: str, node: AggregateNode, reading: Reading, resources: Resources, *, one_group: bool
     ) -> None:
+        self._name = name
+        self._reading = reading
+        self._states = node.states
         self._held = resources.apart()
-        resources.at_end(lambda: self._held.close())
-        self._make = lambda: Aggregation(name, reading, node.states, self._held)
-        self.aggregation = self._make()
+        resources.at_end(self._held.close)
+        self.aggregation = Aggregation(name, reading, node.states, self._held)
         self.aggregation.one_group = one_group
         self.shows: list[ResultShow] = []
         self._compared = resources.account(f"{name}: rows that the next are compared with")
@@ -103,7 +105,7 @@ class Results:
     def empty(self) -> None:
         """The groups are elsewhere from now on, and the states with them; those of the reading are gone."""
         self._held.close()
-        self.aggregation = self._make()
+        self.aggregation = Aggregation(self._name, self._reading, self._states, self._held)
 
     def drop(self, show: Show) -> None:
         assert isinstance(show, ResultShow)

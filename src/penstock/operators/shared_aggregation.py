@@ -319,7 +319,7 @@ class SharedAggregation:
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
             if self._paged is not None:
-                self._paged.play(entered.first + done, steps)
+                self._paged.play(steps)
             else:
                 self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
@@ -331,19 +331,18 @@ class SharedAggregation:
         """Rows wait for evaluations in the logs of their shards."""
         if len(entered.times):
             name, member, rows = self._member.grouping.key.name, self._member, len(entered.times)
-            at = np.arange(entered.first, entered.first + rows)
             keys = [slice_of(key, 0, rows) for key in entered.keys[name]]
             columns = [entered.columns[column] for column in member.names]
-            paged.add(at, entered.times, keys, columns, member.interners, entered.keeps[name])
+            paged.add(entered.times, keys, columns, member.interners, entered.keeps[name])
 
     # Groups page
 
     @property
     def may_page(self) -> bool:
-        """Groups page where only boundaries of time look at them, and all of them are in stored rows."""
+        """Groups page where only boundaries of event time look at them, and all of them are in stored rows."""
         has_rows = isinstance(self._node.window.extent, Range) and self._member.tail is not None
-        is_shown = isinstance(self._evaluation, Results) and isinstance(self._policy, BoundaryPolicy)
-        return has_rows and is_shown and bool(self._node.group_by)
+        is_due = isinstance(self._policy, BoundaryPolicy) and not self._policy.slide.wall_clock
+        return has_rows and is_due and isinstance(self._evaluation, Results) and bool(self._node.group_by)
 
     @property
     def group_bytes(self) -> int:
@@ -357,8 +356,7 @@ class SharedAggregation:
             chosen = np.flatnonzero(run.slots >= 0)
             columns = [column.at(chosen) for column in run.columns]
             keys = groups.keys(run.slots[chosen])
-            paged.add(run.first + chosen, times[chosen], keys, columns, member.interners)
-            paged.begin(run.first + len(times))
+            paged.add(times[chosen], keys, columns, member.interners)
 
     def _begin_paging(self) -> PagedResults:
         assert isinstance(self._evaluation, Results)

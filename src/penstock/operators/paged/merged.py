@@ -1,6 +1,6 @@
-"""Groups that shards show, as columns of a run: the keys, the aggregates that queries ask for, and where one overflowed.
+"""Groups that shards show, as columns of a run: the keys, the aggregates that queries ask for, where one overflowed.
 
-    #0, #1, ... the keys | $0, $1, ... the answers, in their order | !0, !3, ... of those that can fail, whether it did
+#0, #1, ... the keys | $0, $1, ... the answers, in their order | !0, !3, ... of those that can fail, whether it did
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ does not grow with the number of groups. What is in memory at a time is one shar
 of each run.
 
 Invariants:
-1. The states of a shard hold its rows before position `_played` that are not older than `_left`. A shard without saved
+1. The states of a shard hold its rows that are older than `_played` and not older than `_left`. A shard without saved
    states gets them from its log.
 2. A shard is divided when it takes more than `_SHARD` of the memory. Its states are then made anew from its rows.
 3. Answers are those of `operators.results`, to the bit, and in the same order.
@@ -32,12 +32,12 @@ import pyarrow as pa
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s
 from penstock.components import component
-from penstock.expressions.batch import Data
 from penstock.errors import BudgetError
+from penstock.expressions.batch import Data
 from penstock.operators.aggregation import EMITTED_AT_ONCE, EvaluatedGroups, RowRun, Shown
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.interner import Interner
-from penstock.operators.paged.log import AT, TIME, LoggedRows, RowLog
+from penstock.operators.paged.log import LoggedRows, RowLog
 from penstock.operators.paged.merged import MergedGroups, shown_rows, shown_schema
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import LoggedColumns, Shard
@@ -59,9 +59,9 @@ _NO_TURN = np.zeros(1, np.int64)
 
 
 class Due(NamedTuple):
-    """Evaluations: how many rows of the stream are in, and before which time rows have left."""
+    """Evaluations: rows that are older than `leaves` have left, and rows that are older than the end of the window are
+    in, also where it starts later than the stream."""
 
-    heads: Int64s
     leaves: Int64s
     starts: Int64s
     ends: Int64s
@@ -92,12 +92,8 @@ class PagedResults:
         self._saved: list[Blob | None] = [None] * self._log.shards
         self._indivisible: set[int] = set()
         """Shards whose rows all have the same next bit of the hash: most likely one group has most of them."""
-        self._played = 0
+        self._played = -FOREVER
         self._left = -FOREVER
-
-    def begin(self, played: int) -> None:
-        """Rows before this position, which come first, are in the window already."""
-        self._played = played
 
     @property
     def oldest(self) -> int:
@@ -108,34 +104,32 @@ class PagedResults:
 
     def add(
         self,
-        at: Int64s,
         times: Int64s,
         keys: Sequence[Data],
         columns: Sequence[Argument],
         interners: Sequence[Interner | None],
         keep: Bools | None = None,
     ) -> None:
-        """Rows by their positions; those that `keep` leaves out are in no group."""
-        logged = self._columns.of(keys, columns, interners, len(at))
+        """Rows behind all others; those that `keep` leaves out are in no group."""
+        logged = self._columns.of(keys, columns, interners, len(times))
         if keep is not None and not keep.all():
             chosen = pa.array(keep)
-            at, times, logged = at[keep], times[keep], [column.filter(chosen) for column in logged]
-        self._log.add(at, times, logged)
+            times, logged = times[keep], [column.filter(chosen) for column in logged]
+        self._log.add(times, logged)
 
     # Evaluations
 
-    def play(self, first: int, steps: Steps) -> None:
-        """The steps of rows that have been added, of which the first has the position given."""
+    def play(self, steps: Steps) -> None:
+        """The steps of rows that have been added."""
         which = np.flatnonzero(steps.evaluates)
         if len(which) == 0:
             return
-        heads, leaves = first + steps.add_upto[which], steps.leave_before[which]
-        due = Due(heads, leaves, steps.window_start[which], steps.window_end[which])
+        due = Due(steps.leave_before[which], steps.window_start[which], steps.window_end[which])
         self._log.flush()
         runs = OrderedRuns(self._device, self._account, self._node.key_types, len(which), self._log.shards)
         for number in range(self._log.shards):
             self._look_at(number, due, runs)
-        self._played, self._left = int(heads[-1]), max(self._left, int(leaves[-1]))
+        self._played, self._left = int(due.ends[-1]), max(self._left, int(due.leaves[-1]))
         for number in range(self._log.shards):
             self._log.release(number, self._left)
         self._show(due, runs)
@@ -170,15 +164,16 @@ class PagedResults:
         return other
 
     def _play_shard(self, number: int, due: Due, runs: OrderedRuns) -> None:
-        moved = self._log.count(number, self._played, int(due.heads[-1]), int(due.leaves[-1]))
+        moved = self._log.count(number, self._played, int(due.ends[-1]))
+        moved += self._log.count(number, self._left, int(due.leaves[-1]))
         is_saved = self._saved[number] is not None
         if not (moved or is_saved or self._log.has_rows(number)):
             return
         shard = self._load(number)
         try:
-            portions = [(0, len(due.heads))]
+            portions = [(0, len(due.ends))]
             if moved > EMITTED_AT_ONCE:
-                portions = [(k, k + 1) for k in range(len(due.heads))]
+                portions = [(k, k + 1) for k in range(len(due.ends))]
             for begin, end in portions:
                 for numbers, upto, played in self._turn(number, shard, due, begin, end):
                     self._keep(shard, begin + numbers, upto, played, runs)
@@ -190,10 +185,10 @@ class PagedResults:
     def _turn(self, number: int, shard: Shard, due: Due, begin: int, end: int) -> Iterator[Shown]:
         """Plays some of the evaluations."""
         reading, aggregation = shard.reading, shard.aggregation
-        played = self._played if begin == 0 else int(due.heads[begin - 1])
+        played = self._played if begin == 0 else int(due.ends[begin - 1])
         left = self._left if begin == 0 else max(self._left, int(due.leaves[begin - 1]))
-        entering = self._log.between(number, played, int(due.heads[end - 1]))
-        leaving = self._log.leaving(number, left, int(due.leaves[end - 1]))
+        entering = self._log.between(number, played, int(due.ends[end - 1]))
+        leaving = self._log.between(number, left, int(due.leaves[end - 1]))
         nothing = RowRun(0, np.empty(0, np.int32), reading.no_columns())
         evaluates = np.ones(end - begin, np.bool_)
         if end - begin == 1:
@@ -202,7 +197,7 @@ class PagedResults:
             yield from aggregation.evaluations(nothing, nothing, _NO_TURN, _NO_TURN, evaluates)
         else:
             added, removed = _joined(list(entering)), _joined(list(leaving))
-            upto = _upto(added, AT, due.heads[begin:end]), _upto(removed, TIME, due.leaves[begin:end])
+            upto = _upto(added, due.ends[begin:end]), _upto(removed, due.leaves[begin:end])
             entered = nothing if added is None else reading.enter(added)
             left_rows = nothing if removed is None else reading.leave(removed)
             yield from aggregation.evaluations(entered, left_rows, *upto, evaluates)
@@ -242,7 +237,7 @@ class PagedResults:
                 with self._account.borrowed(blob.nbytes):
                     shard.aggregation.restore(decode(read_blob(self._device, blob)))
             else:
-                self._enter(number, shard, self._log.between(number, 0, self._played, self._left))
+                self._enter(number, shard, self._log.between(number, self._left, self._played))
         except BaseException:
             shard.close()
             raise
@@ -269,13 +264,24 @@ class PagedResults:
             return
         keys = shard.reading.groups.keys(played.slots)
         rows = shown_rows(self._node, self._answers(), keys, played)
-        masks = [show.may_show(keys, played) for show in self._shows]
-        keep = None if any(mask is None for mask in masks) else np.logical_or.reduce(masks)
+        keep = self._may_show(keys, played)
+        if keep is not None:
+            upto = np.append(0, np.cumsum(keep))[upto]
+            rows = rows.filter(pa.array(keep))
         begin = 0
         for number, end in zip(numbers.tolist(), upto.tolist(), strict=True):
-            part = rows.slice(begin, end - begin)
-            runs.add(number, part if keep is None else part.filter(pa.array(keep[begin:end])))
+            runs.add(number, rows.slice(begin, end - begin))
             begin = end
+
+    def _may_show(self, keys: list[Data], played: EvaluatedGroups) -> Bools | None:
+        """The groups that some query may have results of; None for all."""
+        found: Bools = np.zeros(len(played.slots), np.bool_)
+        for show in self._shows:
+            some = show.may_show(keys, played)
+            if some is None:
+                return None
+            found |= some
+        return found
 
     def _show(self, due: Due, runs: OrderedRuns) -> None:
         """Evaluations with few rows are shown together; one with many in parts, unless a query needs all of it."""
@@ -284,7 +290,7 @@ class PagedResults:
         shown: list[int] = []
         upto: list[int] = []
         rows = 0
-        for number in range(len(due.heads)):
+        for number in range(len(due.ends)):
             shown.append(number)
             upto.append(rows)
             for batch in runs.merged(number):
@@ -341,13 +347,12 @@ def _joined(rows: list[LoggedRows]) -> LoggedRows | None:
     """Rows that follow each other, together."""
     if len(rows) < 2:
         return rows[0] if rows else None
-    whole = pa.Table.from_batches([part.batch for part in rows]).combine_chunks().to_batches()[0]
-    return LoggedRows(rows[0].first, whole)
+    return LoggedRows(rows[0].first, pa.concat_batches([part.batch for part in rows]))
 
 
-def _upto(rows: LoggedRows | None, column: str, bounds: Int64s) -> Int64s:
-    """How many of the rows are before each bound."""
+def _upto(rows: LoggedRows | None, bounds: Int64s) -> Int64s:
+    """How many of the rows are older than each bound."""
     if rows is None:
         return np.zeros(len(bounds), np.int64)
-    upto: Int64s = np.searchsorted(rows.batch.column(column).to_numpy(), bounds)
+    upto: Int64s = np.searchsorted(rows.batch.column(0).to_numpy(), bounds)
     return upto

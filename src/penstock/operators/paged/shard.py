@@ -30,7 +30,7 @@ from penstock.types import SqlType
 
 
 class LoggedColumns:
-    """The columns of a log, behind the position and the time: the keys `#0`, `#1`, ... and what the states read, `$0`,
+    """The columns of a log, behind the time: the keys `#0`, `#1`, ... and what the states read, `$0`,
     `$1`, ..., in the order of `OwnColumns`."""
 
     def __init__(self, node: AggregateNode) -> None:
@@ -81,7 +81,7 @@ class ShardReading:
         if self._has_texts:
             for interner, column in zip(self.interners, run.columns, strict=True):
                 if interner is not None:
-                    interner.use(codes_in_use(column))
+                    interner.use(codes_in_use(column, None))
                     interner.sweep()
         return run
 
@@ -93,17 +93,17 @@ class ShardReading:
         """Rows have left the states."""
         for interner, column in zip(self.interners, run.columns, strict=True):
             if interner is not None:
-                interner.release(codes_in_use(column))
+                interner.release(codes_in_use(column, None))
 
     def _run(self, rows: LoggedRows) -> RowRun:
         batch, keys = rows.batch, len(self._columns.key_types)
         views: list[Evaluated] = [
-            ColumnView(batch.column(2 + i), kind) for i, kind in enumerate(self._columns.key_types)
+            ColumnView(batch.column(1 + i), kind) for i, kind in enumerate(self._columns.key_types)
         ]
         slots = self.groups.assign(views, batch.num_rows, None)
         columns = []
         for i, (read, interner) in enumerate(zip(self._reads, self.interners, strict=True)):
-            view = ColumnView(batch.column(2 + keys + i), _type_of(read))
+            view = ColumnView(batch.column(1 + keys + i), _type_of(read))
             if read.is_filter:
                 columns.append(Argument(view.true.astype(np.int8), None))
             else:
