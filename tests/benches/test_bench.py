@@ -52,6 +52,7 @@ FIGURES = {
     "join-db": ("batched_to_single",),
     "driver": ("events_per_second", "wall_events_per_second", "schedule_error"),
     "budget": ("worst_overshoot", "budget_bytes"),
+    "groups": ("keys_reached", "paged_to_memory", "paged_to_memory_even", "added_to_budget", "state_to_budget"),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 

@@ -279,6 +279,7 @@ class App:
         with self._guard:
             self._do_what_is_due()
             self._inputs.take(source, batches)
+            self._flow.settle()
 
     def _may_use_lanes(self) -> bool:
         """Whether a push does nothing but take its events in."""
@@ -289,7 +290,9 @@ class App:
         self._calls.begin()
         with self._guard:
             self._do_what_is_due()
-            return self._inputs.take_round(taken)
+            waiting = self._inputs.take_round(taken)
+            self._flow.settle()
+            return waiting
 
     def _do_what_is_due(self, now: int | None = None) -> None:
         """By the clock, before events come."""
@@ -310,6 +313,7 @@ class App:
         with self._guard:
             self._do_what_is_due(now)
             self._inputs.pass_time()
+            self._flow.settle()
 
     def advance(self, stream: str, time: Any) -> None:
         """Moves a stream's event time on without an event: events with a time below `time` are late from now on.
@@ -332,6 +336,7 @@ class App:
         with self._guard:
             self._do_what_is_due()
             self._inputs.advance(source, micros)
+            self._flow.settle()
 
     def finish(self) -> None:
         """Ends a bounded run: emits up to the first boundary after the last event (all of it with DRAIN)."""

@@ -16,7 +16,7 @@ Why: docs/decisions/derived-stream-time.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +105,7 @@ class Flow:
         self._stepped: dict[str, int] = {}
         self._told: dict[str, int] = {}
         """The time of each stream that its readers have been told. A stream with new readers has no entry."""
+        self._later: list[Callable[[], None]] = []
         self._saved = SavedQueries()
         self._names = Names()
         self.running: dict[str, Running] = {}
@@ -231,7 +232,13 @@ class Flow:
 
     def _resources(self) -> Resources:
         return Resources(
-            self._stores, self._reject, self._users, now=self._clock.now(), passed=self.passed, tables=self.tables
+            self._stores,
+            self._reject,
+            self._users,
+            now=self._clock.now(),
+            passed=self.passed,
+            tables=self.tables,
+            later=self._later,
         )
 
     # Windows change their form
@@ -325,6 +332,15 @@ class Flow:
         readers of these are called in the middle of it. Where windows over the stream meet again in one query, time
         passes in steps (`engine.stepping`). Time alone goes on where something waits for it (`engine.quiet_time`)."""
         self._pass(stream, chunks, watermark)
+        self._end_call()
+
+    def settle(self) -> None:
+        """Does what has waited for more rows: the runtime is about to return."""
+        while self._later:
+            self._later.pop()()
+            self._end_call()
+
+    def _end_call(self) -> None:
         self.tables.collect()
         while (due := self._quiet.due()) is not None:
             self._hand_on(*due)
@@ -401,6 +417,7 @@ class Flow:
         """Ends a bounded run. What derives from results ends later in the same loop (invariant 1). `last_times` says
         when the streams ended that have passed here only in part."""
         self._hand_on_all()
+        self.settle()
         ended, finished = last_times or {}, set[Stage]()
         for running in tuple(self.running.values()):
             self.tables.finish(tables_of(running.node))

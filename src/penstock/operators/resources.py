@@ -35,7 +35,7 @@ class Tables(Protocol):
 
 class Resources:
     """`now` is the local clock's time and `passed` the number of rows that each stream has seen when the pipeline is
-    made."""
+    made. What is put to `later` is called before the runtime returns."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class Resources:
         now: int = 0,
         passed: Mapping[str, int] | None = None,
         tables: Tables | None = None,
+        later: list[Callable[[], None]] | None = None,
     ) -> None:
+        self.later: list[Callable[[], None]] = [] if later is None else later
         self._stores = stores
         self.reject = reject
         self.user_aggregates = user_aggregates or {}
@@ -118,6 +120,7 @@ class Resources:
             now=self.now,
             passed=self.passed,
             tables=self._tables,
+            later=self.later,
         )
 
     def at_end(self, give_back: Callable[[], None]) -> None:

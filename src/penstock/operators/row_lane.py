@@ -68,6 +68,8 @@ class RowLane(StoringLane[SheetProgram]):
 
     def enter(self, rows: int) -> int:
         """Takes rows that are in the registers, in order; returns how many."""
+        if self._member.grouping.is_paged:
+            return 0
         store = self._store
         stands = store.head == self._head and self._changes.taken == self._taken
         if not stands:

@@ -35,7 +35,9 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.column_lane import ColumnLane
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
+from penstock.operators.paged.events import PagedEvents
 from penstock.operators.paged.results import PagedResults
+from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.results import Results, ResultShow, slice_of
@@ -131,8 +133,9 @@ class SharedAggregation:
         resources.at_end(lambda: self.window.leave(member))
         self._evaluation = make_evaluation(name, node, member, resources, one_group=not member.has_slots)
         self._policy = policy_for(node.window, resources.rows_before(node.input))
-        self._paged: PagedResults | None = None
+        self._paged: PagedResults | PagedEvents | None = None
         """The groups, once they are in shards."""
+        self._watermark = START
         self._lane = self._evaluation.lane(node, member) if isinstance(self._evaluation, Results) else None
         self._column_lane: ColumnLane | None = None
         self._knows_columns = False
@@ -294,6 +297,9 @@ class SharedAggregation:
         return self._policy.waits_for(watermark)
 
     def send(self, watermark: int) -> None:
+        self._watermark = watermark
+        if isinstance(self._paged, PagedEvents) and self._paged.waits_since is not None:
+            watermark = min(watermark, self._paged.waits_since - 1)
         reached = watermark - self._lag
         for shown in self._shown:
             shown.send(reached)
@@ -303,23 +309,27 @@ class SharedAggregation:
         self._policy.observe(entered.stream_times)
         added, arrivals, times = self._none, None, entered.times
         if self._paged is not None:
-            self._log(entered, self._paged)
+            if len(times):
+                self._paged.add(self._entering(entered))
+            if isinstance(self._paged, PagedEvents):
+                self._let_wait(self._paged, len(times))
+                return
         elif len(times):
             name = self._member.grouping.key.name
             slots = entered.slots[name]
             added = RowRun(entered.first, slots, tuple([entered.columns[column] for column in self._member.names]))
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
-        done, silent, tail = self._enter_lane(entered), False, self._member.tail
+        done, silent, tail, paged = self._enter_lane(entered), False, self._member.tail, self._paged
         if done and done == len(times):
             return
         while True:
-            oldest = START if tail is None else tail.oldest if self._paged is None else self._paged.oldest
+            oldest = START if tail is None else tail.oldest if paged is None else paged.oldest
             rest = times[done:] if done else times
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
-            if self._paged is not None:
-                self._paged.play(steps)
+            if paged is not None:
+                paged.play(steps)
             else:
                 self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
@@ -327,22 +337,40 @@ class SharedAggregation:
             silent = self._made == made
             done += int(steps.add_upto[-1])
 
-    def _log(self, entered: Entered, paged: PagedResults) -> None:
-        """Rows wait for evaluations in the logs of their shards."""
-        if len(entered.times):
-            name, member, rows = self._member.grouping.key.name, self._member, len(entered.times)
-            keys = [slice_of(key, 0, rows) for key in entered.keys[name]]
-            columns = [entered.columns[column] for column in member.names]
-            paged.add(entered.times, keys, columns, member.interners, entered.keeps[name])
+    def _entering(self, entered: Entered) -> EnteringRows:
+        """Rows that wait in the logs of their shards."""
+        name, member, rows = self._member.grouping.key.name, self._member, len(entered.times)
+        positions = np.arange(entered.first, entered.first + rows)
+        keys = [slice_of(key, 0, rows) for key in entered.keys[name]]
+        columns = [entered.columns[column] for column in member.names]
+        return EnteringRows(entered.times, positions, keys, columns, member.interners, entered.keeps[name])
+
+    def _let_wait(self, paged: PagedEvents, rows: int) -> None:
+        """Events that have been added wait for others, until there are many or the runtime is about to return."""
+        assert isinstance(self._policy, EventPolicy)
+        self._policy.pass_rows(rows)
+        if paged.has_many:
+            paged.play(self._policy.first_time)
+        elif rows and self._play_waiting not in self._resources.later:
+            self._resources.later.append(self._play_waiting)
+
+    def _play_waiting(self) -> None:
+        if isinstance(self._paged, PagedEvents):
+            self._paged.play(self._policy.first_time)
+            self.send(self._watermark)
 
     # Groups page
 
     @property
     def may_page(self) -> bool:
-        """Groups page where only boundaries of event time look at them, and all of them are in stored rows."""
+        """Groups page where boundaries of event time look at them or each event at its own, and all of them are in
+        stored rows."""
         has_rows = isinstance(self._node.window.extent, Range) and self._member.tail is not None
-        is_due = isinstance(self._policy, BoundaryPolicy) and not self._policy.slide.wall_clock
-        return has_rows and is_due and isinstance(self._evaluation, Results) and bool(self._node.group_by)
+        if not (has_rows and self._node.group_by and isinstance(self._evaluation, Results)):
+            return False
+        if isinstance(self._policy, BoundaryPolicy):
+            return not self._policy.slide.wall_clock
+        return self._evaluation.of_events
 
     @property
     def group_bytes(self) -> int:
@@ -356,13 +384,17 @@ class SharedAggregation:
             chosen = np.flatnonzero(run.slots >= 0)
             columns = [column.at(chosen) for column in run.columns]
             keys = groups.keys(run.slots[chosen])
-            paged.add(times[chosen], keys, columns, member.interners)
+            paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))
+        if isinstance(paged, PagedEvents):
+            paged.pass_over()
 
-    def _begin_paging(self) -> PagedResults:
+    def _begin_paging(self) -> PagedResults | PagedEvents:
         assert isinstance(self._evaluation, Results)
         results = self._evaluation
-        paged = PagedResults(self.name, self._node, self._member.columns, results.shows, self._resources)
+        make = PagedEvents if results.of_events else PagedResults
+        paged = make(self.name, self._node, self._member.columns, results.shows, self._resources)
         self._paged = paged
+        self._lane = None
         return paged
 
     def forget_groups(self) -> None:
@@ -476,7 +508,8 @@ class SharedAggregation:
         if self._owns_window:
             self.window.restore(snapshot["window"])
         self._policy.restore(snapshot["policy"])
-        if is_of(PagedResults, snapshot["evaluation"], known_by="log"):
+        kinds = (PagedResults, PagedEvents)
+        if any(is_of(kind, snapshot["evaluation"], known_by="shards") for kind in kinds):
             self._begin_paging().restore(snapshot["evaluation"])
             self.window.forget_groups(self._member.grouping.key.name)
         else:

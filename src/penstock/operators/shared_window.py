@@ -60,6 +60,9 @@ _COLLECTED = 1024
 _LEAST_FREE, _MANY_GROUPS = 3, 8
 """Groups go to shards when less than the one part of the memory is free, and they have more than the other."""
 
+_LEAST_GROUP_BYTES = 1 << 16
+"""Groups of fewer bytes, for each aggregation, stay in memory: what is known of their shards would take as much."""
+
 LEAST_TURN = 1024
 """Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
 
@@ -395,7 +398,8 @@ class SharedWindow(Stage):
             aggregations = [member.aggregation for member in members]
             if grouping.is_paged or not all(aggregation.may_page for aggregation in aggregations):
                 continue
-            if sum(aggregation.group_bytes for aggregation in aggregations) * _MANY_GROUPS >= self._account.total:
+            nbytes = sum(aggregation.group_bytes for aggregation in aggregations)
+            if nbytes >= max(self._account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES * len(aggregations)):
                 for aggregation in aggregations:
                     aggregation.page()
                 self.forget_groups(name)

@@ -234,6 +234,11 @@ class BucketApp:
             self.late += late.num_rows
             self._streams[stream].late.put(late)
 
+    def settle(self) -> None:
+        """The micro-batch has no more events."""
+        with self._naming_the_affected():
+            self._flow.settle()
+
     def finish(self, last_times: Mapping[str, int]) -> None:
         """The streams have ended at these times: everything up to the first boundary after the last event."""
         for stream, last in last_times.items():

@@ -183,6 +183,8 @@ class BucketProcessor(StatefulProcessor):
                 events += batch.num_rows + (0 if late_ones is None else late_ones.num_rows)
             app.push(stream, batch, watermark, late_ones)
             yield from self._results(label, share, app.take_outputs())
+        app.settle()
+        yield from self._results(label, share, app.take_outputs())
         if given.ended and not live.ended:
             live.ended = True
             app.finish({name: clock.last for name, clock in live.clocks.items() if clock.last is not None})

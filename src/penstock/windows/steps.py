@@ -308,6 +308,11 @@ def _tails(extent: Extent, ends: Int64s, heads: Int64s, *, at_events: bool) -> t
             assert_never(other)
 
 
+def tails_at_events(extent: Range, times: Int64s) -> tuple[Int64s, Int64s]:
+    """The times before which rows have left, and where windows begin, at events of these times."""
+    return _tails(extent, times, times, at_events=True)
+
+
 def _is_full(extent: Extent, leave: Int64s, start: Int64s, first_time: int | None) -> Bools:
     """At which evaluations a window of time or rows is full: it reaches back to the first row of the stream."""
     if extent.length is None:

@@ -48,6 +48,7 @@ NAMES = {
     "spark-flat": "the same stream on Spark through windows of ten minutes to 24 hours",
     "spark-latency": "few events on Spark: how late is a result, and what does a micro-batch cost",
     "linear-road": "Linear Road: are all answers right, and how many expressways are answered within 5 seconds",
+    "groups": "SUM and COUNT by key for a thousand to a hundred million keys in the same budget",
     "snapshot": "a million groups of which 10,000 change: what a checkpoint writes, and how long a push waits for it",
     "recovery": "a query on Spark killed with a large window, and started again",
 }

@@ -87,6 +87,21 @@ class LoggedRows(NamedTuple):
     first: int
     batch: pa.RecordBatch
 
+    def part(self, begin: int, end: int) -> LoggedRows:
+        return LoggedRows(self.first + begin, self.batch.slice(begin, end - begin))
+
+
+def joined(rows: list[LoggedRows]) -> LoggedRows | None:
+    """Rows that follow each other, together."""
+    if len(rows) < 2:
+        return rows[0] if rows else None
+    return LoggedRows(rows[0].first, pa.concat_batches([part.batch for part in rows]))
+
+
+def times_of(rows: pa.RecordBatch) -> Int64s:
+    times: Int64s = rows.column(0).to_numpy()
+    return times
+
 
 class _Shard:
     """`prefix` are the upper bits of the hashes of its keys, and `bits` how many of them."""
@@ -125,6 +140,8 @@ class RowLog:
         self._staged: list[pa.RecordBatch] = []
         self._most_staged = account.total // _STAGED
         self._most_joined = account.total // _JOINED
+        self.bytes_added = 0
+        """Of all rows that have come."""
         self._shards = [_Shard(prefix, bits) for prefix in range(1 << bits)]
         self._bits = bits
         self._shard_of = np.arange(1 << bits, dtype=np.int32)
@@ -158,6 +175,7 @@ class RowLog:
         pieces = 0 if self._staged else _PIECE_BYTES * len(self._shards)  # for one piece of each
         self._staged_account.charge(needed + pieces)
         self._staged.append(batch)
+        self.bytes_added += batch.nbytes
         if self._staged_account.nbytes >= self._most_staged:
             self.flush()
 
@@ -206,7 +224,7 @@ class RowLog:
     def _append(self, shard: _Shard, rows: pa.RecordBatch) -> None:
         """One more piece, whose memory is on the account."""
         blob = write_blob(self._device, rows.serialize())
-        times = _times(rows)
+        times = times_of(rows)
         shard.pieces.append(Piece(blob, rows.num_rows, shard.rows, int(times[0]), int(times[-1])))
         shard.oldest = min(shard.oldest, int(times[0]))
         shard.rows += rows.num_rows
@@ -227,7 +245,7 @@ class RowLog:
         for piece in self._pieces(number, least_time, before_time):
             batch, begin = self._read(piece), 0
             if piece.first_time < least_time or piece.last_time >= before_time:
-                times = _times(batch)
+                times = times_of(batch)
                 begin, end = np.searchsorted(times, (least_time, before_time)).tolist()
                 if end < len(times):
                     self._shards[number].next = before_time, int(times[end])
@@ -335,8 +353,3 @@ class RowLog:
     def nbytes(self) -> int:
         """Bytes of all pieces on the device."""
         return sum(piece.blob.nbytes for piece in chain.from_iterable(shard.pieces for shard in self._shards))
-
-
-def _times(rows: pa.RecordBatch) -> Int64s:
-    times: Int64s = rows.column(0).to_numpy()
-    return times

@@ -14,40 +14,69 @@ from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.vector import Vector
 from penstock.operators.aggregation import EvaluatedGroups
+from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.types import SqlType
 
 
-def _kinds(node: AggregateNode, answers: Sequence[Answer]) -> dict[str, SqlType]:
-    kinds = {f"#{i}": key.type for i, key in enumerate(node.group_by)}
-    kinds |= {f"${i}": answer.type for i, answer in enumerate(answers)}
-    return kinds | {f"!{i}": SqlType.BOOLEAN for i, answer in enumerate(answers) if _can_fail(node, answer)}
+class ShownGroups:
+    """The columns that the queries of `shows` ask for. Queries may come and go."""
 
+    def __init__(self, node: AggregateNode, shows: list[ResultShow]) -> None:
+        self._node = node
+        self.shows = shows
 
-def _can_fail(node: AggregateNode, answer: Answer) -> bool:
-    if answer.state < 0:
-        return False
-    state = node.states[answer.state]
-    return state.traits.can_fail(tuple(arg.type for arg in state.args))
+    @property
+    def answers(self) -> list[Answer]:
+        """What the queries ask for, each once."""
+        return list(dict.fromkeys(answer for show in self.shows for answer in show.answers))
 
+    def rows(self, keys: list[Data], played: EvaluatedGroups) -> tuple[pa.RecordBatch, Bools | None]:
+        """Groups of evaluations that were played, and which of them some query may have results of; None for all."""
+        kinds, count = self._kinds, len(played.slots)
+        data: dict[str, Data] = {f"#{i}": key for i, key in enumerate(keys)}
+        answers = self.answers
+        data |= {f"${i}": played.column(answer) for i, answer in enumerate(answers)}
+        for i, answer in enumerate(answers):
+            if f"!{i}" in kinds:
+                failed = played.failed((answer,))
+                data[f"!{i}"] = Vector(np.zeros(count, np.bool_) if failed is None else failed, None)
+        batch = Batch(kinds, data, count)
+        columns = [batch.column(name) for name in kinds]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema), self._may_show(keys, played)
 
-def shown_schema(node: AggregateNode, answers: Sequence[Answer]) -> pa.Schema:
-    return pa.schema([pa.field(name, kind.arrow) for name, kind in _kinds(node, answers).items()])
+    def _may_show(self, keys: list[Data], played: EvaluatedGroups) -> Bools | None:
+        found: Bools = np.zeros(len(played.slots), np.bool_)
+        for show in self.shows:
+            some = show.may_show(keys, played)
+            if some is None:
+                return None
+            found |= some
+        return found
 
+    def joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        whole = pa.Table.from_batches(batches, self._schema).combine_chunks().to_batches()
+        return whole[0] if whole else pa.RecordBatch.from_pylist([], self._schema)
 
-def shown_rows(
-    node: AggregateNode, answers: Sequence[Answer], keys: Sequence[Data], played: EvaluatedGroups
-) -> pa.RecordBatch:
-    """The groups of evaluations that were played."""
-    kinds, rows = _kinds(node, answers), len(played.slots)
-    data: dict[str, Data] = {f"#{i}": key for i, key in enumerate(keys)}
-    data |= {f"${i}": played.column(answer) for i, answer in enumerate(answers)}
-    for i, answer in enumerate(answers):
-        if f"!{i}" in kinds:
-            failed = played.failed((answer,))
-            data[f"!{i}"] = Vector(np.zeros(rows, np.bool_) if failed is None else failed, None)
-    batch = Batch(kinds, data, rows)
-    return pa.RecordBatch.from_arrays([batch.column(name) for name in kinds], schema=shown_schema(node, answers))
+    def keys(self, batch: pa.RecordBatch) -> list[Data]:
+        return list(batch.columns[: len(self._node.group_by)])
+
+    @property
+    def _kinds(self) -> dict[str, SqlType]:
+        answers = self.answers
+        kinds = {f"#{i}": key.type for i, key in enumerate(self._node.group_by)}
+        kinds |= {f"${i}": answer.type for i, answer in enumerate(answers)}
+        return kinds | {f"!{i}": SqlType.BOOLEAN for i, answer in enumerate(answers) if self._can_fail(answer)}
+
+    def _can_fail(self, answer: Answer) -> bool:
+        if answer.state < 0:
+            return False
+        state = self._node.states[answer.state]
+        return state.traits.can_fail(tuple(arg.type for arg in state.args))
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return pa.schema([pa.field(name, kind.arrow) for name, kind in self._kinds.items()])
 
 
 class MergedGroups(EvaluatedGroups):

@@ -4,8 +4,8 @@
     shard 1    evaluation 0: b c   | evaluation 1: c h    ├─▶ evaluation 0: a b c d e g | evaluation 1: a c d h
     shard 2    evaluation 0: e     | evaluation 1:        ┘
 
-Each shard gives its groups of an evaluation in the order of their keys: a run. Runs are merged a batch of each at a
-time, so an evaluation may have more groups than memory. Batches in memory go to the device when they take too much.
+Each shard gives its groups of an evaluation in the order of their keys: a run. Runs are merged about a batch of each at
+a time, so an evaluation may have more groups than memory. Batches in memory go to the device when they take too much.
 
 Invariants:
 1. Batches are on the account, in memory and while they are merged; those on the device take nothing.
@@ -71,17 +71,18 @@ class OrderedRuns:
                     self._next(run)
 
     def add(self, evaluation: int, batch: pa.RecordBatch) -> None:
-        """A run of a shard."""
+        """More of the run of a shard."""
         if batch.num_rows == 0:
             return
         self._schema = batch.schema
-        parts = range(0, batch.num_rows, self.batch_rows)
-        run: _Run = deque(batch.slice(start, self.batch_rows) for start in parts)
-        nbytes = sum(map(kept_bytes, run))
+        parts = [batch.slice(start, self.batch_rows) for start in range(0, batch.num_rows, self.batch_rows)]
+        nbytes = sum(map(kept_bytes, parts))
         if self._held + nbytes > self._most_held:
             self._page_out()
-        self._runs[evaluation].append(run)
         self._account.charge(nbytes)
+        if len(self._runs[evaluation]) == self._before_shard[evaluation]:
+            self._runs[evaluation].append(deque())
+        self._runs[evaluation][-1].extend(parts)
         self._held += nbytes
         if nbytes > self._most_held:
             self._page_out()
@@ -112,9 +113,10 @@ class OrderedRuns:
 
     def _in_order(self, runs: list[_Run], heads: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Merges the runs; `heads` has the first rows of each. Rows up to the least of the last keys come out: what
-        follows in a run is behind its last key."""
+        follows in a run is behind its last key. Heads are filled up before they are short, so that about half of what
+        is put in order comes out."""
         while heads:
-            whole = pa.Table.from_batches(heads).combine_chunks().to_batches()[0]
+            whole = _joined(heads)
             with self._account.borrowed(2 * kept_bytes(whole)):
                 order, ranks = self._order(whole)
                 ends = np.cumsum([head.num_rows for head in heads])
@@ -127,8 +129,8 @@ class OrderedRuns:
             rest = [(run, head.slice(count)) for run, head, count in zip(runs, heads, taken, strict=True)]
             runs, heads = [], []
             for run, head in rest:
-                if head.num_rows == 0 and run:
-                    head = self._next(run)
+                if run and 2 * head.num_rows < self.batch_rows:
+                    head = _joined([head, self._next(run)])
                 if head.num_rows:
                     runs.append(run)
                     heads.append(head)
@@ -144,3 +146,7 @@ class OrderedRuns:
         ranks = np.empty(rows.num_rows, np.int64)
         ranks[order] = np.arange(rows.num_rows)
         return order, ranks
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]

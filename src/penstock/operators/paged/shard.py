@@ -5,17 +5,17 @@ It is made anew each time the shard is looked at, filled with what was saved of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.state import Argument
-from penstock.arrays import Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.components import component
 from penstock.expressions.batch import Batch, Data
-from penstock.expressions.vector import ColumnView, Evaluated
+from penstock.expressions.vector import ColumnView, Evaluated, Vector
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.arguments import OwnColumns, codes_in_use
 from penstock.operators.columns import to_argument, to_data
@@ -28,29 +28,49 @@ from penstock.plan.reads import Read, reads_of
 from penstock.store.budget import Account
 from penstock.types import SqlType
 
+POSITION = "@"
+"""The last column of a log with positions."""
+
+_NO_STEP = np.zeros(1, np.int64)
+_SILENT = np.zeros(1, np.bool_)
+
+
+class EnteringRows(NamedTuple):
+    """Rows of a window as they come: their times, their places in the stream, their keys and what the states read, with
+    the strings of texts. Rows that `keep` leaves out are in no group; None for all."""
+
+    times: Int64s
+    positions: Int64s
+    keys: Sequence[Data]
+    columns: Sequence[Argument]
+    interners: Sequence[Interner | None]
+    keep: Bools | None = None
+
 
 class LoggedColumns:
     """The columns of a log, behind the time: the keys `#0`, `#1`, ... and what the states read, `$0`,
-    `$1`, ..., in the order of `OwnColumns`."""
+    `$1`, ..., in the order of `OwnColumns`; with positions, the place of each row in the stream, `POSITION`."""
 
-    def __init__(self, node: AggregateNode) -> None:
+    def __init__(self, node: AggregateNode, *, with_positions: bool) -> None:
         self.key_types = node.key_types
         self.reads = reads_of(node.states)
         self._kinds = {f"#{i}": kind for i, kind in enumerate(self.key_types)}
         self._kinds |= {f"${i}": _type_of(read) for i, read in enumerate(self.reads)}
+        if with_positions:
+            self._kinds[POSITION] = SqlType.BIGINT
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([pa.field(name, kind.arrow) for name, kind in self._kinds.items()])
 
-    def of(
-        self, keys: Sequence[Data], columns: Sequence[Argument], interners: Sequence[Interner | None], rows: int
-    ) -> list[pa.Array]:
+    def of(self, rows: EnteringRows) -> list[pa.Array]:
         """Rows as they are logged. Texts, which have codes here, are logged as texts."""
-        data: list[Data] = [*keys]
-        for (values, valid), read, interner in zip(columns, self.reads, interners, strict=True):
+        data: list[Data] = [*rows.keys]
+        for (values, valid), read, interner in zip(rows.columns, self.reads, rows.interners, strict=True):
             data.append(to_data(values, valid, _type_of(read), interner))
-        batch = Batch(self._kinds, dict(zip(self._kinds, data, strict=True)), rows)
+        if POSITION in self._kinds:
+            data.append(Vector(rows.positions, None))
+        batch = Batch(self._kinds, dict(zip(self._kinds, data, strict=True)), len(rows.times))
         return [batch.column(name) for name in self._kinds]
 
 
@@ -138,6 +158,22 @@ class Shard(NamedTuple):
         except BaseException:
             apart.close()
             raise
+
+    @property
+    def nothing(self) -> RowRun:
+        """No rows."""
+        return RowRun(0, np.empty(0, np.int32), self.reading.no_columns())
+
+    def leave(self, leaving: Iterable[LoggedRows]) -> int:
+        """Rows leave, and nothing is looked at; returns how many."""
+        gone = 0
+        for rows in leaving:
+            run = self.reading.leave(rows)
+            count = np.full(1, len(run.slots), np.int64)
+            self.aggregation.play(self.nothing, run, _NO_STEP, count, _SILENT)
+            self.reading.forget(run)
+            gone += len(run.slots)
+        return gone
 
     @property
     def is_empty(self) -> bool:

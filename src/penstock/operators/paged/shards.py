@@ -1,0 +1,169 @@
+"""The shards of an aggregation whose groups are beyond memory: their rows in a log, their states on the device.
+
+    rows ─▶ log ─▶ shard 0   rows that its states hold | rows that are still to enter     ┐ one of them is in memory
+                   shard 1   ...                                                          ┘ at a time
+                   ...
+
+Invariants:
+1. What is saved of a shard are its groups and states as they were played last. A shard of which nothing is saved gets
+   them from the rows of its log.
+2. A shard is divided when it takes more than `_SHARD` of the memory. Its states are then made anew from its rows. It is
+   not divided where all its rows have the same next bit of the hash: most likely one group has most of them.
+
+Why: docs/decisions/groups-in-shards.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.components import component
+from penstock.errors import BudgetError
+from penstock.operators.arguments import OwnColumns
+from penstock.operators.paged.log import LoggedRows, RowLog
+from penstock.operators.paged.runs import OrderedRuns
+from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard
+from penstock.operators.resources import Resources
+from penstock.plan.nodes import AggregateNode
+from penstock.store.blobs import Blob, free_blob, read_blob, write_blob
+from penstock.store.state import decode, encode
+from penstock.windows.steps import FOREVER
+
+_BITS = 5
+"""There are so many upper bits of the hash by which rows are divided at first."""
+
+_SHARD = 10
+"""A shard takes at most such a part of the memory."""
+
+
+class _TooLarge(Exception):
+    """A shard takes more memory than it should."""
+
+
+@component("Shards")
+class Shards:
+    """`own` are the columns that the states read. With positions, rows have their place in the stream, too."""
+
+    def __init__(
+        self, name: str, node: AggregateNode, own: OwnColumns, resources: Resources, *, with_positions: bool
+    ) -> None:
+        self._name = name
+        self._node = node
+        self._own = own
+        self._resources = resources.apart()
+        resources.at_end(self._resources.close)
+        self._columns = LoggedColumns(node, with_positions=with_positions)
+        self.account = self._resources.account(f"{name}: rows and results of shards")
+        staged = self._resources.account(f"{name}: rows on their way to shards", is_spare=True)
+        self.device = self._resources.device(f"{name}-shards")
+        self.log = RowLog(self.device, self.account, staged, self._columns.schema, node.key_types, _BITS)
+        self._saved: list[Blob | None] = [None] * self.log.shards
+        self._indivisible: set[int] = set()
+        self.left = [-FOREVER] * self.log.shards
+        """A time for each shard: rows that are older have left its states."""
+
+    def add(self, rows: EnteringRows) -> None:
+        """Rows behind all others."""
+        times, logged = rows.times, self._columns.of(rows)
+        if rows.keep is not None and not rows.keep.all():
+            chosen = pa.array(rows.keep)
+            times, logged = times[rows.keep], [column.filter(chosen) for column in logged]
+        self.log.add(times, logged)
+
+    # A shard is played
+
+    def visit(self, number: int, play: Callable[[int], None], runs: OrderedRuns) -> None:
+        """Plays a shard, which puts what it shows into the runs. If it is too large for the memory, it is divided, and
+        both parts are played."""
+        runs.begin_shard()
+        try:
+            play(number)
+            return
+        except (BudgetError, _TooLarge):
+            runs.undo_shard()
+            if number in self._indivisible:
+                raise
+            other = self._divide(number)
+        for part in (number,) if other is None else (number, other):
+            self.visit(part, play, runs)
+
+    def _divide(self, number: int) -> int | None:
+        """The number of the shard that gets a part of the rows; None if it got none, and for then on no part."""
+        other = self.log.divide(number)
+        blob, self._saved[number] = self._saved[number], None
+        if blob is not None:
+            free_blob(self.device, blob.addresses.tolist())
+        if other is None:
+            self._indivisible.add(number)
+            return None
+        self._saved.append(None)
+        self.left.append(self.left[number])
+        for part, whole in ((number, other), (other, number)):
+            if not self.log.has_rows(part):
+                self._indivisible.add(whole)
+        return other
+
+    def is_saved(self, number: int) -> bool:
+        return self._saved[number] is not None
+
+    def load(self, number: int, rows: Iterable[LoggedRows]) -> Shard:
+        """A shard as it was played last; `rows` are those that its states hold, if they are not saved."""
+        shard = Shard.make(self._name, self._columns, self._own, self._node.states, self._resources)
+        try:
+            blob = self._saved[number]
+            if blob is not None:
+                with self.account.borrowed(blob.nbytes):
+                    shard.aggregation.restore(decode(read_blob(self.device, blob)))
+            else:
+                self.enter(number, shard, rows)
+        except BaseException:
+            shard.close()
+            raise
+        return shard
+
+    def save(self, number: int, shard: Shard) -> None:
+        before, blob = self._saved[number], None
+        if not shard.is_empty:
+            with self.account.borrowed(shard.aggregation.nbytes):
+                blob = write_blob(self.device, encode(shard.aggregation.snapshot()))
+        self._saved[number] = blob
+        if before is not None:
+            free_blob(self.device, before.addresses.tolist())
+
+    def enter(self, number: int, shard: Shard, entering: Iterable[LoggedRows]) -> None:
+        """Rows enter, and nothing is looked at."""
+        for rows in entering:
+            shard.aggregation.add(shard.reading.enter(rows))
+            self.check(number, shard)
+
+    def check(self, number: int, shard: Shard) -> None:
+        """Stops where a shard has become too large."""
+        if shard.aggregation.nbytes > self.account.total // _SHARD and number not in self._indivisible:
+            raise _TooLarge
+
+    # Durability
+
+    def snapshot(self) -> dict[str, Any]:
+        saved = [(0, 0) if blob is None else (len(blob.addresses), blob.nbytes) for blob in self._saved]
+        addresses = [blob.addresses for blob in self._saved if blob is not None]
+        return {
+            "log": self.log.snapshot(),
+            "saved": np.array(saved, np.int64),
+            "addresses": np.concatenate([np.empty(0, np.int64), *addresses]),
+            "indivisible": np.array(sorted(self._indivisible), np.int64),
+            "left": np.array(self.left, np.int64),
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.log.restore(snapshot["log"])
+        self._saved, end = [], 0
+        for blocks, nbytes in snapshot["saved"].tolist():
+            addresses = snapshot["addresses"][end : end + blocks].copy()
+            self._saved.append(Blob(addresses, nbytes) if blocks else None)
+            end += blocks
+        self._indivisible = set(snapshot["indivisible"].tolist())
+        self.left = snapshot["left"].tolist()
