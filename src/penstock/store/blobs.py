@@ -1,11 +1,13 @@
-"""Bytes of any length on a block device: as many blocks as they take, in order.
+"""Bytes of any length on a block device.
 
-The caller keeps the addresses and the length, and frees the blocks when it needs the bytes no more.
+    one block                      the bytes
+    more   an index: the addresses of the blocks, which are bytes of any length themselves ─▶ the bytes, block by block
+
+A blob is known by three numbers. The caller keeps them, and frees the blob when it needs the bytes no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,36 +18,57 @@ from penstock.store.device import BlockDevice
 
 
 class Blob(NamedTuple):
-    """Where bytes stand, and how many they are."""
+    """`address` is that of the only block, or of the index. There are so many bytes, `step` of them in a block: blocks
+    may be of another size when the blob is read."""
 
-    addresses: Int64s
+    address: int
     nbytes: int
+    step: int
+
+    @property
+    def _index(self) -> Blob | None:
+        blocks = -(-self.nbytes // self.step)
+        return Blob(self.address, 8 * blocks, self.step) if blocks > 1 else None
+
+    def _blocks(self, device: BlockDevice) -> Int64s:
+        index = self._index
+        if index is None:
+            return np.array([self.address])
+        addresses: Int64s = np.frombuffer(index.read(device), np.int64)
+        return addresses
+
+    def read(self, device: BlockDevice) -> memoryview:
+        if self._index is None:
+            return device.read(self.address)
+        whole, end = memoryview(bytearray(self.nbytes)), 0
+        for address in self._blocks(device).tolist():
+            block = device.read(address)
+            whole[end : end + len(block)] = block
+            end += len(block)
+        return whole
+
+    def free(self, device: BlockDevice) -> None:
+        index = self._index
+        if index is None:
+            device.free(self.address)
+            return
+        for address in self._blocks(device).tolist():
+            device.free(address)
+        index.free(device)
 
 
 def write_blob(device: BlockDevice, data: bytes | memoryview) -> Blob:
     """If that fails, none of its blocks stays on the device."""
     view, step = memoryview(data).cast("B"), device.capacity
+    if len(view) <= step:
+        return Blob(device.write(view), len(view), step)
     addresses: list[int] = []
     try:
         for start in range(0, len(view), step):
             addresses.append(device.write(view[start : start + step]))
+        index = write_blob(device, np.array(addresses, np.int64).data)
     except StorageError:
-        free_blob(device, addresses)
+        for address in addresses:
+            device.free(address)
         raise
-    return Blob(np.array(addresses, np.int64), len(view))
-
-
-def read_blob(device: BlockDevice, blob: Blob) -> memoryview:
-    if len(blob.addresses) == 1:
-        return device.read(int(blob.addresses[0]))
-    whole, end = memoryview(bytearray(blob.nbytes)), 0
-    for address in blob.addresses.tolist():
-        block = device.read(address)
-        whole[end : end + len(block)] = block
-        end += len(block)
-    return whole
-
-
-def free_blob(device: BlockDevice, addresses: Iterable[int]) -> None:
-    for address in addresses:
-        device.free(int(address))
+    return Blob(index.address, len(view), step)

@@ -92,7 +92,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
 
 
 def _evenly(numbers: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
-    return numbers * _SCATTER % keys
+    scattered: NDArray[np.int64] = numbers * _SCATTER % keys
+    return scattered
 
 
 def _skewed(numbers: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
@@ -152,7 +153,7 @@ def _value(keys: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _warm_up(memory: int) -> None:
     """Loads the kernels and lets the process take the memory that any window needs, also one beyond its memory."""
-    fed = _Fed(memory // 100, _evenly, memory // 16)
+    fed = _Fed(memory // 400, _evenly, memory // 16)
     with fed.app:
         fed.fill()
         fed.slide()

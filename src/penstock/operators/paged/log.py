@@ -12,15 +12,13 @@ Invariants:
    are gone.
 2. What is known of pieces is on the account. Rows that are staged are on an account of their own, together with what
    they take besides when they become pieces. That they do when memory is needed, or when they take a part of it.
-3. A piece is written once. It is freed when all of its rows have left.
+3. A piece is freed when all of its rows have left, or when they are in another piece.
 4. A shard that is divided keeps the rows whose next bit of the hash is 0, and the other rows are another shard's.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +28,9 @@ from penstock.arrays import Int32s, Int64s, UInt64s
 from penstock.components import component
 from penstock.jit import kernel
 from penstock.operators.paged.hashing import key_hashes
+from penstock.operators.paged.pieces import Piece, Pieces
 from penstock.store.batches import decoded, kept_bytes
-from penstock.store.blobs import Blob, free_blob, read_blob, write_blob
+from penstock.store.blobs import write_blob
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType
@@ -45,9 +44,6 @@ _STAGED = 4
 
 _ROW_BYTES = 12
 """What a row takes besides, while rows are put in the order of their shards."""
-
-_PIECE_BYTES = 320
-"""What is known of a piece takes so much."""
 
 _JOINED = 64
 """Rows are staged and read together up to such a part of the memory."""
@@ -69,16 +65,6 @@ def _by_shard(hashes: UInt64s, shift: int, shard_of: Int32s, shards: int) -> tup
         order[begins[shard]] = row
         begins[shard] += 1
     return order, begins[:shards]
-
-
-class Piece(NamedTuple):
-    """Rows of one shard that stand together on the device. `first` is the number of the first row in its shard."""
-
-    blob: Blob
-    rows: int
-    first: int
-    first_time: int
-    last_time: int
 
 
 class LoggedRows(NamedTuple):
@@ -106,10 +92,10 @@ def times_of(rows: pa.RecordBatch) -> Int64s:
 class _Shard:
     """`prefix` are the upper bits of the hashes of its keys, and `bits` how many of them."""
 
-    def __init__(self, prefix: int, bits: int) -> None:
+    def __init__(self, prefix: int, bits: int, account: Account) -> None:
         self.prefix = prefix
         self.bits = bits
-        self.pieces: deque[Piece] = deque()
+        self.pieces = Pieces(account)
         self.rows = 0
         """How many rows it has got so far."""
         self.oldest = FOREVER
@@ -142,7 +128,9 @@ class RowLog:
         self._most_joined = account.total // _JOINED
         self.bytes_added = 0
         """Of all rows that have come."""
-        self._shards = [_Shard(prefix, bits) for prefix in range(1 << bits)]
+        self._small = device.capacity // 2
+        """Pieces of up to so many bytes are put together."""
+        self._shards = [_Shard(prefix, bits, account) for prefix in range(1 << bits)]
         self._bits = bits
         self._shard_of = np.arange(1 << bits, dtype=np.int32)
         """The shard of the upper `_bits` bits of a hash."""
@@ -172,8 +160,7 @@ class RowLog:
         needed = 2 * kept_bytes(batch) + _ROW_BYTES * batch.num_rows  # for a copy as well
         if needed > self._staged_account.free:
             self.flush()
-        pieces = 0 if self._staged else _PIECE_BYTES * len(self._shards)  # for one piece of each
-        self._staged_account.charge(needed + pieces)
+        self._staged_account.charge(needed)
         self._staged.append(batch)
         self.bytes_added += batch.nbytes
         if self._staged_account.nbytes >= self._most_staged:
@@ -183,10 +170,7 @@ class RowLog:
         """Staged rows become pieces of their shards."""
         if not self._staged:
             return
-        self._staged_account.release(_PIECE_BYTES * len(self._shards))
-        self._account.charge(_PIECE_BYTES * len(self._shards))
-        pieces = self._write()
-        self._account.release(_PIECE_BYTES * (len(self._shards) - pieces))
+        self._write()
         self._staged_account.resize(0)
 
     def _give_up(self) -> bool:
@@ -195,9 +179,9 @@ class RowLog:
         self.flush()
         return had_rows
 
-    def _write(self) -> int:
-        """Appends the staged rows to their shards, as one piece each; returns how many pieces. The rows go column by
-        column into the order of the shards."""
+    def _write(self) -> None:
+        """Appends the staged rows to their shards, as one piece each. The rows go column by column into the order of the
+        shards."""
         columns = [[batch.column(i) for batch in self._staged] for i in range(len(self._schema))]
         self._staged = []
         keys: list[pa.Array] = []
@@ -209,25 +193,31 @@ class RowLog:
         for parts in columns:
             parts[:] = [pa.concat_arrays(parts).take(order)]
         rows = pa.RecordBatch.from_arrays([column for [column] in columns], schema=self._schema)
-        begin = pieces = 0
+        begin = 0
         for number, end in enumerate(ends.tolist()):
             if end > begin:
                 self._append(self._shards[number], rows.slice(begin, end - begin))
-                pieces += 1
             begin = end
-        return pieces
 
     def _by_shard(self, hashes: UInt64s) -> tuple[pa.Array, Int64s]:
         order, ends = _by_shard(hashes, 64 - self._bits, self._shard_of, len(self._shards))
         return pa.array(order), ends
 
     def _append(self, shard: _Shard, rows: pa.RecordBatch) -> None:
-        """One more piece, whose memory is on the account."""
-        blob = write_blob(self._device, rows.serialize())
-        times = times_of(rows)
-        shard.pieces.append(Piece(blob, rows.num_rows, shard.rows, int(times[0]), int(times[-1])))
-        shard.oldest = min(shard.oldest, int(times[0]))
+        """One more piece. It takes in those before it that are no larger, as far as it stays small: few pieces are known
+        however little memory there is, and a row is written again a few times at most."""
+        shard.pieces.make_room()
+        first, before = shard.rows, shard.pieces.last
         shard.rows += rows.num_rows
+        while before is not None and before.rows <= rows.num_rows and before.blob.nbytes + rows.nbytes <= self._small:
+            rows, first = pa.concat_batches([self._read(before), rows]), before.first
+            shard.pieces.pop()
+            before.blob.free(self._device)
+            before = shard.pieces.last
+        times = times_of(rows)
+        blob = write_blob(self._device, rows.serialize())
+        shard.pieces.append(Piece(blob, rows.num_rows, first, int(times[0]), int(times[-1])))
+        shard.oldest = min(shard.oldest, int(times[0]))
 
     # Rows are read
 
@@ -236,7 +226,7 @@ class RowLog:
         return sum(piece.rows for piece in self._pieces(number, least_time, before_time))
 
     def has_rows(self, number: int) -> bool:
-        return bool(self._shards[number].pieces)
+        return len(self._shards[number].pieces) > 0
 
     def between(self, number: int, least_time: int, before_time: int) -> Iterator[LoggedRows]:
         """The rows of a shard from one time on and before another, some at a time."""
@@ -264,11 +254,7 @@ class RowLog:
         """Those that may have rows from one time on and before another."""
         if least_time >= before_time:
             return
-        for piece in tuple(self._shards[number].pieces):
-            if piece.first_time >= before_time:
-                return
-            if piece.last_time >= least_time:
-                yield piece
+        yield from self._shards[number].pieces.between(least_time, before_time)
 
     @staticmethod
     def _joined(first: int, parts: list[pa.RecordBatch]) -> LoggedRows:
@@ -277,18 +263,15 @@ class RowLog:
     def release(self, number: int, before_time: int) -> None:
         """Rows of a shard that are older have left."""
         shard = self._shards[number]
-        while shard.pieces and shard.pieces[0].last_time < before_time:
-            self._free(shard.pieces.popleft())
-        shard.oldest = max(shard.pieces[0].first_time, before_time) if shard.pieces else FOREVER
+        for piece in shard.pieces.pop_before(before_time):
+            piece.blob.free(self._device)
+        first_time = shard.pieces.first_time
+        shard.oldest = FOREVER if first_time is None else max(first_time, before_time)
         if shard.oldest == before_time == shard.next[0]:
             shard.oldest = shard.next[1]
 
     def _read(self, piece: Piece) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(pa.py_buffer(read_blob(self._device, piece.blob)), self._schema)
-
-    def _free(self, piece: Piece) -> None:
-        free_blob(self._device, piece.blob.addresses.tolist())
-        self._account.release(_PIECE_BYTES)
+        return pa.ipc.read_record_batch(pa.py_buffer(piece.blob.read(self._device)), self._schema)
 
     # Shards are divided
 
@@ -301,55 +284,43 @@ class RowLog:
         if shard.bits == self._bits:
             self._shard_of = np.repeat(self._shard_of, 2)
             self._bits += 1
-        other = _Shard(2 * shard.prefix + 1, shard.bits + 1)
+        other = _Shard(2 * shard.prefix + 1, shard.bits + 1, self._account)
         shard.prefix, shard.bits = 2 * shard.prefix, shard.bits + 1
-        pieces, shard.pieces, shard.rows, shard.oldest = shard.pieces, deque(), 0, FOREVER
+        pieces, shard.pieces, shard.rows, shard.oldest = shard.pieces, Pieces(self._account), 0, FOREVER
         self._shards.append(other)
         width = 1 << (self._bits - other.bits)
         self._shard_of[other.prefix * width : (other.prefix + 1) * width] = len(self._shards) - 1
-        while pieces:
-            batch = self._read(pieces[0])
+        for piece in pieces.all():
+            batch = self._read(piece)
             hashes = key_hashes(batch.columns[1 : 1 + len(self._types)], self._types, batch.num_rows)
             is_other = (hashes >> np.uint64(64 - other.bits)).astype(np.int64) & 1 == 1
             for owner, chosen in ((shard, ~is_other), (other, is_other)):
                 if chosen.any():
-                    self._account.charge(_PIECE_BYTES)
                     self._append(owner, batch.filter(pa.array(chosen)))
-            self._free(pieces.popleft())
+            piece.blob.free(self._device)
+        pieces.close()
         return len(self._shards) - 1
 
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
-        """The pieces of all shards, one row each, and the addresses of their blocks one after the other."""
+        """What is known of the shards, and their pieces, those of one shard after those of the other."""
         self.flush()
-        pieces = [(number, piece) for number, shard in enumerate(self._shards) for piece in shard.pieces]
-        table = [(n, len(p.blob.addresses), p.blob.nbytes, *p[1:]) for n, p in pieces]
-        return {
-            "shards": np.array([(s.prefix, s.bits, s.rows, s.oldest) for s in self._shards], np.int64),
-            "pieces": np.array(table, np.int64).reshape(len(table), 7),
-            "addresses": np.concatenate([np.empty(0, np.int64), *(p.blob.addresses for _, p in pieces)]),
-        }
+        known = [(s.prefix, s.bits, s.rows, s.oldest, len(s.pieces)) for s in self._shards]
+        pieces = np.concatenate([shard.pieces.table for shard in self._shards])
+        return {"shards": np.array(known, np.int64), "pieces": pieces}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The device has been restored before."""
         self._shards = []
         self._bits = int(snapshot["shards"][:, 1].max())
         self._shard_of = np.zeros(1 << self._bits, np.int32)
-        for number, (prefix, bits, rows, oldest) in enumerate(snapshot["shards"].tolist()):
-            shard = _Shard(prefix, bits)
+        end = 0
+        for number, (prefix, bits, rows, oldest, pieces) in enumerate(snapshot["shards"].tolist()):
+            shard = _Shard(prefix, bits, self._account)
             shard.rows, shard.oldest = rows, oldest
+            shard.pieces.set(snapshot["pieces"][end : end + pieces])
+            end += pieces
             width = 1 << (self._bits - bits)
             self._shard_of[prefix * width : (prefix + 1) * width] = number
             self._shards.append(shard)
-        self._account.charge(_PIECE_BYTES * len(snapshot["pieces"]))
-        end = 0
-        for number, blocks, nbytes, *rest in snapshot["pieces"].tolist():
-            blob = Blob(snapshot["addresses"][end : end + blocks].copy(), nbytes)
-            end += blocks
-            self._shards[number].pieces.append(Piece(blob, *rest))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all pieces on the device."""
-        return sum(piece.blob.nbytes for piece in chain.from_iterable(shard.pieces for shard in self._shards))

@@ -24,7 +24,7 @@ from penstock.arrays import Int64s
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.operators.groups import GroupTable
 from penstock.store.batches import kept_bytes
-from penstock.store.blobs import Blob, free_blob, read_blob, write_blob
+from penstock.store.blobs import Blob, write_blob
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.types import SqlType
@@ -103,8 +103,8 @@ class OrderedRuns:
     def _next(self, run: _Run) -> pa.RecordBatch:
         batch = run.popleft()
         if isinstance(batch, Blob):
-            data = read_blob(self._device, batch)
-            free_blob(self._device, batch.addresses.tolist())
+            data = batch.read(self._device)
+            batch.free(self._device)
             return pa.ipc.read_record_batch(pa.py_buffer(data), self._schema)
         nbytes = kept_bytes(batch)
         self._account.release(nbytes)

@@ -29,7 +29,7 @@ from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
-from penstock.store.blobs import Blob, free_blob, read_blob, write_blob
+from penstock.store.blobs import Blob, write_blob
 from penstock.store.state import decode, encode
 from penstock.windows.steps import FOREVER
 
@@ -38,6 +38,9 @@ _BITS = 5
 
 _SHARD = 10
 """A shard takes at most such a part of the memory."""
+
+
+_NOT_SAVED = (0, 0, 0)
 
 
 class _TooLarge(Exception):
@@ -96,7 +99,7 @@ class Shards:
         other = self.log.divide(number)
         blob, self._saved[number] = self._saved[number], None
         if blob is not None:
-            free_blob(self.device, blob.addresses.tolist())
+            blob.free(self.device)
         if other is None:
             self._indivisible.add(number)
             return None
@@ -117,7 +120,7 @@ class Shards:
             blob = self._saved[number]
             if blob is not None:
                 with self.account.borrowed(blob.nbytes):
-                    shard.aggregation.restore(decode(read_blob(self.device, blob)))
+                    shard.aggregation.restore(decode(blob.read(self.device)))
             else:
                 self.enter(number, shard, rows)
         except BaseException:
@@ -132,7 +135,7 @@ class Shards:
                 blob = write_blob(self.device, encode(shard.aggregation.snapshot()))
         self._saved[number] = blob
         if before is not None:
-            free_blob(self.device, before.addresses.tolist())
+            before.free(self.device)
 
     def enter(self, number: int, shard: Shard, entering: Iterable[LoggedRows]) -> None:
         """Rows enter, and nothing is looked at."""
@@ -148,22 +151,15 @@ class Shards:
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
-        saved = [(0, 0) if blob is None else (len(blob.addresses), blob.nbytes) for blob in self._saved]
-        addresses = [blob.addresses for blob in self._saved if blob is not None]
         return {
             "log": self.log.snapshot(),
-            "saved": np.array(saved, np.int64),
-            "addresses": np.concatenate([np.empty(0, np.int64), *addresses]),
+            "saved": np.array([_NOT_SAVED if blob is None else blob for blob in self._saved], np.int64),
             "indivisible": np.array(sorted(self._indivisible), np.int64),
             "left": np.array(self.left, np.int64),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.log.restore(snapshot["log"])
-        self._saved, end = [], 0
-        for blocks, nbytes in snapshot["saved"].tolist():
-            addresses = snapshot["addresses"][end : end + blocks].copy()
-            self._saved.append(Blob(addresses, nbytes) if blocks else None)
-            end += blocks
+        self._saved = [Blob(*blob) if blob[1] else None for blob in snapshot["saved"].tolist()]
         self._indivisible = set(snapshot["indivisible"].tolist())
         self.left = snapshot["left"].tolist()
