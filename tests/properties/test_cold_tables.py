@@ -26,9 +26,9 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     counts = {"asked": 0, "begun": 0, "kept": 0, "emptied": 0}
     has_room, begin, flush, empty = ColdRows._has_room, ColdRows._begin, ColdRows.flush, ColdRows._empty
 
-    def tight(self: ColdRows, rows: int, gone: int, most: int) -> bool:
+    def tight(self: ColdRows, rows: int, gone: int) -> bool:
         counts["asked"] += 1
-        return counts["asked"] % 5 in (0, 1, 4) and has_room(self, rows, gone, most)
+        return counts["asked"] % 5 in (0, 1, 4) and has_room(self, rows, gone)
 
     def begun(self: ColdRows) -> None:
         counts["begun"] += 1

@@ -78,6 +78,11 @@ class HashedPages:
         times: Int64s = self._directory["oldest"]
         return times
 
+    @property
+    def least(self) -> int | None:
+        """The least time of all; None if there is no record."""
+        return int(self.oldest.min()) if len(self) else None
+
     def __len__(self) -> int:
         return len(self._directory)
 

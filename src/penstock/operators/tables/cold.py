@@ -40,14 +40,17 @@ _COPY, _CHANGED, _USED = 1, 2, 4
 
 _MARKS = ColumnSpec("#marks", np.dtype(np.uint8), False)
 
-_SHARE = 2
-"""Once rows are on disk, those in memory take at most this part of it."""
+_SHARE, _LEFT = 2, 64 << 20
+"""Once rows are on disk, those in memory leave this part of it to all others, or so many bytes."""
 
 _LEAST = 16
 """A table of less than this part of the memory does not go to disk because others need memory."""
 
 _CHUNKS = 8
 """So many chunks of look-ups or changes, at least, have room in memory together."""
+
+_ROW_BYTES = 9
+"""What a row in memory takes for the index, its mark and some room, besides its values."""
 
 _KEPT = 2
 """At most this part of the rows in memory stays there when room is made."""
@@ -87,8 +90,10 @@ class ColdRows:
         """Whether rows on disk were not looked at when rows were brought last."""
         self._brought: Int64s | None = None
         """Keys that were brought last, as long as no row leaves the store."""
-        row = 8 * (self._layout.words + 2)
-        self.keys_at_once = max(16, self._account.total // (_SHARE * _CHUNKS * row))
+        self._most = self._account.total - min(self._account.total // _SHARE, _LEFT)
+        values = 8 * words + sum(spec.dtype.itemsize + spec.nullable for spec in store.specs)
+        self._row_bytes = values + _ROW_BYTES
+        self.keys_at_once = max(16, self._most // (_CHUNKS * (values + 8 * self._layout.words)))
         """So many keys are brought together at most."""
 
     @contextmanager
@@ -153,20 +158,19 @@ class ColdRows:
 
     def _make_room(self, rows: int, gone: int) -> bool:
         """Room for so many rows, and keys that go. Answers whether it was there, and no row has left the store."""
-        most = self._account.total // _SHARE
-        if self._has_room(rows, gone, most):
+        if self._has_room(rows, gone):
             return True
         self.flush()
-        if not self._has_room(rows, gone, most):
+        if not self._has_room(rows, gone):
             self._empty()
             self._store.ask(rows)
             if self._gone is not None:
                 self._gone.ask(gone)
         return False
 
-    def _has_room(self, rows: int, gone: int, most: int) -> bool:
-        room = self._store.can_take(rows, most)
-        return room and (self._gone is None or not gone or self._gone.can_take(gone, most // _CHUNKS))
+    def _has_room(self, rows: int, gone: int) -> bool:
+        room = self._store.can_take(rows, self._most)
+        return room and (self._gone is None or not gone or self._gone.can_take(gone, self._most // _CHUNKS))
 
     def _put(self, records: Int64s) -> None:
         """Rows from disk."""
@@ -254,12 +258,11 @@ class ColdRows:
         if self.works:
             return False
         held = self._store.nbytes
-        if not self.is_on:
-            if held * _LEAST < self._account.total or not self._store.rows or not self.can_go():
-                return False
-            self._begin()
-        elif self._store.rows or (self._gone is not None and self._gone.rows):
-            self._empty()
+        with self.at_work():
+            if self.is_on:
+                self._empty()
+            elif held * _LEAST > self._account.total and self.can_go():
+                self._begin()
         return self._store.nbytes < held
 
     def _empty(self) -> None:
@@ -274,6 +277,9 @@ class ColdRows:
         used = sum(np.count_nonzero(self._marks_of(part) & _USED) for part in range(store.partitions))
         if not used or used * _KEPT > store.rows:
             self._empty()
+            rows = self._most // self._row_bytes
+            if store.is_free(rows):
+                store.reserve(rows)  # what grows is copied, and needs more memory meanwhile
             return
         self._save()
         for part in range(store.partitions):
