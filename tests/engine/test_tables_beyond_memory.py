@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 import penstock as ps
 
-MEMORY = 1_000_000
+MEMORY = 750_000
 KEYS = 200_000
 BATCH = 10_000
 STREAMS = """CREATE STREAM s (t TIMESTAMP NOT NULL, k {key} NOT NULL, x BIGINT NOT NULL, EVENT TIME t);
@@ -39,11 +39,8 @@ def batches(first: int, last: int) -> Iterator[pa.RecordBatch]:
 
 
 def program(ttl: int | None = None) -> str:
-    return (
-        STREAMS.format(key="BIGINT")
-        + COUNTED.format(ttl=f" WITH ('ttl' = '{ttl} MICROSECONDS')" if ttl else "")
-        + COUNT
-    )
+    kept = f" WITH ('ttl' = '{ttl} MICROSECONDS')" if ttl else ""
+    return STREAMS.format(key="BIGINT") + COUNTED.format(ttl=kept) + COUNT
 
 
 def by_hand(rows: int, ttl: int | None = None) -> tuple[list[tuple[Any, ...]], dict[int, tuple[int, int, float]]]:
@@ -95,10 +92,11 @@ def test_a_table_ten_times_the_budget(ttl: int | None, tmp_path: Path) -> None:
     in_table = metrics.tables["seen"]
     assert in_table.on_disk > 0.6 * len(left)
     if ttl is None:
-        assert in_table.on_disk * 32 > 6 * MEMORY
+        assert in_table.on_disk * 40 > 9 * MEMORY
     else:
         assert in_table.expired > KEYS / 3
-        assert in_table.retention is not None and in_table.retention < 1.5 * ttl
+        assert in_table.retention is not None
+        assert in_table.retention < 1.5 * ttl
 
 
 def test_rows_that_are_not_asked_for_as_they_were_are_not_read() -> None:
@@ -113,12 +111,16 @@ def test_rows_that_are_not_asked_for_as_they_were_are_not_read() -> None:
 
 
 def test_texts_are_released_with_their_rows() -> None:
-    text = """CREATE STREAM s (t TIMESTAMP, k STRING, w STRING, EVENT TIME t);
-        CREATE TABLE seen (k STRING PRIMARY KEY, w STRING, a DOUBLE, b DOUBLE, c DOUBLE, d DOUBLE, e DOUBLE, f DOUBLE)
+    text = (
+        """CREATE STREAM s (t TIMESTAMP, k STRING, w STRING, EVENT TIME t);
+        CREATE TABLE seen (k STRING PRIMARY KEY, w STRING, """
+        + ", ".join(f"c{i} DOUBLE" for i in range(20))
+        + """)
             WITH ('ttl' = '8 MILLISECONDS');
         ON s UPSERT INTO seen (k, w) VALUES (s.k, s.w);
         CREATE QUERY q AS SELECT s.k, PREV(seen.w) AS before FROM s, seen WHERE s.k = seen.k;"""
-    with ps.App(text, memory="1MB", block_size="4KiB") as app:
+    )
+    with ps.App(text, memory="3MB", block_size="4KiB") as app:
         on_disk, before = 0, []
         for start in range(0, 60_000, 500):
             times = range(start, start + 500)
@@ -137,19 +139,16 @@ def test_texts_are_released_with_their_rows() -> None:
 def test_others_get_the_memory_of_a_table() -> None:
     text = STREAMS.format(key="BIGINT") + (
         "CREATE TABLE seen AS LAST BY k FROM s;"
-        "CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM r [RANGE 1 HOUR] GROUP BY k;"
-        "CREATE QUERY p AS SELECT r.k, r.t, seen.x FROM r, seen WHERE r.k = seen.k;"
+        "CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM r [SESSION 1 HOUR] GROUP BY k;"
     )
     with ps.App(text, memory=2 * MEMORY, block_size="8KiB") as app:
         for batch in batches(0, 30_000):
             app.push("s", batch)
-        app.advance("s", 10**12)
         assert app.metrics.tables["seen"].on_disk == 0
         for batch in batches(0, 20_000):
             app.push("r", batch.select(["t", "k"]))
         assert app.metrics.tables["seen"].on_disk == 30_000
-        app.finish()
-        assert app.results("p").column("x").to_pylist() == list(range(20_000))
+        assert app.table("seen")["x"].to_numpy().tolist() == np.argsort(key_of(np.arange(30_000))).tolist()
 
 
 @pytest.mark.parametrize(
@@ -164,8 +163,9 @@ def test_what_looks_at_all_rows_has_them_in_memory(query: str) -> None:
 
     def run(memory: int) -> list[Any]:
         with ps.App(text, memory=memory, block_size="8KiB") as app:
-            for batch in batches(0, 60_000):
+            for at, batch in enumerate(batches(0, 60_000)):
                 app.push("s", batch)
+                app.advance("r", (at + 1) * BATCH)
             app.push("r", {"t": 60_000, "k": 77})
             app.finish()
             return app.results("q").to_pylist()
@@ -182,10 +182,10 @@ def test_a_table_that_is_loaded_and_written(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"k": keys, "x": keys * 2, "y": keys * 3}), path)
     text = STREAMS.format(key="BIGINT") + (
         f"CREATE TABLE seen (k BIGINT PRIMARY KEY, x BIGINT, y BIGINT) FROM '{path}';"
-        "ON s UPDATE seen SET x = x + 1 WHERE seen.k = s.k;"
+        "ON s UPDATE seen SET x = seen.x + 1 WHERE seen.k = s.k;"
     )
     with ps.App(text, memory=MEMORY, block_size="8KiB") as app:
-        assert app.metrics.tables["seen"].on_disk == rows
+        assert app.metrics.tables["seen"].on_disk > 0.9 * rows
         for batch in batches(0, 20_000):
             app.push("s", batch)
         table = app.table("seen")

@@ -73,8 +73,8 @@ class KeyedStore:
     def __init__(self, words: int, narrow: bool, columns: Sequence[ColumnSpec], account: Account) -> None:
         self._account = account
         self.specs = tuple(columns)
-        self._key_type = np.dtype(np.int32 if narrow else np.int64)
-        self._words = words
+        self.key_type = np.dtype(np.int32 if narrow else np.int64)
+        self.words = words
         self._direct = DirectIndex(account)
         self.changes = 0
         self.layout = 0
@@ -95,7 +95,7 @@ class KeyedStore:
         self.counts = np.zeros(parts, np.int32)
         self.dirty = np.ones(parts, np.bool_)
         self._index = zeros((parts, slots(capacity)), np.uint32)
-        self._keys = zeros((parts, capacity, self._words), self._key_type)
+        self._keys = zeros((parts, capacity, self.words), self.key_type)
         self._values = [zeros((parts, capacity), spec.dtype) for spec in self.specs]
         self._valid: list[Bools | None] = [None] * len(self.specs)
 
@@ -141,7 +141,7 @@ class KeyedStore:
         mask = NOBODY if valid is None else valid
         count = len(keys)
         if not (self.by_grace(count) if grace is None else grace):
-            if grace is None and self._words == 1:
+            if grace is None and self.words == 1:
                 found = self._direct.find(self._keys, self.counts, keys, mask)
                 if found is not None:
                     return Found(found, None, count)
@@ -164,14 +164,14 @@ class KeyedStore:
 
     def key_words(self, found: Found) -> Int64s:
         """The keys of rows that were found."""
-        words = np.empty((found.keys, self._words), np.int64)
-        for w in range(self._words):
+        words = np.empty((found.keys, self.words), np.int64)
+        for w in range(self.words):
             words[:, w] = self.key_word(w, found)
         return words
 
     def key_word(self, place: int, found: Found) -> Values:
         """One word of the keys of rows that were found."""
-        return self._gathered(self._keys.reshape(-1, self._words)[:, place], found)
+        return self._gathered(self._keys.reshape(-1, self.words)[:, place], found)
 
     def _gathered(self, values: Values, found: Found) -> Values:
         if found.order is None:
@@ -284,7 +284,7 @@ class KeyedStore:
 
     @property
     def _widths(self) -> list[int]:
-        return [self._words * self._key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
+        return [self.words * self.key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
 
     def add_column(self, spec: ColumnSpec) -> None:
         """One column more, behind the others, of an empty store."""
@@ -370,7 +370,7 @@ class KeyedStore:
         if self.partitions * self.capacity <= SMALL or len(rows) * MOST_EMPTY > self.partitions * self.capacity:
             return
         found = Found(rows, None, len(rows))
-        width = 8 * self._words + sum(spec.dtype.itemsize + 1 for spec in self.specs)
+        width = 8 * self.words + sum(spec.dtype.itemsize + 1 for spec in self.specs)
         if not self._account.try_resize(self.nbytes + len(rows) * width):
             return
         keys = self.key_words(found)
@@ -422,7 +422,7 @@ class KeyedStore:
         places = np.empty(self.rows, np.int32)
         kernels.split_places(self._keys, self.counts, bits, counts, places)
         capacity = int(counts.max()) * 9 // 8 + 16
-        self._ask(1 << bits, capacity, places.nbytes + 2 * (capacity << bits) * self._key_type.itemsize)
+        self._ask(1 << bits, capacity, places.nbytes + 2 * (capacity << bits) * self.key_type.itemsize)
         shape = (1 << bits, capacity)
 
         def moved(old: Values) -> Values:
@@ -436,8 +436,8 @@ class KeyedStore:
             valid = self._valid[place]
             if valid is not None:
                 self._valid[place] = moved(valid)
-        keys = zeros((*shape, self._words), self._key_type)
-        for w in range(self._words):
+        keys = zeros((*shape, self.words), self.key_type)
+        for w in range(self.words):
             keys[:, :, w] = moved(np.ascontiguousarray(self._keys[:, :, w]))
         self._keys, self._bits, self.counts = keys, bits, counts
         kernels.reindex(self._index, self._keys, self.counts)

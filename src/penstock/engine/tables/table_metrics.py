@@ -10,10 +10,11 @@ from penstock.operators.tables.table import Table
 
 @dataclass(frozen=True)
 class TableMetrics:
-    """`rows` are those in memory, `on_disk` those on disk, of which some are in memory, too. `past` the previous rows that are kept for readers that are behind. With a time to
-    live, `expired` rows were over when their room was freed or a new row took it. `retention` is how long ago, in
-    microseconds of event time, the oldest row was written: about the time to live, or longer where a reader
-    is behind. It is None without a time to live, and for an empty table."""
+    """`rows` are those in memory, `on_disk` those on disk, of which some are in memory, too. `past` are the previous
+    rows that are kept for readers that are behind. With a time to live, `expired` rows were over when their room was
+    freed or a new row took it. `retention` is how long ago, in microseconds of event time, the oldest row was written:
+    about the time to live, or longer where a reader is behind. It is None without a time to live, and for an empty
+    table."""
 
     rows: int
     on_disk: int

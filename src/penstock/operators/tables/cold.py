@@ -19,7 +19,7 @@ Why: docs/decisions/cold-rows-by-hash.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -246,7 +246,7 @@ class ColdRows:
 
     def _begin(self) -> None:
         """From now on rows are on disk."""
-        self.pages.merge(self._changes(everything=True))
+        self.pages.merge(self._with_gone(self._changed(everything=True)))
         self._store.clear()
         self._store.add_column(_MARKS)
         self.pages.settle()
@@ -291,35 +291,41 @@ class ColdRows:
 
     def _save(self) -> None:
         """What has changed goes to disk."""
-        self.pages.merge(self._changes(everything=False))
+        self.pages.merge(self._with_gone(self._changed(everything=False)))
+        self._saved()
+
+    def _saved(self) -> None:
         if self._gone is not None:
             self._gone.clear()
         self.pages.settle()
 
-    def _changes(self, *, everything: bool) -> Iterator[Part]:
-        """The rows that have changed, or all, and the keys that are gone, in the order of their hashes: a partition of
-        the store has those of a range."""
+    def _changed(self, *, everything: bool) -> Iterator[Int64s]:
+        """The rows that have changed, or all, a partition at a time: each has the hashes of a range."""
         store = self._store
+        for part, count in enumerate(store.counts.tolist()):
+            places = np.arange(count) if everything else np.flatnonzero(self._marks_of(part) & _CHANGED)
+            yield self._packed((part * store.capacity + places).astype(np.int32))
+
+    def _with_gone(self, parts: Iterable[Int64s]) -> Iterator[Part]:
+        """Records and the keys that are gone, in the order of their hashes. Those of a part are below those of the
+        next one."""
         gone = np.empty((0, self._layout.words), np.int64)
         if self._gone is not None and self._gone.rows:
             gone = np.zeros((self._gone.rows, self._layout.words), np.int64)
             gone[:, : self._words] = self._gone.key_words(_found(self._gone.all_rows()))
-        hashes = self.pages.hashes(gone)
-        order = np.argsort(hashes)
-        gone, hashes = gone[order], hashes[order]
-        begin = 0
-        for partition, count in enumerate(store.counts.tolist()):
-            last = partition + 1 == store.partitions
-            limit = np.uint64(0) if last else np.uint64((partition + 1) * (2**64 // store.partitions))
-            end = len(gone) if last else int(np.searchsorted(hashes, limit))
-            places = np.arange(count) if everything else np.flatnonzero(self._marks_of(partition) & _CHANGED)
-            rows = (partition * store.capacity + places).astype(np.int32)
-            records = np.concatenate([self._packed(rows), gone[begin:end]])
-            if len(records):
-                is_gone = np.arange(len(records)) >= len(rows)
-                order = np.argsort(self.pages.hashes(records))
-                yield records[order], is_gone[order]
-            begin = end
+        gone_hashes = self.pages.hashes(gone)
+        order = np.argsort(gone_hashes)
+        gone, gone_hashes = gone[order], gone_hashes[order]
+        for records in parts:
+            if not len(records):
+                continue
+            hashes = self.pages.hashes(records)
+            count = int(np.searchsorted(gone_hashes, hashes.max(), side="right"))
+            both = np.concatenate([records, gone[:count]])
+            order = np.argsort(np.concatenate([hashes, gone_hashes[:count]]))
+            yield both[order], (np.arange(len(both)) >= len(records))[order]
+            gone, gone_hashes = gone[count:], gone_hashes[count:]
+        yield gone, np.ones(len(gone), np.bool_)
 
     def _packed(self, rows: Int32s) -> Int64s:
         found = _found(rows)
@@ -373,6 +379,19 @@ class ColdRows:
         self._store.add_column(_MARKS)
         self._gone_keys().put(np.ascontiguousarray(snapshot["gone"]).reshape(-1, self._words))
         self.pages.restore(snapshot["pages"])
+
+    def take(self, parts: Iterable[Rows]) -> None:
+        """The rows of a store that has no room here, partition by partition, go to disk. They may have marks."""
+        if not self.is_on:
+            self._begin()
+        self.pages.merge(self._with_gone(map(self._of_saved, parts)))
+        self._saved()
+
+    def _of_saved(self, rows: Rows) -> Int64s:
+        words, columns = rows
+        keys = [Argument(words[:, w], None) for w in range(self._words)]
+        records = self._layout.pack([*keys, *columns[: self._columns]])
+        return records if len(columns) == self._columns else records[(columns[-1].values & _CHANGED) > 0]
 
 
 def _never() -> bool:

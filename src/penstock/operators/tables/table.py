@@ -25,6 +25,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int32s, Int64s
 from penstock.components import component
+from penstock.errors import BudgetError
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
@@ -36,10 +37,11 @@ from penstock.operators.resources import Resources
 from penstock.operators.tables.cold import ColdRows
 from penstock.operators.tables.expiry import WRITTEN, Expiry
 from penstock.operators.tables.history import BEFORE_ALL, Entries, History
+from penstock.operators.tables.last import last_of_each
 from penstock.operators.tables.matched import Matched, these
 from penstock.operators.tables.whole import whole_table
 from penstock.store.blocks import ColumnSpec
-from penstock.store.keyed import Found, KeyedStore
+from penstock.store.keyed import Found
 from penstock.store.keyed_pages import KeyedPages
 from penstock.types import Field, SqlType
 
@@ -477,23 +479,17 @@ class Table:
         with self.cold.at_work():
             if snapshot["cold"] is not None:
                 self.cold.restore(snapshot["cold"])
-            self._pages.restore(snapshot["rows"])
+            try:
+                self._pages.restore(snapshot["rows"])
+            except BudgetError:
+                if not self.cold.can_go():
+                    raise
+                self.cold.take(self._pages.parts(snapshot["rows"]))
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
         if self.expiry is not None:
             self.expiry.restore(snapshot["expiry"])
-
-
-def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:
-    """Where the last row of each key is, in order, without keys that are NULL; None if that is every row."""
-    kept = np.arange(len(words)) if valid is None else np.flatnonzero(valid)
-    scratch, rows, fresh = KeyedStore.numbering(words[kept])
-    if fresh.all():
-        return None if valid is None or valid.all() else kept
-    last = np.full(scratch.partitions * scratch.capacity, -1, np.int64)
-    last[rows] = kept  # of several the last counts
-    return np.sort(last[last >= 0])
 
 
 def _present(column: Argument) -> Int32s:
