@@ -114,13 +114,13 @@ def test_texts_are_released_with_their_rows() -> None:
     text = (
         """CREATE STREAM s (t TIMESTAMP, k STRING, w STRING, EVENT TIME t);
         CREATE TABLE seen (k STRING PRIMARY KEY, w STRING, """
-        + ", ".join(f"c{i} DOUBLE" for i in range(20))
+        + ", ".join(f"c{i} DOUBLE" for i in range(40))
         + """)
             WITH ('ttl' = '8 MILLISECONDS');
         ON s UPSERT INTO seen (k, w) VALUES (s.k, s.w);
         CREATE QUERY q AS SELECT s.k, PREV(seen.w) AS before FROM s, seen WHERE s.k = seen.k;"""
     )
-    with ps.App(text, memory="3MB", block_size="4KiB") as app:
+    with ps.App(text, memory="6MB", block_size="4KiB") as app:
         on_disk, before = 0, []
         for start in range(0, 60_000, 500):
             times = range(start, start + 500)

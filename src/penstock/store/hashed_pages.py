@@ -128,7 +128,15 @@ class HashedPages:
 
     def settle(self) -> None:
         """Has what is known of the pages on the account."""
-        self._account.resize(self._directory.nbytes + self._firsts.nbytes)
+        self._account.resize(self._nbytes)
+
+    def settles(self) -> bool:
+        """The same, if there is room for it."""
+        return self._account.try_resize(self._nbytes)
+
+    @property
+    def _nbytes(self) -> int:
+        return self._directory.nbytes + self._firsts.nbytes
 
     def clear(self) -> None:
         for entry in self._directory:

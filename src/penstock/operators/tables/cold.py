@@ -246,7 +246,7 @@ class ColdRows:
 
     def _begin(self) -> None:
         """From now on rows are on disk."""
-        self.pages.merge(self._with_gone(self._changed(everything=True)))
+        self._merge(self._changed(everything=True))
         self._store.clear()
         self._store.add_column(_MARKS)
         self.pages.settle()
@@ -269,19 +269,26 @@ class ColdRows:
         """All rows go to disk, and the memory is given back."""
         self._save()
         self._store.clear()
+        self.pages.settle()
         self._is_whole, self._brought = False, None
 
     def flush(self) -> None:
         """Changes go to disk. Of the rows in memory those stay that were asked for again, unless they are many."""
         store = self._store
         used = sum(np.count_nonzero(self._marks_of(part) & _USED) for part in range(store.partitions))
-        if not used or used * _KEPT > store.rows:
-            self._empty()
-            rows = self._most // self._row_bytes
-            if store.is_free(rows):
-                store.reserve(rows)  # what grows is copied, and needs more memory meanwhile
-            return
-        self._save()
+        if used and used * _KEPT <= store.rows:
+            self._save()
+            if self.pages.settles():
+                self._keep_used()
+                return
+        self._empty()
+        rows = self._most // self._row_bytes
+        if store.is_free(rows):
+            store.reserve(rows)  # what grows is copied, and needs more memory meanwhile
+
+    def _keep_used(self) -> None:
+        """All but the rows that were asked for again leave the store; what has changed is on disk."""
+        store = self._store
         for part in range(store.partitions):
             places = np.flatnonzero((self._marks_of(part) & _USED) == 0)
             store.remove(store.key_words(_found((part * store.capacity + places).astype(np.int32))))
@@ -291,13 +298,13 @@ class ColdRows:
 
     def _save(self) -> None:
         """What has changed goes to disk."""
-        self.pages.merge(self._with_gone(self._changed(everything=False)))
-        self._saved()
+        self._merge(self._changed(everything=False))
 
-    def _saved(self) -> None:
+    def _merge(self, parts: Iterable[Int64s]) -> None:
+        """Rows go to disk, and keys that are gone leave it."""
+        self.pages.merge(self._with_gone(parts))
         if self._gone is not None:
             self._gone.clear()
-        self.pages.settle()
 
     def _changed(self, *, everything: bool) -> Iterator[Int64s]:
         """The rows that have changed, or all, a partition at a time: each has the hashes of a range."""
@@ -384,8 +391,8 @@ class ColdRows:
         """The rows of a store that has no room here, partition by partition, go to disk. They may have marks."""
         if not self.is_on:
             self._begin()
-        self.pages.merge(self._with_gone(map(self._of_saved, parts)))
-        self._saved()
+        self._merge(map(self._of_saved, parts))
+        self.pages.settle()
 
     def _of_saved(self, rows: Rows) -> Int64s:
         words, columns = rows
