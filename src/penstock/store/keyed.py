@@ -98,6 +98,8 @@ class KeyedStore:
         self._keys = zeros((parts, capacity, self.words), self.key_type)
         self._values = [zeros((parts, capacity), spec.dtype) for spec in self.specs]
         self._valid: list[Bools | None] = [None] * len(self.specs)
+        self._widths = [self.words * self.key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
+        self._nullable = sum(spec.nullable for spec in self.specs)
 
     # What there is
 
@@ -277,14 +279,9 @@ class KeyedStore:
 
     def _peak(self, rows: int) -> int:
         """The most bytes that the account is asked for on the way to so many rows more, with a mask for each column."""
-        unmasked = sum(spec.nullable and valid is None for spec, valid in zip(self.specs, self._valid, strict=True))
-        masks = sum(spec.nullable for spec in self.specs)
-        larger = peak(self.rows + rows, self._bits, self.capacity, self._widths, masks, PARTITION_ROWS)
+        unmasked = self._nullable - sum(valid is not None for valid in self._valid)
+        larger = peak(self.rows + rows, self._bits, self.capacity, self._widths, self._nullable, PARTITION_ROWS)
         return max(larger, self.nbytes + unmasked * self.partitions * self.capacity)
-
-    @property
-    def _widths(self) -> list[int]:
-        return [self.words * self.key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
 
     def add_column(self, spec: ColumnSpec) -> None:
         """One column more, behind the others, of an empty store."""

@@ -20,7 +20,6 @@ Why: docs/decisions/cold-rows-by-hash.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -59,6 +58,21 @@ Rows = tuple[Int64s, tuple[Argument, ...]]
 """The keys of rows, and the columns besides."""
 
 
+class AtWork:
+    """Rows that are brought stay within such blocks."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+
 @component("ColdRows")
 class ColdRows:
     """`written` is the place of the column with the time of a row's last change, if rows have a time to live. `can_go`
@@ -83,8 +97,7 @@ class ColdRows:
         self._gone: KeyedStore | None = None
         self._is_whole = False
         """Whether all rows are in the store."""
-        self.works = 0
-        """How many are `at_work`."""
+        self.at_work = AtWork()
         self._swept = 0
         self._blind = False
         """Whether rows on disk were not looked at when rows were brought last."""
@@ -95,15 +108,6 @@ class ColdRows:
         self._row_bytes = values + _ROW_BYTES
         self.keys_at_once = max(16, self._most // (_CHUNKS * (values + 8 * self._layout.words)))
         """So many keys are brought together at most."""
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Rows that are brought stay meanwhile."""
-        self.works += 1
-        try:
-            yield
-        finally:
-            self.works -= 1
 
     # Rows come to memory
 
@@ -133,7 +137,7 @@ class ColdRows:
         """Has all rows in memory; `BudgetError` where they have no room."""
         if not self.is_on or self._is_whole:
             return
-        with self.at_work():
+        with self.at_work:
             self._store.ask(self.pages.rows)
             for place in range(len(self.pages)):
                 self._put(self._alone(self.pages.page(place)))
@@ -255,10 +259,10 @@ class ColdRows:
 
     def _give_up(self) -> bool:
         """Others need memory."""
-        if self.works:
+        if self.at_work.count:
             return False
         held = self._store.nbytes
-        with self.at_work():
+        with self.at_work:
             if self.is_on:
                 self._empty()
             elif held * _LEAST > self._account.total and self.can_go():

@@ -72,6 +72,7 @@ class LookUp(Operator):
             TableReading(f"{name}-{i}", lookup, _wanted(read, lookup.alias), behind, resources)
             for i, (lookup, behind) in enumerate(zip(node.lookups, read_behind(node), strict=True))
         ]
+        self._cold = self._tables[0].table.cold
         self.row_filter = None if node.first is None else compile_row(renamed(node.first, self._names))
         self._single: SingleReading | None = None
         self._waits = bool(node.clocks)
@@ -140,7 +141,7 @@ class LookUp(Operator):
         try:
             if first is not None and first(values) is not True:
                 return []
-            if self._single is None or self._tables[0].table.cold.is_on:
+            if self._single is None or self._cold.is_on:
                 return None
             moment = (chunk.times.item(0) + self._behind, self._position, self._next)
             joined = self._single.join(values, moment)

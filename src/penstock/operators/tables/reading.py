@@ -111,7 +111,7 @@ class TableReading:
 
     def join(self, piece: Piece, position: int, behind: int) -> list[Piece]:
         """The rows with those of the table, as of their times and so much more."""
-        with self.table.cold.at_work():
+        with self.table.cold.at_work:
             return self._join(piece, position, behind)
 
     def _join(self, piece: Piece, position: int, behind: int) -> list[Piece]:

@@ -58,6 +58,7 @@ class SingleWrite:
 
     def __init__(self, table: Table, write: TableWrite, position: int) -> None:
         self._table = table
+        self._cold = table.cold
         self._position = position
         prefix, own = f"{write.alias}.", f"{table.definition.name}."
 
@@ -85,7 +86,7 @@ class SingleWrite:
     def make(self, values: Values, time: int, sequence: int) -> bool:
         """Makes the change that an event asks for; answers whether that was done."""
         table = self._table
-        if table.has_copy or table.cold.is_on:
+        if self._cold.is_on or table.has_copy:
             return False
         try:
             if self._where is not None and self._where(values) is not True:
@@ -116,9 +117,10 @@ class SingleWrite:
                 if value is None and (place in self._required or not table.store.has_nulls(place)):
                     return False
         if table.keeps_history:
-            table.cold.works += 1  # the row stays where it is; `at_work` takes longer than the change
+            work = self._cold.at_work
+            work.count += 1  # the row stays where it is; a block takes longer
             table.history.put_single(SingleChange((time, self._position, sequence), words, before))
-            table.cold.works -= 1
+            work.count -= 1
         table.store.write_one(row, self._places, found)
         return True
 

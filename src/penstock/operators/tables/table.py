@@ -173,7 +173,7 @@ class Table:
         if not self.expiry.is_due:
             return
         passed = [reader.passed for reader in self._readers]
-        with self.cold.at_work():
+        with self.cold.at_work:
             swept = self.expiry.sweep((*self.heard.values(), *passed), self._free)
             if swept is not None and self.cold.is_on:
                 for words, columns in self.cold.sweep(*swept):
@@ -438,7 +438,7 @@ class Table:
         if keep is not None:
             words = words[keep]
             stored = {name: column.at(keep) for name, column in stored.items()}
-        with self.cold.at_work():
+        with self.cold.at_work:
             self.cold.bring(words, new=True)
             self.write(words, stored)
         self.changed(None)
@@ -476,7 +476,7 @@ class Table:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        with self.cold.at_work():
+        with self.cold.at_work:
             if snapshot["cold"] is not None:
                 self.cold.restore(snapshot["cold"])
             try:

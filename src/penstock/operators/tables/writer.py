@@ -139,7 +139,7 @@ class TableWriter:
                 if operations is not None:
                     asked.append(operations)
         if asked:
-            with self._table.cold.at_work():
+            with self._table.cold.at_work:
                 done = self._carry_out(asked)
             self._table.changed(_together(done))
 
