@@ -147,6 +147,9 @@ def test_memory_of_strings_that_are_gone_is_given_up() -> None:
     budget.account("something else").resize(900_000)
     assert interner.decode(kept).to_pylist() == ["kept"]
     assert interner.codes_of(["1" * 1000, "kept"]) == [-1, int(kept[0])]
+    Interner(budget.account("empty"))
+    with pytest.raises(BudgetError):
+        budget.account("more than there is").resize(900_000)
 
 
 def test_an_interner_that_is_closed_takes_nothing() -> None:

@@ -7,11 +7,11 @@ code has the first eight bytes of its string and where it stands. An open hash t
 some bits of its hash.
 
 Invariants:
-1. A code that stands for no string has the length of none. What a table entry leads to is compared byte by byte, so an
-   entry of a string that was forgotten finds nothing, also when its code stands for another string.
-2. At most three quarters of the table are entries; one that is out of date counts as one.
+1. A code that stands for no string has the length of none, and no entry leads to it.
+2. At most three quarters of the table are entries. The upper half of the hash says where an entry belongs; it stands
+   there or behind, with nothing empty in between. So a table that grows needs no strings.
 3. All is on the account. What is refused changes nothing. The room of strings that are gone is used again when it is
-   half of all, and it is given up where memory is short.
+   a quarter of all, and it is given up where memory is short.
 4. Codes without a string are a chain through their records: the last one that became free is taken first.
 """
 
@@ -94,6 +94,12 @@ def _entry(h: np.uint64, code: int) -> np.uint64:
 
 
 @inline
+def _home(entry: np.uint64, mask: np.uint64) -> np.uint64:
+    """Where an entry, or a hash, belongs."""
+    return (entry >> np.uint64(32)) & mask
+
+
+@inline
 def _code(entry: np.uint64) -> int:
     return int(np.int64(entry & np.uint64(0xFFFFFFFF))) - 1
 
@@ -147,9 +153,9 @@ def _find(
             first = _first(data, begin, end)
             h = _hash(data, begin, end, first)
             firsts[row - start], hashes[row - start] = first, h
-            prefetch(table + 8 * np.int64(h & mask))
+            prefetch(table + 8 * np.int64(_home(h, mask)))
         for row in range(start, stop):
-            entry = entries[np.int64(hashes[row - start] & mask)]
+            entry = entries[np.int64(_home(hashes[row - start], mask))]
             if entry != np.uint64(0):
                 prefetch(lines + 16 * _code(entry))
         for row in range(start, stop):
@@ -158,7 +164,7 @@ def _find(
                 continue
             begin, length = int(offsets[row]), int(offsets[row + 1]) - int(offsets[row])
             h, first = hashes[row - start], firsts[row - start]
-            at = h & mask
+            at = _home(h, mask)
             while True:
                 entry = entries[np.int64(at)]
                 if entry == np.uint64(0):
@@ -178,12 +184,31 @@ def _find(
 
 
 @inline
-def _enter(h: np.uint64, code: int, entries: UInt64s) -> None:
+def _enter(entry: np.uint64, entries: UInt64s) -> None:
     mask = np.uint64(len(entries) - 1)
-    at = h & mask
+    at = _home(entry, mask)
     while entries[np.int64(at)] != np.uint64(0):
         at = (at + np.uint64(1)) & mask
-    entries[np.int64(at)] = _entry(h, code)
+    entries[np.int64(at)] = entry
+
+
+@inline
+def _leave(entry: np.uint64, entries: UInt64s) -> None:
+    """Removes an entry that is there; entries behind it move up, as far as they may."""
+    mask = np.uint64(len(entries) - 1)
+    hole = _home(entry, mask)
+    while entries[np.int64(hole)] != entry:
+        hole = (hole + np.uint64(1)) & mask
+    at = hole
+    while True:
+        at = (at + np.uint64(1)) & mask
+        other = entries[np.int64(at)]
+        if other == np.uint64(0):
+            break
+        if (at - _home(other, mask)) & mask >= (at - hole) & mask:
+            entries[np.int64(hole)] = other
+            hole = at
+    entries[np.int64(hole)] = np.uint64(0)
 
 
 @kernel
@@ -201,22 +226,17 @@ def _add(
         first = _first(data, begin, begin + length)
         records[code, _FIRST] = first
         records[code, _PLACE] = np.uint64((np.int64(end + _HEAD) << _LENGTH_BITS) | length)
-        _enter(_hash(data, begin, begin + length, first), code, entries)
+        _enter(_entry(_hash(data, begin, begin + length, first), code), entries)
         end += _words(length)
     return end
 
 
 @kernel
-def _enter_all(records: UInt64s, codes: int, text: Bytes, entries: UInt64s) -> int:
-    """Makes entries for all strings; returns how many."""
-    count = 0
-    for code in range(codes):
-        place = np.int64(records[code, _PLACE])
-        if place & _LENGTH != _NO_STRING:
-            begin, length = _begin(place), _length(place)
-            _enter(_hash(text, begin, begin + length, records[code, _FIRST]), code, entries)
-            count += 1
-    return count
+def _enter_all(others: UInt64s, entries: UInt64s) -> None:
+    """The entries of another table."""
+    for entry in others:
+        if entry != np.uint64(0):
+            _enter(entry, entries)
 
 
 @kernel
@@ -229,11 +249,14 @@ def _take(records: UInt64s, free: int, codes: Slots) -> int:
 
 
 @kernel
-def _forget(codes: Slots, free: int, records: UInt64s) -> tuple[int, int]:
+def _forget(codes: Slots, free: int, records: UInt64s, text: Bytes, entries: UInt64s) -> tuple[int, int]:
     """The codes become free. Returns the one that is the first in the chain then, and how many words are unused."""
     gone = 0
     for code in codes:
-        gone += _words(_length(np.int64(records[code, _PLACE])))
+        place = np.int64(records[code, _PLACE])
+        begin, length = _begin(place), _length(place)
+        gone += _words(length)
+        _leave(_entry(_hash(text, begin, begin + length, records[code, _FIRST]), int(code)), entries)
         records[code, _FIRST], records[code, _PLACE] = np.uint64(free), np.uint64(_NO_STRING)
         free = int(code)
     return free, gone
@@ -298,7 +321,7 @@ class TextTable:
         account.give_up = lambda: self._give_up() or (others is not None and others())
 
     def _begin(self) -> None:
-        self._end = self._gone = self._entered = 0
+        self._end = self._gone = 0
         self.codes = self.strings_kept = 0
         """How many codes have been given, and how many of them stand for a string."""
         self._free = -1
@@ -335,7 +358,7 @@ class TextTable:
     def find(self, strings: pa.StringArray) -> Slots:
         """The code of each string; -1 for one that is not known, and for NULL."""
         codes = np.full(len(strings), -1, np.int32)
-        if len(codes) and self._entered:
+        if len(codes) and self.strings_kept:
             valid = strings.is_valid().to_numpy(zero_copy_only=False) if strings.null_count else _ALL_VALID
             _find(*_parts(strings), valid, self._entries.array, self.text, self.records, codes)
         return codes
@@ -369,11 +392,10 @@ class TextTable:
     def _put(self, offsets: Int32s, data: Bytes, codes: Slots) -> None:
         words = self._words.array
         self._end = _add(offsets, data, codes, words, self.text, self._end, self.records, self._entries.array)
-        self._entered += len(codes)
 
     def forget(self, codes: Slots) -> None:
         """The strings of these codes are gone; each code is there once and stands for one."""
-        self._free, gone = _forget(codes, self._free, self.records)
+        self._free, gone = _forget(codes, self._free, self.records, self.text, self._entries.array)
         self._gone += gone
         self.strings_kept -= len(codes)
 
@@ -385,34 +407,35 @@ class TextTable:
         try:
             self._records.fit(self.codes + codes)
             self._make_room_for_words(words)
-            if 4 * (self._entered + strings) > 3 * len(self._entries):
-                self._enter_anew(self.strings_kept + strings)
+            self._make_room_for_entries(self.strings_kept + strings)
         finally:
             self._is_changing = False
 
     def _make_room_for_words(self, words: int) -> None:
         if self._end + words <= len(self._words):
             return
-        if 2 * self._gone > self._end:
+        if 4 * self._gone > self._end:
             self._compact()
         try:
-            self._words.fit(self._end + words)
+            self._words.resize(self._length_for(words))
         except BudgetError:
             if not self._gone:
                 raise
             self._compact()
-            self._words.fit(self._end + words)
+            self._words.resize(max(len(self._words), self._length_for(words)))
 
-    def _enter_anew(self, strings: int) -> None:
-        """A hash table with room for so many strings takes the place of the other."""
-        length = power_of_two(2 * strings)
-        if length > len(self._entries):
-            entries = ChargedArray(self._account, np.uint64, length=length)
+    def _length_for(self, words: int) -> int:
+        """For so many more: an eighth of them at most is not needed."""
+        step = power_of_two(self._end + words) // 16
+        return -(-(self._end + words) // step) * step
+
+    def _make_room_for_entries(self, strings: int) -> None:
+        if 4 * strings > 3 * len(self._entries):
+            entries = ChargedArray(self._account, np.uint64)
+            entries.resize(power_of_two(-(-4 * strings // 3)))
+            _enter_all(self._entries.array, entries.array)
             self._entries.clear()
             self._entries = entries
-        else:
-            self._entries.array[:] = 0
-        self._entered = _enter_all(self.records, self.codes, self.text, self._entries.array)
 
     def _compact(self) -> None:
         self._end = _compact(self._words.array, self._end, self.records)
@@ -420,7 +443,7 @@ class TextTable:
 
     def _give_up(self) -> bool:
         """Memory is needed: what strings had that are gone is given back. Whether there was some."""
-        if self._is_changing or 4 * self._gone < len(self._words):
+        if self._is_changing or self._gone == 0 or 4 * self._gone < len(self._words):
             return False
         self._compact()
         self._words.resize(self._end)
