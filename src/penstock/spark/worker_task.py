@@ -13,7 +13,7 @@ import json
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from pyspark.messages import SparkSocketMessageReceiver, ZeroCopyByteStream
 from pyspark.serializers import SpecialLengths
@@ -32,7 +32,11 @@ _BROADCAST = b"pyspark.core.broadcast"
 _QUERY = "sql.streaming.queryId"
 
 
-class Task(SparkSocketMessageReceiver):  # type: ignore[misc]
+class _Raw(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class Task(SparkSocketMessageReceiver):
     """One whose first message has been read, here or by another process. Reading may have failed: a connection ends
     between two tasks when Spark gives up an idle worker. PySpark then hears of it where it would read."""
 
@@ -73,7 +77,7 @@ def read_task(infile: io.BufferedReader) -> Task:
         return Task(infile, error)
 
 
-def _read(raw: io.RawIOBase, size: int) -> bytes:
+def _read(raw: _Raw, size: int) -> bytes:
     found = bytearray(size)
     rest = memoryview(found)
     while rest:
