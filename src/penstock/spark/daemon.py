@@ -44,9 +44,9 @@ def main_of_worker(asking: socket.socket) -> Callable[[io.BufferedReader, Binary
 
     def main(infile: io.BufferedReader, outfile: BinaryIO) -> None:
         task = read_task(infile)
-        code = None
-        if isinstance(task.message, bytes) and task.bucket is not None:
-            code = hand_over(task.message, infile.fileno(), task.bucket, asking)
+        bucket, code = task.bucket, None
+        if bucket is not None and isinstance(task.message, bytes):
+            code = hand_over(task.message, infile.fileno(), bucket, asking)
         if code is None:
             run_task(task, outfile)
         elif code:
@@ -55,10 +55,15 @@ def main_of_worker(asking: socket.socket) -> Callable[[io.BufferedReader, Binary
     return main
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Forks workers for Spark until Spark has ended."""
     gc.collect()
     gc.freeze()
     if CAN_HAND_OVER and os.environ.get("SPARK_REUSE_WORKER"):
         os.setpgid(0, 0)  # the daemon's group, which it ends with all that is in it
         pyspark.worker.main = main_of_worker(switchboard.start())
     manager()
+
+
+if __name__ == "__main__":
+    run()

@@ -76,7 +76,10 @@ def keep(switchboard: socket.socket) -> NoReturn:
         for asking in given:
             _serve(socket.socket(fileno=asking))
         gc.collect()
-        switchboard.sendall(FREE)
+        try:
+            switchboard.sendall(FREE)
+        except OSError:
+            os._exit(0)
 
 
 def _serve(asking: socket.socket) -> None:

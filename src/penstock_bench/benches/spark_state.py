@@ -48,7 +48,7 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan(4000, 100, 1, 3),
-    Size.QUICK: _Plan(700_000, 1000, 10, 20),
+    Size.QUICK: _Plan(700_000, 1000, 10, 16),
     Size.FULL: _Plan(700_000, 1000, 10, 200),
 }
 
