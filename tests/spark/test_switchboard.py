@@ -1,4 +1,4 @@
-"""Which keeper serves which bucket: they stay together, keepers are as many as needed, and none is waited for in vain."""
+"""Which keeper serves which bucket: they stay together, keepers are as many as needed, none is waited for in vain."""
 
 from __future__ import annotations
 
