@@ -24,7 +24,7 @@ from .handing_over import wait_for_end
 def case(name: str) -> Any:
     command = [sys.executable, handing_over.__file__, name]
     environment = os.environ | {"PYTHONPATH": import_path()}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=120, check=True)
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=30, check=True)
     return json.loads(done.stdout)
 
 
@@ -33,7 +33,7 @@ def test_a_bucket_finds_what_its_process_has() -> None:
     first, second, third = case("same_bucket")
     assert [one["code"] for one in (first, second, third)] == [0, 0, 0]
     assert first["pid"] == second["pid"] == third["pid"]
-    assert third["seen"] == ["one", "two" * 200_000, ""]
+    assert third["seen"] == ["one", "twotwo", ""]
     assert [one["data"] for one in (first, second, third)] == ["1234", "5678", "9012"]
 
 
@@ -76,7 +76,7 @@ def test_a_worker_does_the_task_of_a_busy_keeper_itself() -> None:
     found = case("nobody_waits_for_long")
     assert found["code"] is None
     assert found["then"]["pid"] == found["before"]["pid"]
-    assert found["then"]["seen"] == ["one", "wait", "three"]
+    assert found["then"]["seen"] == ["one", "busy", "three"]
 
 
 def test_without_a_switchboard_workers_do_it_themselves_at_once() -> None:

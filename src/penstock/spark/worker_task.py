@@ -47,9 +47,7 @@ class Task(SparkSocketMessageReceiver):
     def _do_get_init_message(self) -> ZeroCopyByteStream:
         if isinstance(self.message, Exception):
             raise self.message
-        stream = ZeroCopyByteStream(memoryview(self.message))
-        stream.finish()
-        return stream
+        return _stream(self.message)
 
     @property
     def bucket(self) -> bytes | None:
@@ -58,7 +56,7 @@ class Task(SparkSocketMessageReceiver):
         if isinstance(self.message, Exception) or not all(name in self.message for name in _OURS):
             return None
         try:
-            told = WorkerInitInfo.from_stream(ZeroCopyByteStream(memoryview(self.message)))
+            told = WorkerInitInfo.from_stream(_stream(self.message))
             query, partition = told.task_context.local_properties.get(_QUERY), told.task_context.partition_id
             has_broadcasts = bool(told.broadcast.variables) or _BROADCAST in self.message
         except (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError):
@@ -75,6 +73,13 @@ def read_task(infile: io.BufferedReader) -> Task:
         return Task(infile, _read(infile.raw, size))
     except (EOFError, OSError, ValueError) as error:
         return Task(infile, error)
+
+
+def _stream(message: bytes) -> ZeroCopyByteStream:
+    """Ends with the message: who reads on would wait for ever."""
+    stream = ZeroCopyByteStream(memoryview(message))
+    stream.finish()
+    return stream
 
 
 def _read(raw: _Raw, size: int) -> bytes:
