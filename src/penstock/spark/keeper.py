@@ -20,6 +20,7 @@ Why: docs/decisions/buckets-stay.md
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -106,7 +107,7 @@ def _serve(asking: socket.socket) -> None:
 
 def _end_with(asking: socket.socket, ended: threading.Event) -> None:
     """Ends this process if the worker that asked ends before its task has."""
-    with asking:
+    with asking, contextlib.suppress(OSError):
         asking.recv(1)
     if not ended.is_set():
         os._exit(1)

@@ -101,9 +101,11 @@ def run_on(connection: int, message: bytes) -> int:
     """Runs a task that another process has begun to read, on the connection, which is closed then; returns the exit
     code of the worker, 0 if the task has not failed."""
     size = int(os.environ.get("SPARK_BUFFER_SIZE", 65536))
-    with os.fdopen(os.dup(connection), "wb", size) as outfile, os.fdopen(connection, "rb", size) as infile:
-        try:
+    try:
+        with os.fdopen(os.dup(connection), "wb", size) as outfile, os.fdopen(connection, "rb", size) as infile:
             run_task(Task(infile, message), outfile)
-        except SystemExit as left:
-            return left.code if isinstance(left.code, int) else 1
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 1
+    except OSError:  # Spark has closed the connection
+        return 1
     return 0
