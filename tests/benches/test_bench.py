@@ -63,7 +63,16 @@ def tiny(name: str) -> dict[str, Any]:
     return measure(name, Size.TINY, Report(name, quiet=True))
 
 
-ON_SPARK = {"linear-road", "blowup", "spark-throughput", "spark-flat", "spark-latency", "recovery", "snapshot"}
+ON_SPARK = {
+    "linear-road",
+    "blowup",
+    "spark-throughput",
+    "spark-flat",
+    "spark-latency",
+    "spark-state",
+    "recovery",
+    "snapshot",
+}
 
 
 def test_every_bench_is_checked() -> None:
