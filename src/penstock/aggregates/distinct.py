@@ -229,9 +229,7 @@ class DistinctState(AggregateState):
         finally:
             self._asks = False
 
-    def _advance_paged(
-        self, paged: PagedValues, added: Rows, removed: Rows, schedule: Schedule
-    ) -> tuple[Emitted, ...]:
+    def _advance_paged(self, paged: PagedValues, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         operations = np.empty((added.size + removed.size, 2), np.int64)
         upto = np.empty(len(schedule.add_upto), np.int64)
         count = page_kernels.list_operations(

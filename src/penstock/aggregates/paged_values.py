@@ -129,9 +129,7 @@ class PagedValues:
         self._play(operations, targets, distinct, generations, changes)
         self._log.forget(partition)
 
-    def _play(
-        self, operations: Int64s, targets: Int64s, distinct: Int64s, generations: Int64s, changes: Slots
-    ) -> None:
+    def _play(self, operations: Int64s, targets: Int64s, distinct: Int64s, generations: Int64s, changes: Slots) -> None:
         numbers = np.empty(len(operations), np.int64)
         kernels.find_pages(operations, self._pages.pages, self._pages.level, numbers)
         order, begins = _sorted(numbers, self._pages.pages)

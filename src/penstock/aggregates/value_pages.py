@@ -44,6 +44,12 @@ _GRANTED_AT_ONCE = 1 << 20
 _OBJECT_BYTES = 160
 """What a page in memory takes besides its entries."""
 
+
+def mean_entries(capacity: int) -> int:
+    """Of a page, so that pages that are still to be divided, with twice as many as others, fit a block."""
+    return max(_LEAST_ENTRIES, capacity * 9 // 20 // ENTRY_BYTES)
+
+
 _NO_ENTRIES = np.empty((0, 3), np.int64)
 
 
@@ -55,7 +61,7 @@ class ValuePages:
         self._device = device
         self._account = account
         self._least = pages
-        self._mean = max(_LEAST_ENTRIES, device.capacity * 9 // 20 // ENTRY_BYTES)
+        self._mean = mean_entries(device.capacity)
         self._resident: dict[int, Int64s] = {}
         self._places = ChargedArray(account, np.int64, (3,))
         self._granted = 0
