@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_distinct import count_and_mode, draw, state
 from test_selective import Shelf
 
-from penstock.aggregates import distinct, paged_values, value_pages
+from penstock.aggregates import distinct, paged_values, value_packing, value_pages
 from penstock.aggregates.distinct import DistinctState
 from penstock.aggregates.state import Argument, Emitted, Rows, Schedule, Want
 from penstock.aggregates.value_pages import ValuePages
@@ -45,9 +45,9 @@ def paging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
     monkeypatch.setattr(DistinctState, "advance", paged)
     monkeypatch.setattr(distinct, "_LEAST_TABLE", 0)
     monkeypatch.setattr(distinct, "_BACK", 1 << 40 if request.param == "stay" else 0)
-    monkeypatch.setattr(value_pages, "mean_entries", lambda capacity: 2)
+    monkeypatch.setattr(value_pages, "mean_entries", lambda capacity, work: 2)
     keep = ValuePages._may_keep
-    monkeypatch.setattr(ValuePages, "_may_keep", lambda self, nbytes: nbytes % 48 == 0 and keep(self, nbytes))
+    monkeypatch.setattr(ValuePages, "_may_keep", lambda self, nbytes: nbytes % 16 == 0 and keep(self, nbytes))
     monkeypatch.setattr(ValuePages, "_divide_one", counted(ValuePages._divide_one, "divided"))
     monkeypatch.setattr(ValuePages, "_unite_two", counted(ValuePages._unite_two, "united"))
     return counts
@@ -243,10 +243,33 @@ def test_mode_keeps_its_rows_in_memory() -> None:
         sliding(made, 150_000, 150_000, 50_000)
 
 
+@settings(deadline=None)
+@given(
+    slots=st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=40),
+    generations=st.sampled_from([(1,), (7,), (1, 2), (1, 1 << 20)]),
+    most=st.sampled_from([1, 255, 256, 1 << 40]),
+    same=st.booleans(),
+    seed=st.integers(0, 1 << 30),
+)
+def test_packed_entries_come_back(
+    slots: list[int], generations: tuple[int, ...], most: int, same: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    count = len(slots)
+    owners = rng.choice(generations, count) << 32 | np.array(slots[:1] * count if same else slots)
+    values = rng.integers(-(1 << 63), (1 << 63) - 1, count)
+    entries = np.stack((owners, values, rng.integers(1, most + 1, count)), axis=1)
+    content = value_packing.packed(entries, np.empty(3 + 3 * count, np.int64)).copy()
+    assert value_packing.entries_in(content) == count
+    assert value_packing.unpacked(content, np.empty((count + 3, 3), np.int64)).tolist() == entries.tolist()
+    if same and len(generations) == 1 and most < 256:
+        assert len(content) <= 24 + 9 * count + 7
+
+
 def test_pages_are_found_by_linear_hashing() -> None:
     """However many pages there are, each entry is in the page that says so."""
     account: Account = Budget(1 << 24).account("test")
-    pages = ValuePages(MemoryDevice(), account, 4)
+    pages = ValuePages(MemoryDevice(), account, 4, 1 << 20)
     rng = np.random.default_rng(0)
     entries = np.stack((np.full(40_000, 1 << 32), rng.integers(0, 1 << 62, 40_000), np.ones(40_000, np.int64)), axis=1)
     begins = np.zeros(5, np.int64)
@@ -264,7 +287,7 @@ def test_pages_are_found_by_linear_hashing() -> None:
             value_pages.kernels.find_pages(operations, pages.pages, pages.level, found)
             assert found[0] == page
         seen += len(pages.read(page))
-        assert len(pages.read(page)) * value_pages.ENTRY_BYTES <= MemoryDevice().capacity
+        assert pages._places.array[page, 1] <= MemoryDevice().capacity
     assert seen == 40_000
     pages.close()
     assert account.nbytes == 0

@@ -19,8 +19,8 @@ from properties.test_windows import check, drives
 
 @pytest.fixture
 def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Whatever has a device pages at once; pages have two entries or so, and only some stay in memory. Counts calls that
-    found their values in pages."""
+    """Whatever has a device pages at once; pages have two entries or so, and only some stay in memory. Counts how
+    often values went to pages."""
     counts = {"paged": 0}
     advance = DistinctState.advance
 
@@ -31,9 +31,9 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     monkeypatch.setattr(DistinctState, "advance", paged)
     monkeypatch.setattr(distinct, "_LEAST_TABLE", 0)
-    monkeypatch.setattr(value_pages, "mean_entries", lambda capacity: 2)
+    monkeypatch.setattr(value_pages, "mean_entries", lambda capacity, work: 2)
     keep = ValuePages._may_keep
-    monkeypatch.setattr(ValuePages, "_may_keep", lambda self, nbytes: nbytes % 48 == 0 and keep(self, nbytes))
+    monkeypatch.setattr(ValuePages, "_may_keep", lambda self, nbytes: nbytes % 16 == 0 and keep(self, nbytes))
     return counts
 
 

@@ -58,7 +58,7 @@ class PagedValues:
         account.charge(nbytes)
         self._log = ValueLog(device, partitions, nbytes // 2)
         self._held = nbytes
-        self._pages = ValuePages(device, account, partitions)
+        self._pages = ValuePages(device, account, partitions, self._work)
         self.stale = 0
         self._cells: Int64s = zeros((0, 3), np.int64)
         self._played: Int64s = np.empty((0, 3), np.int64)

@@ -1,9 +1,10 @@
-"""Pages of values on a block device: the entries of `value_table`, without the empty cells, by linear hashing.
+"""Pages of values on a block device: the entries of `value_table`, packed (`value_packing`), by linear hashing.
 
     page 0   page 1   page 2 ...      each a blob, or in memory as long as there is room for it
 
 A page is read and written as a whole and has no fixed length: pages are added one by one as entries come, and given up
-as they go, so that a page holds about so many entries that it fits one block. Any fixed set of pages is as good as any
+as they go, so that a page holds about so many entries that it fits one block. What is read is good until the next
+page is. Any fixed set of pages is as good as any
 other to be kept in memory, for the hash spreads all accesses alike: a page that is in memory stays there.
 
 Invariants:
@@ -21,9 +22,11 @@ import contextlib
 
 import numpy as np
 
+from penstock.aggregates import value_packing as packing
 from penstock.aggregates import value_page_kernels as kernels
 from penstock.aggregates.state import Snapshot
 from penstock.arrays import Int64s
+from penstock.columns import Values
 from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.store.blobs import Blob, write_blob
@@ -31,12 +34,13 @@ from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 from penstock.store.device import BlockDevice
 
-ENTRY_BYTES = 24
-
 NOWHERE = -1
 
-_LEAST_ENTRIES = 256
+_LEAST_ENTRIES = 64
 """A page has so many entries on average, however small blocks are."""
+
+_PACKED_BYTES, _WORK_BYTES = 12, 240
+"""What an entry takes on the device, in general, and while its page is played, where pages differ by the half."""
 
 _GRANTED_AT_ONCE = 1 << 20
 """Bytes that are asked for when more pages stay in memory."""
@@ -45,9 +49,10 @@ _OBJECT_BYTES = 160
 """What a page in memory takes besides its entries."""
 
 
-def mean_entries(capacity: int) -> int:
-    """Of a page, so that pages that are still to be divided, with twice as many as others, fit a block."""
-    return max(_LEAST_ENTRIES, capacity * 9 // 20 // ENTRY_BYTES)
+def mean_entries(capacity: int, work: int) -> int:
+    """Of a page, so that pages that are still to be divided, with twice as many as others, fit a block, and the memory
+    for the work on a page."""
+    return max(_LEAST_ENTRIES, min(capacity * 9 // 20 // _PACKED_BYTES, work // _WORK_BYTES))
 
 
 _NO_ENTRIES = np.empty((0, 3), np.int64)
@@ -55,15 +60,17 @@ _NO_ENTRIES = np.empty((0, 3), np.int64)
 
 @component("ValuePages")
 class ValuePages:
-    """There are never fewer pages than at first, a power of two."""
+    """There are never fewer pages than at first, a power of two. Its owner has `work` bytes on the account for work."""
 
-    def __init__(self, device: BlockDevice, account: Account, pages: int) -> None:
+    def __init__(self, device: BlockDevice, account: Account, pages: int, work: int) -> None:
         self._device = device
         self._account = account
         self._least = pages
-        self._mean = mean_entries(device.capacity)
-        self._resident: dict[int, Int64s] = {}
+        self._mean = mean_entries(device.capacity, work)
+        self._resident: dict[int, Values] = {}
         self._places = ChargedArray(account, np.int64, (3,))
+        self._room: Int64s = np.empty((0, 3), np.int64)
+        self._packing: Int64s = np.empty(0, np.int64)
         self._granted = 0
         self.resident_nbytes = 0
         self.entries = 0
@@ -85,14 +92,16 @@ class ValuePages:
 
     def read(self, page: int) -> Int64s:
         """The entries of a page, to be read only."""
-        found = self._resident.get(page)
-        if found is not None:
-            return found
-        address, nbytes, step = self._places.array[page].tolist()
-        if not nbytes:
-            return _NO_ENTRIES
-        entries: Int64s = np.frombuffer(Blob(address, nbytes, step).read(self._device), np.int64).reshape(-1, 3)
-        return entries
+        content = self._resident.get(page)
+        if content is None:
+            blob = self._blob(page)
+            if blob is None:
+                return _NO_ENTRIES
+            content = np.frombuffer(blob.read(self._device), np.uint8)
+        count = packing.entries_in(content)
+        if count > len(self._room):
+            self._room = np.empty((count + count // 4, 3), np.int64)
+        return packing.unpacked(content, self._room)
 
     def write(self, page: int, entries: Int64s) -> None:
         """Takes a copy. The page stays in memory if it is there already or there is room."""
@@ -102,12 +111,14 @@ class ValuePages:
             self._note_resident(-held.nbytes)
         if not len(entries):
             self._places.array[page] = 0
-        elif self._may_keep(entries.nbytes):
-            self._resident[page] = entries.copy()
-            self._note_resident(entries.nbytes)
-            self._places.array[page] = NOWHERE, entries.nbytes, 0
         else:
-            self._places.array[page] = self._written(entries if self._device.copies else entries.copy())
+            content = self._packed(entries)
+            if self._may_keep(content.nbytes):
+                self._resident[page] = content.copy()
+                self._note_resident(content.nbytes)
+                self._places.array[page] = NOWHERE, content.nbytes, 0
+            else:
+                self._places.array[page] = self._written(content if self._device.copies else content.copy())
         if before is not None:
             before.free(self._device)
 
@@ -115,8 +126,15 @@ class ValuePages:
         address, nbytes, step = self._places.array[page].tolist()
         return Blob(address, nbytes, step) if nbytes and address != NOWHERE else None
 
-    def _written(self, entries: Int64s) -> Blob:
-        return write_blob(self._device, entries.data.cast("B"))
+    def _packed(self, entries: Int64s) -> Values:
+        """Good until the next ones are packed."""
+        words = packing.HEAD + packing.MOST_WORDS * len(entries)
+        if words > len(self._packing):
+            self._packing = np.empty(words + words // 4, np.int64)
+        return packing.packed(entries, self._packing)
+
+    def _written(self, content: Values) -> Blob:
+        return write_blob(self._device, content.data)
 
     def _note_resident(self, nbytes: int) -> None:
         self.resident_nbytes += nbytes + (_OBJECT_BYTES if nbytes > 0 else -_OBJECT_BYTES)
@@ -140,7 +158,8 @@ class ValuePages:
         for page in range(pages):
             part = entries[begins[page] : begins[page + 1]]
             if len(part):
-                self._places.array[page] = self._written(part if self._device.copies else part.copy())
+                content = self._packed(part)
+                self._places.array[page] = self._written(content if self._device.copies else content.copy())
 
     def fit(self) -> None:
         """As many pages as the entries need, more or less."""
@@ -166,7 +185,7 @@ class ValuePages:
         last = self.pages - 1
         self._set_pages(last)
         into = last - self.level
-        self.write(into, np.concatenate([self.read(into), self.read(last)]))
+        self.write(into, np.concatenate([self.read(into).copy(), self.read(last)]))
         self.write(last, _NO_ENTRIES)
 
     def settle(self) -> None:
@@ -178,9 +197,9 @@ class ValuePages:
 
     def write_out(self) -> None:
         """All pages are on the device; those in memory stay there, too."""
-        for page, entries in self._resident.items():
+        for page, content in self._resident.items():
             if self._places.array[page, 0] == NOWHERE:
-                self._places.array[page] = self._written(entries)
+                self._places.array[page] = self._written(content)
 
     def page_out(self) -> bool:
         """No page is in memory any more; whether that gives memory back."""
