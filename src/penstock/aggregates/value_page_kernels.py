@@ -22,8 +22,10 @@ PAGE_HASH = 0xFF_FFFF
 
 @tight
 def page_hash(owner: Word, value: Word) -> Word:
-    """Bits that have no part in the place within a page."""
-    return (values.mixed(owner, value) >> 40) & PAGE_HASH
+    """Of another hash than the place in the table of a page: else entries of one page would have few places."""
+    mixed = values.mixed(owner, value)
+    mixed = (mixed ^ ((mixed >> 32) & 0xFFFF_FFFF)) * np.int64(-0x61C8864680B583EB)
+    return (mixed >> 40) & PAGE_HASH
 
 
 @tight
