@@ -21,7 +21,7 @@ QUERIES = {
     "slides": f"SELECT {COUNTS} FROM s [RANGE 1 HOUR SLIDE 10 MINUTES]",
     "long groups": f"SELECT k, {COUNTS} FROM s [RANGE 1 HOUR SLIDE 10 MINUTES] GROUP BY k",
     "every event": "SELECT COUNT(DISTINCT x) AS n, COUNT(DISTINCT y) AS m FROM s [RANGE 1 HOUR]",
-    "every event of a group": "SELECT k, COUNT(DISTINCT x) AS n, COUNT(DISTINCT y) AS m FROM s [RANGE 1 HOUR] GROUP BY k",
+    "every event of a group": f"SELECT k, {COUNTS} FROM s [RANGE 1 HOUR] GROUP BY k",
     "rows": f"SELECT COUNT(DISTINCT x) AS n, COUNT(DISTINCT y) AS m FROM s [ROWS {VALUES} SLIDE 5000 ROWS]",
     "changes": f"SELECT ISTREAM k, {COUNTS} FROM s [RANGE 1 HOUR SLIDE 10 MINUTES] GROUP BY k",
     "tumbling": f"SELECT {COUNTS} FROM s [RANGE 1 HOUR SLIDE 1 HOUR]",

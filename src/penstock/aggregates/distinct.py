@@ -321,7 +321,12 @@ class DistinctState(AggregateState):
         }
 
     def _saved_pages(self, paged: PagedValues) -> Snapshot:
-        return {"values": paged.snapshot(), "distinct": self._distinct, "generations": self._generations}
+        return {
+            "values": paged.snapshot(),
+            "work": paged.work_nbytes,
+            "distinct": self._distinct,
+            "generations": self._generations,
+        }
 
     def restore(self, snapshot: Snapshot) -> None:
         counts = np.array(snapshot["entry_counts"], dtype=np.int64)
@@ -359,7 +364,7 @@ class DistinctState(AggregateState):
         slots = len(saved["distinct"])
         self._distinct[:slots] = saved["distinct"]
         self._generations[:slots] = saved["generations"]
-        nbytes = min(saved["values"]["nbytes"], _work_of(self._account))
+        nbytes = min(saved["work"], _work_of(self._account))
         self._asks = True
         try:
             self._paged = PagedValues(self._device, self._account, nbytes)

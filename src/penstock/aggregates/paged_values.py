@@ -64,6 +64,11 @@ class PagedValues:
         self._played: Int64s = np.empty((0, 3), np.int64)
 
     @property
+    def work_nbytes(self) -> int:
+        """What is there whatever pages are in memory."""
+        return self._held
+
+    @property
     def nbytes(self) -> int:
         return self._held + self._pages.nbytes
 
@@ -188,7 +193,7 @@ class PagedValues:
         self._held = 0
 
     def snapshot(self) -> Snapshot:
-        return {"nbytes": self._held, "stale": self.stale, "log": self._log.snapshot(), "pages": self._pages.snapshot()}
+        return {"stale": self.stale, "log": self._log.snapshot(), "pages": self._pages.snapshot()}
 
     def restore(self, snapshot: Snapshot) -> None:
         self.stale = snapshot["stale"]

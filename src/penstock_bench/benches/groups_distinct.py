@@ -2,8 +2,8 @@
 
 Each value comes once in an hour, in a scattered order; the window slides every ten minutes and every result is checked.
 `distinct_values` is how many were counted in the budget, `distinct_events_per_second` the rate of the slide after the
-window has been filled. `distinct_paged_to_memory` is the rate of the median slide of an app whose table is several times
-its budget, beside one that holds all of it in memory, in turns.
+window has been filled. `distinct_paged_to_memory` is the rate of the median slide of an app whose table is several
+times its budget, beside one that holds all of it in memory, in turns.
 """
 
 from __future__ import annotations
