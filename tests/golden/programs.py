@@ -363,4 +363,15 @@ PROGRAMS = (
         after=1200,
         on_spark=False,
     ),
+    Program(
+        "values_beyond_memory",
+        """
+        CREATE QUERY slides AS SELECT COUNT(DISTINCT id) AS c FROM a [RANGE 20 HOURS SLIDE 10 HOURS];
+        CREATE QUERY of_groups AS SELECT n, COUNT(DISTINCT id) AS c, COUNT(*) AS r
+            FROM a [RANGE 20 HOURS SLIDE 10 HOURS] GROUP BY n""",
+        memory="2MB",
+        before=30000,
+        after=1200,
+        on_spark=False,
+    ),
 )
