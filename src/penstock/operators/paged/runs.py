@@ -42,10 +42,17 @@ _Run = deque["pa.RecordBatch | Blob"]
 
 
 class OrderedRuns:
-    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`."""
+    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`. It is
+    one of so many `parts` that have the memory together."""
 
     def __init__(
-        self, device: BlockDevice, account: Account, types: Sequence[SqlType], evaluations: int, shards: int
+        self,
+        device: BlockDevice,
+        account: Account,
+        types: Sequence[SqlType],
+        evaluations: int,
+        shards: int,
+        parts: int = 1,
     ) -> None:
         self._device = device
         self._account = account
@@ -54,8 +61,8 @@ class OrderedRuns:
         self._schema: pa.Schema | None = None
         self._before_shard = [0] * evaluations
         self._held = 0
-        self._most_held = account.total // _HELD
-        rows = account.total // _HELD // (_ROW_BYTES * shards)
+        self._most_held = account.total // (_HELD * parts)
+        rows = self._most_held // (_ROW_BYTES * shards)
         self.batch_rows = min(max(rows, _LEAST_ROWS), _MOST_ROWS)
 
     def begin_shard(self) -> None:
