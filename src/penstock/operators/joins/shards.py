@@ -134,6 +134,8 @@ class JoinShards:
 
     def _play(self, number: int) -> None:
         waiting = sum(log.count(number, self._since.time, FOREVER) for log in self._logs)
+        if waiting == 0:
+            return
         places = min(power_of_two(_PLACES * waiting), power_of_two(self._account.total // _PLACES_SHARE))
         with self._account.borrowed(places):
             marked, first = np.zeros(places, np.bool_), FOREVER
