@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Bools, Int64s, Slots
-from penstock.columns import Values
+from penstock.arrays import Bools, Int64s, Slots, UInt64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
@@ -90,9 +89,11 @@ class LoggedSide:
         times: Int64s = batch.column(0).to_numpy()
         return Chunk(times, rows)
 
-    def hashes(self, batch: pa.RecordBatch) -> Values:
-        """The hashes of the keys by which rows went to shards."""
-        return key_hashes(batch.columns[1 : 1 + len(self.key_types)], self.key_types, batch.num_rows)
+    def places(self, batch: pa.RecordBatch, count: int) -> UInt64s:
+        """Which of so many places, a power of two, each row has by its key. They go by other bits than shards."""
+        keys = batch.columns[1 : 1 + len(self.key_types)]
+        places: UInt64s = key_hashes(keys, self.key_types, batch.num_rows) & np.uint64(count - 1)
+        return places
 
 
 def events_of(batch: pa.RecordBatch) -> Int64s:

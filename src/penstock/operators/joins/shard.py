@@ -15,7 +15,7 @@ from penstock.arrays import Int64s
 from penstock.operators.chunk import Chunk
 from penstock.operators.emitter import Evaluations
 from penstock.operators.joins.logged import LoggedSide
-from penstock.operators.joins.piece import FIRST_PIECE, Piece, matches_at_once, next_size
+from penstock.operators.joins.piece import Piece, matches_at_once, next_size
 from penstock.operators.joins.rows import JoinRows
 from penstock.operators.joins.sides import tables_of
 from penstock.operators.joins.view import JoinView
@@ -85,7 +85,6 @@ class JoinShard:
             resources.close()
             raise
         self._at_once = matches_at_once(account.total)
-        self._size = FIRST_PIECE
 
     @property
     def nbytes(self) -> int:
@@ -100,27 +99,32 @@ class JoinShard:
         self.sides[place].enter(rows)
         self.sides[place].settle()
 
-    def play(self, chunks: Sequence[Chunk], numbers: Sequence[Int64s]) -> None:
-        """The rows of some events enter the sides, with the numbers of the events."""
-        events = np.unique(np.concatenate(numbers))
+    def play(self, chunks: Sequence[Chunk], numbers: Sequence[Int64s], size: int) -> int:
+        """The rows of some events enter the sides, with the numbers of the events. A piece has `size` events to begin
+        with; returns how many the next one should have."""
+        events = np.concatenate(numbers)
+        events.sort()
+        events = events[np.append(True, events[1:] != events[:-1])]
         times: Int64s = np.empty(len(events), np.int64)
         for chunk, own in zip(chunks, numbers, strict=True):
             times[np.searchsorted(events, own)] = chunk.times
         done = 0
         while done < len(events):
-            stop = min(done + self._size, len(events))
+            stop = min(done + size, len(events))
             bounds = [np.searchsorted(own, (events[done], events[stop - 1] + 1)).tolist() for own in numbers]
             parts = [chunk.slice(*bound) for chunk, bound in zip(chunks, bounds, strict=True)]
             places = [own[slice(*bound)] for own, bound in zip(numbers, bounds, strict=True)]
             matches = self._see(self._piece(parts, places, events[done:stop], times[done:stop]), events[done:stop])
-            self._size = next_size(self._size, stop - done, matches, self._at_once)
+            size = next_size(size, stop - done, matches, self._at_once)
             done = stop
+        return size
 
     def _piece(self, parts: list[Chunk], places: list[Int64s], events: Int64s, times: Int64s) -> Piece:
         before = [rows.head for rows in self.sides]
         heads, own = [], []
         for rows, part, place, head in zip(self.sides, parts, places, before, strict=True):
-            here = np.isin(events, place, assume_unique=True)
+            here = np.zeros(len(events), np.bool_)
+            here[np.searchsorted(events, place)] = True
             if part.rows:
                 rows.enter(part)
             else:

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Int64s
+from penstock.arrays import Bools, Int64s
 from penstock.errors import BudgetError
 from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.joins.logged import LoggedSide, events_of
-from penstock.operators.joins.piece import View
+from penstock.operators.joins.piece import FIRST_PIECE, View
 from penstock.operators.joins.shard import JoinShard
 from penstock.operators.paged.log import RowLog, times_of
 from penstock.operators.paged.runs import OrderedRuns
@@ -34,8 +34,11 @@ from penstock.store.device import BlockDevice
 from penstock.types import SqlType
 from penstock.windows.steps import FOREVER
 
-_SHARD = 10
+_SHARD = 5
 """What is looked up of a shard takes at most such a part of the memory."""
+
+_HELD = 64
+"""Rows of a window enter a shard together up to such a part of the memory."""
 
 _PLACES, _PLACES_SHARE = 8, 64
 """Keys of events are marked in so many places for each, and in no more than such a part of the memory."""
@@ -83,6 +86,8 @@ class JoinShards:
         self._runs: list[OrderedRuns] = []
         self._shown: list[int] = []
         self._rejected: list[tuple[int, str, dict[str, Any]]] = []
+        self._size = FIRST_PIECE
+        """Of the next piece of events."""
 
     def play(self, views: Sequence[View], since: Since, reject: RejectOf) -> Iterator[tuple[View, Iterator[Chunk]]]:
         """The results of each view, in order."""
@@ -139,10 +144,9 @@ class JoinShards:
         places = min(power_of_two(_PLACES * waiting), power_of_two(self._account.total // _PLACES_SHARE))
         with self._account.borrowed(places):
             marked, first = np.zeros(places, np.bool_), FOREVER
-            mask = np.uint64(places - 1)
             for place, side in enumerate(self._sides):
                 for batch in self._entering(number, place):
-                    marked[side.hashes(batch) & mask] = True
+                    marked[side.places(batch, places)] = True
                     first = min(first, int(times_of(batch)[0]))
             if first == FOREVER:
                 return
@@ -150,14 +154,12 @@ class JoinShards:
             nodes = [view.node for view in self._views]
             shard = JoinShard(self._name, nodes, self._sides, resources, self._show, self._note_reject)
             try:
-                for place, side in enumerate(self._sides):
-                    for batch in self._held(number, place, first):
-                        rows = batch.filter(pa.array(marked[side.hashes(batch) & mask]))
-                        if rows.num_rows:
-                            shard.hold(place, side.chunk(rows))
-                            self._check(number, shard)
+                for place in range(len(self._sides)):
+                    for rows in self._held(number, place, first, marked):
+                        shard.hold(place, rows)
+                        self._check(number, shard)
                 for chunks, events in self._events(number):
-                    shard.play(chunks, events)
+                    self._size = shard.play(chunks, events, self._size)
                     self._check(number, shard)
             finally:
                 shard.close()
@@ -166,13 +168,23 @@ class JoinShards:
         if shard.nbytes > self._account.total // _SHARD and number not in self._indivisible:
             raise _TooLarge
 
-    def _held(self, number: int, place: int, first: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a side that have been played and are in some window at the time `first` or later."""
+    def _held(self, number: int, place: int, first: int, marked: Bools) -> Iterator[Chunk]:
+        """The rows of a side that have been played, are in some window at the time `first` or later, and have a key
+        that is marked."""
         least = first - self._since.lengths[place] + 1
+        side, parts, nbytes = self._sides[place], list[pa.RecordBatch](), 0
         for rows in self._logs[place].between(number, least, self._since.time + 1):
-            upto = int(np.searchsorted(events_of(rows.batch), self._since.event))
-            if upto:
-                yield rows.batch.slice(0, upto)
+            batch = rows.batch
+            chosen = marked[side.places(batch, len(marked))]
+            chosen[np.searchsorted(events_of(batch), self._since.event) :] = False
+            if chosen.any():
+                parts.append(batch.filter(pa.array(chosen)))
+                nbytes += parts[-1].nbytes
+            if nbytes >= self._account.total // _HELD:
+                yield side.chunk(pa.concat_batches(parts))
+                parts, nbytes = [], 0
+        if parts:
+            yield side.chunk(pa.concat_batches(parts))
 
     def _entering(self, number: int, place: int) -> Iterator[pa.RecordBatch]:
         """The rows of a side that wait."""
