@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.joins import core, paged, shards
@@ -17,7 +16,6 @@ from penstock.operators.joins.core import JoinCore
 from penstock.operators.joins.paged import PagedJoin
 from penstock.operators.paged.log import RowLog
 from penstock.operators.paged.runs import OrderedRuns
-from properties import test_expression_keys as by_expressions
 from properties.join_oracle import Case, Side
 from properties.test_joins import SETTINGS, band, check, check_together, equal, large, less, missing
 
@@ -36,7 +34,7 @@ class Paging:
 
 
 @pytest.fixture
-def paging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Paging]:
+def paging(monkeypatch: pytest.MonkeyPatch) -> Paging:
     """Rows go to shards however few they are, and shards are small, and runs of results as well."""
     monkeypatch.setattr(core, "_LEAST_FREE", 0)
     monkeypatch.setattr(core, "_MANY_ROWS", 1 << 60)
@@ -58,7 +56,7 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Paging]:
         (OrderedRuns, "_page_out", "put_out"),
     ):
         _count(monkeypatch, kind, method, counts, name)
-    yield counts
+    return counts
 
 
 def _count(monkeypatch: pytest.MonkeyPatch, kind: type, method: str, counts: Paging, name: str) -> None:

@@ -41,9 +41,11 @@ other."""
 _LEAST_BYTES = 1 << 17
 """Times and keys of fewer bytes stay in memory: what is known of shards would take as much."""
 
-_PIECE_SHARE, _ROW_BYTES, _LEAST_ROWS = 8, 128, 64
-"""A piece takes about such a part of the memory that is free at most, if each row takes so much besides its own bytes;
-but it has so many rows."""
+_PIECE_SHARE, _LEAST_ROWS = 8, 64
+"""A piece takes about such a part of the memory that is free at most, but it has so many rows."""
+
+_ROW_BYTES, _WIDE_ROW = 128, 1024
+"""What a row takes besides its own bytes, and what few rows take together with these."""
 
 
 class JoinOutput(Output):
@@ -212,9 +214,8 @@ class JoinCore(Stage):
             order = np.argsort(times, kind="stable")
             times, ports = times[order], ports[order]
         done, taken = 0, [0] * len(chunks)
-        size = sum(map(_bytes_of, chunks)) // max(len(times), 1)
         while True:
-            stop = min(done + self._rows_at_once(size), len(times))
+            stop = min(done + self._events_at_once(chunks), len(times))
             own_ports = ports[done:stop]
             parts = []
             for number, chunk in enumerate(chunks):
@@ -281,14 +282,16 @@ class JoinCore(Stage):
 
     # Rows page
 
-    def _rows_at_once(self, row_bytes: int) -> int:
+    def _events_at_once(self, chunks: Sequence[Chunk]) -> int:
         """Of how many events a piece is: of fewer where a larger one could take the memory that is left."""
         if self._paged is not None:
             return CHUNK_ROWS
-        if not self._may_page:
+        most = self._account.free // (_PIECE_SHARE * len(self.sides)) if self._may_page else 0
+        if not self._may_page or self._size * _WIDE_ROW <= most:
             return self._size
-        fitting = self._account.free // (_PIECE_SHARE * len(self.sides) * (row_bytes + _ROW_BYTES))
-        return max(1, min(self._size, max(fitting, _LEAST_ROWS)))
+        nbytes = sum(int(chunk.columns.nbytes) for chunk in chunks if chunk.rows)
+        row_bytes = _ROW_BYTES + nbytes // max(1, sum(chunk.rows for chunk in chunks))
+        return min(self._size, max(most // row_bytes, _LEAST_ROWS))
 
     def _page(self) -> None:
         """Rows that leave too little memory for others go to shards."""
@@ -355,10 +358,6 @@ class JoinCore(Stage):
             table.restore(saved)
         for side, saved in zip(self.sides, snapshot["sides"], strict=True):
             side.restore(saved)
-
-
-def _bytes_of(chunk: Chunk) -> int:
-    return int(chunk.columns.nbytes) if chunk.rows else 0
 
 
 def _alike(views: Iterable[View]) -> list[list[View]]:

@@ -1,7 +1,7 @@
 """The events of a join that wait are played, shard by shard, and their results put in order.
 
-Of a shard those rows are looked up that are in some window at its first event or later and whose keys an event may
-have: keys of events are marked in a table of bits, and a row whose place is not marked matches none of them.
+Of a side those rows are looked up that are in its window at the first event or later and whose key a row that enters
+another side may have: the keys of these are marked, and a row whose place is not marked is found by none of them.
 
 Invariants:
 1. A shard that takes more than `_SHARD` of the memory is divided, and both parts are played instead: what it had shown
@@ -41,7 +41,7 @@ _HELD = 64
 """Rows of a window enter a shard together up to such a part of the memory."""
 
 _PLACES, _PLACES_SHARE = 8, 64
-"""Keys of events are marked in so many places for each, and in no more than such a part of the memory."""
+"""Keys of events are marked in so many places for each, and in about such a part of the memory at most."""
 
 _ORDER = (SqlType.BIGINT, SqlType.BIGINT)
 """The event of a result, and how many results came before it."""
@@ -141,12 +141,18 @@ class JoinShards:
         waiting = sum(log.count(number, self._since.time, FOREVER) for log in self._logs)
         if waiting == 0:
             return
-        places = min(power_of_two(_PLACES * waiting), power_of_two(self._account.total // _PLACES_SHARE))
-        with self._account.borrowed(places):
-            marked, first = np.zeros(places, np.bool_), FOREVER
+        places = min(
+            power_of_two(_PLACES * waiting), power_of_two(self._account.total // (_PLACES_SHARE * len(self._sides)))
+        )
+        count = len(self._sides)
+        with self._account.borrowed(count * places):
+            marked, first = np.zeros((count, places), np.bool_), FOREVER
             for place, side in enumerate(self._sides):
                 for batch in self._entering(number, place):
-                    marked[side.places(batch, places)] = True
+                    own = side.places(batch, places)
+                    for other in range(count):
+                        if other != place:
+                            marked[other, own] = True
                     first = min(first, int(times_of(batch)[0]))
             if first == FOREVER:
                 return
@@ -154,8 +160,8 @@ class JoinShards:
             nodes = [view.node for view in self._views]
             shard = JoinShard(self._name, nodes, self._sides, resources, self._show, self._note_reject)
             try:
-                for place in range(len(self._sides)):
-                    for rows in self._held(number, place, first, marked):
+                for place in range(count):
+                    for rows in self._held(number, place, first, marked[place]):
                         shard.hold(place, rows)
                         self._check(number, shard)
                 for chunks, events in self._events(number):
