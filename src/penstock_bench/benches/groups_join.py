@@ -45,7 +45,7 @@ class _Plan:
 
 _PLANS = {
     Size.TINY: _Plan(2_000_000, 30_000, 5_000, 1, 1),
-    Size.QUICK: _Plan(6_000_000, 500_000, 1 << 16, 1, 3),
+    Size.QUICK: _Plan(4_000_000, 250_000, 50_000, 1, 3),
     Size.FULL: _Plan(48_000_000, 4_000_000, 1 << 17, 2, 5),
 }
 
@@ -64,7 +64,7 @@ class _Fed:
         self.matches += results.num_rows
 
     def fill(self) -> None:
-        while self._rows < 3 * self._plan.keys // 2:
+        while self._rows < self._plan.keys:
             self._push(*self._batches())
 
     def step(self) -> Timing:

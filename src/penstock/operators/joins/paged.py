@@ -46,6 +46,9 @@ from penstock.windows.steps import FOREVER
 _BITS = 5
 """There are so many upper bits of the hash by which rows are divided at first."""
 
+_LEAST_FREE = 8
+"""Rows that are taken over leave such a part of the memory free."""
+
 
 def may_page(nodes: Sequence[JoinNode]) -> bool:
     """Joins page where every event is shown what it finds in windows of time, by a key that all sides have."""
@@ -103,10 +106,12 @@ class PagedJoin:
     # Rows come
 
     def fill(self, sides: Sequence[JoinRows]) -> None:
-        """Takes over the rows in the windows of a join in memory."""
+        """Takes over the rows in the windows of a join in memory, which are there until all have been taken."""
         for log, own, rows in zip(self._logs, self._sides, sides, strict=True):
             for times, data, slots in rows.held():
                 log.add(times, own.of_held(rows, times, data, slots))
+                if self._account.free * _LEAST_FREE < self._account.total:
+                    log.flush()
                 self._last_time = max(self._last_time, int(times[-1]))
         self._last_played = self._last_time
 
