@@ -319,10 +319,10 @@ PROGRAMS = (
         "joins_in_shards",
         """
         CREATE QUERY pairs AS SELECT x.id AS one, y.id AS other, x.k AS s
-            FROM a [RANGE 90 MINUTES] AS x LEFT JOIN b [RANGE 2 HOURS] AS y ON x.id = y.id""",
-        memory="1MB",
-        before=6000,
-        after=600,
+            FROM a [RANGE 25 MINUTES] AS x LEFT JOIN b [RANGE 35 MINUTES] AS y ON x.id = y.id""",
+        memory="450KB",
+        before=2200,
+        after=300,
     ),
     Program(
         "wall_clock",
