@@ -6,9 +6,9 @@ that the groups are measured and not their way out; with even keys every result 
 
 `events_per_second` and `events_per_second_zipf` have an entry for each number of keys: the rate of the slide after the
 window has been filled. `keys_reached` is the largest number whose window was filled. `paged_to_memory` (Zipf) and
-`paged_to_memory_even` are the rates of the median slide at about ten times the budget, beside those of an app that holds
-all of it in memory, in turns. `added_to_budget` is the memory that the process has taken for the largest window of even
-keys, as a part of the budget.
+`paged_to_memory_even` are the rates of the median slide at about ten times the budget, beside those of an app that
+holds all of it in memory, in turns. `added_to_budget` is the memory that the process has taken for the largest window
+of even keys, as a part of the budget.
 """
 
 from __future__ import annotations
@@ -51,13 +51,18 @@ class _Plan:
     ladder: tuple[int, ...]
     zipf_ladder: tuple[int, ...]
     compared: int
+    compared_zipf: int
     rounds: int
 
 
+def _powers(last: int) -> tuple[int, ...]:
+    return tuple(10**exponent for exponent in range(3, last + 1))
+
+
 _PLANS = {
-    Size.TINY: _Plan(1_000_000, (1_000, 20_000), (1_000,), 20_000, 2),
-    Size.QUICK: _Plan(32_000_000, (10**3, 10**4, 10**5, 10**6, 10**7), (10**3, 10**5, 10**6), 3_000_000, 4),
-    Size.FULL: _Plan(256_000_000, tuple(10**i for i in range(3, 9)), tuple(10**i for i in range(3, 9)), 24_000_000, 6),
+    Size.TINY: _Plan(1_000_000, (1_000, 20_000), (1_000,), 20_000, 20_000, 2),
+    Size.QUICK: _Plan(32_000_000, _powers(7), _powers(6), 3_000_000, 15_000_000, 4),
+    Size.FULL: _Plan(256_000_000, _powers(8), _powers(8), 24_000_000, 120_000_000, 6),
 }
 
 
@@ -66,8 +71,8 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
     _warm_up(plan.memory)
     even, memory_added = _ladder(plan.ladder, plan.memory, _evenly, report, "even keys")
     zipf, _ = _ladder(plan.zipf_ladder, plan.memory, _skewed, report, "keys by Zipf's law")
-    compared_even = _compared(plan, _evenly, report, "even keys")
-    compared_zipf = _compared(plan, _skewed, report, "keys by Zipf's law")
+    compared_even = _compared(plan.compared, _evenly, plan, report, "even keys")
+    compared_zipf = _compared(plan.compared_zipf, _skewed, plan, report, "keys by Zipf's law")
     report.table(
         ("keys", "events/s, even", "events/s, Zipf"),
         [(keys, own, zipf.get(keys, "-")) for keys, own in even.items()],
@@ -82,6 +87,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "state_to_budget": compared_even["state_to_budget"],
         "state_to_budget_zipf": compared_zipf["state_to_budget"],
         "compared_keys": plan.compared,
+        "compared_keys_zipf": plan.compared_zipf,
         "compared_events_per_second": compared_zipf["events_per_second"],
         "compared_events_per_second_even": compared_even["events_per_second"],
         "keys": list(plan.ladder),
@@ -101,7 +107,8 @@ def _skewed(numbers: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
     random = np.random.default_rng(int(numbers[0]))
     power = 1 - _EXPONENT
     drawn = (1 + random.random(len(numbers)) * (float(keys + 1) ** power - 1)) ** (1 / power)
-    return np.minimum(drawn.astype(np.int64) - 1, keys - 1) * _SCATTER % keys
+    ranks: NDArray[np.int64] = np.minimum(drawn.astype(np.int64) - 1, keys - 1)
+    return _evenly(ranks, keys)
 
 
 class _Fed:
@@ -177,10 +184,10 @@ def _ladder(
     return rates, added
 
 
-def _compared(plan: _Plan, draw: Keys, report: Report, what: str) -> dict[str, float]:
-    report.step(f"{plan.compared:,} {what}, paged and in memory, in turns")
+def _compared(keys: int, draw: Keys, plan: _Plan, report: Report, what: str) -> dict[str, float]:
+    report.step(f"{keys:,} {what}, paged and in memory, in turns")
     with ExitStack() as apps:
-        paged, resident = (_Fed(plan.compared, draw, memory) for memory in (plan.memory, 100 * plan.memory))
+        paged, resident = (_Fed(keys, draw, memory) for memory in (plan.memory, 100 * plan.memory))
         for fed in (paged, resident):
             apps.enter_context(fed.app)
             fed.fill()

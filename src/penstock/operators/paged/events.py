@@ -1,13 +1,13 @@
 """Windows that are looked at with every event, whose groups are beyond memory.
 
     rows ─▶ log, by shard, until there are many ──▶ for each shard that has got rows:
-                                                    load ─▶ each row enters, older ones leave, its group is shown ─▶ save
+                                                    load ─▶ rows enter, older ones leave, groups are shown ─▶ save
                                                                                                    │
                                       results in the order of the events ◀── runs of all shards ◀──┘
 
 Rows wait until they take a part of the memory, or until the runtime is about to return: a shard is then read and
-written once for all of its rows. A shard without new rows is not touched: the rows that have left its groups since leave
-its states when it is loaded next.
+written once for all of its rows. A shard without new rows is not touched: the rows that have left its groups since then
+leave its states when it is loaded next.
 
 Invariants:
 1. The states of a shard hold its rows whose position is below `_played_upto` and that have not left it.
@@ -127,8 +127,8 @@ class PagedEvents:
     def _play_rows(
         self, number: int, shard: Shard, rows: LoggedRows, left: int, first_time: int | None, runs: OrderedRuns
     ) -> int:
-        """Plays rows of a shard, whose rows before the time `left` have left it; returns the time before which they have
-        then."""
+        """Plays rows of a shard, whose rows before the time `left` have left it; returns the time before which they
+        have then."""
         count, times = rows.batch.num_rows, times_of(rows.batch)
         leaves, starts = tails_at_events(self._extent, times)
         first, last = max(left, int(leaves[0])), max(left, int(leaves[-1]))

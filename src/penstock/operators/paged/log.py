@@ -11,7 +11,8 @@ Invariants:
 1. The times of a shard's rows never fall. Row number n of a shard is the n-th that it got, also after rows before it
    are gone.
 2. What is known of pieces is on the account. Rows that are staged are on an account of their own, together with what
-   they take besides when they become pieces. That they do when memory is needed, or when they take a part of it.
+   they take besides when they become pieces. That they do when memory is needed, or when they take a part of it. So
+   while rows are staged, there is room for one more piece of each shard.
 3. A piece is freed when all of its rows have left, or when they are in another piece.
 4. A shard that is divided keeps the rows whose next bit of the hash is 0, and the other rows are another shard's.
 """
@@ -106,7 +107,8 @@ class _Shard:
 
 @component("RowLog")
 class RowLog:
-    """`schema` has the columns behind the time; the first ones are the keys, of these `types`."""
+    """`schema` has the columns behind the time; the first ones are the keys, of these `types`. It begins with a shard
+    for each value of so many `bits` of the hash, at least one."""
 
     def __init__(
         self,
@@ -160,6 +162,9 @@ class RowLog:
         needed = 2 * kept_bytes(batch) + _ROW_BYTES * batch.num_rows  # for a copy as well
         if needed > self._staged_account.free:
             self.flush()
+        if not self._staged:
+            for shard in self._shards:
+                shard.pieces.make_room()
         self._staged_account.charge(needed)
         self._staged.append(batch)
         self.bytes_added += batch.nbytes
@@ -180,8 +185,8 @@ class RowLog:
         return had_rows
 
     def _write(self) -> None:
-        """Appends the staged rows to their shards, as one piece each. The rows go column by column into the order of the
-        shards."""
+        """Appends the staged rows to their shards, as one piece each. The rows go column by column into the order of
+        the shards."""
         columns = [[batch.column(i) for batch in self._staged] for i in range(len(self._schema))]
         self._staged = []
         keys: list[pa.Array] = []
@@ -204,9 +209,8 @@ class RowLog:
         return pa.array(order), ends
 
     def _append(self, shard: _Shard, rows: pa.RecordBatch) -> None:
-        """One more piece. It takes in those before it that are no larger, as far as it stays small: few pieces are known
-        however little memory there is, and a row is written again a few times at most."""
-        shard.pieces.make_room()
+        """One more piece, for which there is room. It takes in those before it that are no larger, as far as it stays
+        small: few pieces are known however little memory there is, and a row is written again a few times at most."""
         first, before = shard.rows, shard.pieces.last
         shard.rows += rows.num_rows
         while before is not None and before.rows <= rows.num_rows and before.blob.nbytes + rows.nbytes <= self._small:
@@ -281,25 +285,40 @@ class RowLog:
         shard = self._shards[number]
         if shard.bits == _MOST_BITS:
             return None
+        parts = [_Shard(2 * shard.prefix + bit, shard.bits + 1, self._account) for bit in (0, 1)]
+        try:
+            self._distribute(shard, parts)
+        except BaseException:
+            for part in parts:
+                self._drop(part)
+            raise
+        self._drop(shard)
         if shard.bits == self._bits:
             self._shard_of = np.repeat(self._shard_of, 2)
             self._bits += 1
-        other = _Shard(2 * shard.prefix + 1, shard.bits + 1, self._account)
-        shard.prefix, shard.bits = 2 * shard.prefix, shard.bits + 1
-        pieces, shard.pieces, shard.rows, shard.oldest = shard.pieces, Pieces(self._account), 0, FOREVER
-        self._shards.append(other)
-        width = 1 << (self._bits - other.bits)
-        self._shard_of[other.prefix * width : (other.prefix + 1) * width] = len(self._shards) - 1
-        for piece in pieces.all():
+        self._shards[number] = parts[0]
+        self._shards.append(parts[1])
+        width = 1 << (self._bits - parts[1].bits)
+        self._shard_of[parts[1].prefix * width : (parts[1].prefix + 1) * width] = len(self._shards) - 1
+        return len(self._shards) - 1
+
+    def _distribute(self, shard: _Shard, parts: list[_Shard]) -> None:
+        """Appends the rows of a shard to two others, by the next bit of the hash."""
+        for piece in shard.pieces.all():
             batch = self._read(piece)
             hashes = key_hashes(batch.columns[1 : 1 + len(self._types)], self._types, batch.num_rows)
-            is_other = (hashes >> np.uint64(64 - other.bits)).astype(np.int64) & 1 == 1
-            for owner, chosen in ((shard, ~is_other), (other, is_other)):
+            bits = (hashes >> np.uint64(63 - shard.bits)).astype(np.int64) & 1
+            for bit, part in enumerate(parts):
+                chosen = bits == bit
                 if chosen.any():
-                    self._append(owner, batch.filter(pa.array(chosen)))
+                    part.pieces.make_room()
+                    self._append(part, batch.filter(pa.array(chosen)))
+
+    def _drop(self, shard: _Shard) -> None:
+        """A shard is gone, with all of its pieces."""
+        for piece in shard.pieces.all():
             piece.blob.free(self._device)
-        pieces.close()
-        return len(self._shards) - 1
+        shard.pieces.close()
 
     # Durability
 
