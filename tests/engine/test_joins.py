@@ -105,8 +105,9 @@ def test_too_little_memory_for_the_keys_is_said() -> None:
             app.push("a", _batch(first, 4000, 10**6, "v"))
             app.push("b", _batch(first, 4000, 10**6, "w"))
 
+    text = STREAMS + JOIN.format(600, 600).replace("SELECT", "SELECT ISTREAM")
     with (
-        App(STREAMS + JOIN.format(600, 600).replace("SELECT", "SELECT ISTREAM"), memory="700KB", block_size=4096) as app,
+        App(text, memory="700KB", block_size=4096) as app,
         pytest.raises(BudgetError, match="keys"),
     ):
         push_all(app)

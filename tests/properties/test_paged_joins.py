@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.operators.joins import core, paged, shards
@@ -16,6 +16,7 @@ from penstock.operators.joins.core import JoinCore
 from penstock.operators.joins.paged import PagedJoin
 from penstock.operators.paged.log import RowLog
 from penstock.operators.paged.runs import OrderedRuns
+from properties import test_expression_keys as by_expressions
 from properties.join_oracle import Case, Side
 from properties.test_joins import SETTINGS, band, check, check_together, equal, large, less, missing
 
@@ -122,6 +123,23 @@ def test_restarts_and_small_budgets_change_nothing(tmp_path: Path, paging: Pagin
     def run(case: Case, seed: int, after: int) -> None:
         paging.after = after
         check(case, seed, Path(tempfile.mkdtemp(dir=tmp_path)), "1MB")
+
+    run()
+    assert paging.played > 0
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_what_fails_in_shards_is_rejected_as_in_memory(outer: bool, paging: Paging) -> None:
+    def pages(case: Case) -> bool:
+        conditions = (*case.sides[1].on, *(() if outer else case.where))
+        in_time = all(side.rows is None for side in case.sides)
+        return in_time and not case.emit and any(condition.is_key for condition in conditions)  # type: ignore[attr-defined]
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(by_expressions.cases(outer, slides=False).filter(pages), st.integers(0, 10**6), st.integers(0, 8))
+    def run(case: Case, seed: int, after: int) -> None:
+        paging.after = after
+        by_expressions.run(case, seed)
 
     run()
     assert paging.played > 0

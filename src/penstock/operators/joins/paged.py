@@ -30,6 +30,7 @@ import numpy as np
 
 from penstock.arrays import Int64s
 from penstock.components import component
+from penstock.expressions.evaluate import is_total
 from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.joins.logged import LoggedSide
@@ -51,11 +52,16 @@ _LEAST_FREE = 8
 
 
 def may_page(nodes: Sequence[JoinNode]) -> bool:
-    """Joins page where every event is shown what it finds in windows of time, by a key that all sides have."""
-    return keys_by_side(nodes[0]) is not None and all(
-        side.window.is_per_event and isinstance(side.window.extent, Range) and node.emission.emit is Emit.EVENT_GROUP
-        for node in nodes
-        for side in node.sides
+    """Joins page where every event is shown what it finds in windows of time, by a key that all sides have. With more
+    than two sides rows of different keys may meet on the way, and be rejected if a condition fails on them."""
+    if keys_by_side(nodes[0]) is None:
+        return False
+    windows = [side.window for node in nodes for side in node.sides]
+    conditions = [condition.expression for node in nodes for condition in node.conditions]
+    return (
+        all(window.is_per_event and isinstance(window.extent, Range) for window in windows)
+        and all(node.emission.emit is Emit.EVENT_GROUP for node in nodes)
+        and (len(nodes[0].sides) == 2 or all(map(is_total, conditions)))
     )
 
 

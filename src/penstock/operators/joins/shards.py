@@ -14,6 +14,7 @@ Why: docs/decisions/joins-in-shards.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,7 +158,7 @@ class JoinShards:
             if first == FOREVER:
                 return
             resources = self._resources.apart(device=self._device)
-            nodes = [view.node for view in self._views]
+            nodes = [replace(view.node, narrowings=()) for view in self._views]  # there is a key that cannot fail
             shard = JoinShard(self._name, nodes, self._sides, resources, self._show, self._note_reject)
             try:
                 for place in range(count):
