@@ -316,6 +316,15 @@ PROGRAMS = (
         after=800,
     ),
     Program(
+        "joins_in_shards",
+        """
+        CREATE QUERY pairs AS SELECT x.id AS one, y.id AS other, x.k AS s
+            FROM a [RANGE 25 MINUTES] AS x LEFT JOIN b [RANGE 35 MINUTES] AS y ON x.id = y.id""",
+        memory="450KB",
+        before=2200,
+        after=300,
+    ),
+    Program(
         "wall_clock",
         """
         CREATE QUERY ticks AS SELECT k, SUM(n) AS s FROM a [RANGE 60 SECONDS SLIDE 20 SECONDS ON WALL CLOCK] GROUP BY k;

@@ -42,10 +42,17 @@ _Run = deque["pa.RecordBatch | Blob"]
 
 
 class OrderedRuns:
-    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`."""
+    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`. It is
+    one of so many `parts` that have the memory together."""
 
     def __init__(
-        self, device: BlockDevice, account: Account, types: Sequence[SqlType], evaluations: int, shards: int
+        self,
+        device: BlockDevice,
+        account: Account,
+        types: Sequence[SqlType],
+        evaluations: int,
+        shards: int,
+        parts: int = 1,
     ) -> None:
         self._device = device
         self._account = account
@@ -54,8 +61,8 @@ class OrderedRuns:
         self._schema: pa.Schema | None = None
         self._before_shard = [0] * evaluations
         self._held = 0
-        self._most_held = account.total // _HELD
-        rows = account.total // _HELD // (_ROW_BYTES * shards)
+        self._most_held = account.total // (_HELD * parts)
+        rows = self._most_held // (_ROW_BYTES * shards)
         self.batch_rows = min(max(rows, _LEAST_ROWS), _MOST_ROWS)
 
     def begin_shard(self) -> None:
@@ -137,15 +144,22 @@ class OrderedRuns:
 
     def _order(self, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
         """The rows in the order of their keys, which all differ, and the place of each row in it."""
-        groups = GroupTable(self._types)
-        views: list[Evaluated] = [ColumnView(rows.column(i), kind) for i, kind in enumerate(self._types)]
-        slots = groups.assign(views, rows.num_rows, None)
-        row_of = np.empty(groups.capacity, np.int64)
-        row_of[slots] = np.arange(rows.num_rows)
-        order: Int64s = row_of[groups.order()]
+        keys = rows.columns[: len(self._types)]
+        if all(kind is SqlType.BIGINT for kind in self._types) and not any(key.null_count for key in keys):
+            order: Int64s = np.lexsort([key.to_numpy() for key in reversed(keys)])
+        else:
+            order = self._order_of_groups(rows)
         ranks = np.empty(rows.num_rows, np.int64)
         ranks[order] = np.arange(rows.num_rows)
         return order, ranks
+
+    def _order_of_groups(self, rows: pa.RecordBatch) -> Int64s:
+        groups = GroupTable(self._types)
+        views: list[Evaluated] = [ColumnView(rows.column(i), kind) for i, kind in enumerate(self._types)]
+        slots = groups.assign(views, rows.num_rows, None)
+        row_of: Int64s = np.empty(groups.capacity, np.int64)
+        row_of[slots] = np.arange(rows.num_rows)
+        return row_of[groups.order()]
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
