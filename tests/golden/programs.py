@@ -383,4 +383,14 @@ PROGRAMS = (
         after=1200,
         on_spark=False,
     ),
+    Program(
+        "tables_beyond_memory",
+        f"""
+        CREATE TABLE wide (id BIGINT PRIMARY KEY, k STRING, {", ".join(f"c{i} DOUBLE" for i in range(24))});
+        ON a UPSERT INTO wide VALUES (a.id, a.k, {", ".join(f"a.v * {i}" for i in range(24))});
+        ON b WHERE b.n > 8 DELETE FROM wide WHERE wide.id = b.id - 300;
+        CREATE QUERY looked_up AS SELECT b.t, b.id, wide.c3 AS v FROM b LEFT JOIN wide ON b.id - 50 = wide.id""",
+        memory="100KB",
+        on_spark=False,
+    ),
 )

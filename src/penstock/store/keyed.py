@@ -29,18 +29,17 @@ import numpy as np
 
 from penstock.arrays import Bools, Int32s, Int64s
 from penstock.columns import Argument, Values
-from penstock.errors import StorageError
+from penstock.errors import BudgetError, StorageError
 from penstock.plan.tables.cost import GRACE_EVENTS, GRACE_ROWS
 from penstock.store import keyed_kernels as kernels
 from penstock.store.blocks import ColumnSpec
 from penstock.store.budget import Account, Budget
 from penstock.store.direct_index import DirectIndex
+from penstock.store.keyed_growth import MOST_BITS, fullest, grown, held, peak, slots, splits
 from penstock.store.own_memory import zeros
 
 PARTITION_ROWS = 16384
 """So many rows a partition has at most on average: with its index and a few columns, it fits a second-level cache."""
-
-MOST_BITS = 16
 
 SMALL = 1 << 14
 """A store of so many places is small enough to stay as it is."""
@@ -74,8 +73,8 @@ class KeyedStore:
     def __init__(self, words: int, narrow: bool, columns: Sequence[ColumnSpec], account: Account) -> None:
         self._account = account
         self.specs = tuple(columns)
-        self._key_type = np.dtype(np.int32 if narrow else np.int64)
-        self._words = words
+        self.key_type = np.dtype(np.int32 if narrow else np.int64)
+        self.words = words
         self._direct = DirectIndex(account)
         self.changes = 0
         self.layout = 0
@@ -95,8 +94,8 @@ class KeyedStore:
         parts = 1 << bits
         self.counts = np.zeros(parts, np.int32)
         self.dirty = np.ones(parts, np.bool_)
-        self._index = zeros((parts, _slots(capacity)), np.uint32)
-        self._keys = zeros((parts, capacity, self._words), self._key_type)
+        self._index = zeros((parts, slots(capacity)), np.uint32)
+        self._keys = zeros((parts, capacity, self.words), self.key_type)
         self._values = [zeros((parts, capacity), spec.dtype) for spec in self.specs]
         self._valid: list[Bools | None] = [None] * len(self.specs)
 
@@ -117,15 +116,14 @@ class KeyedStore:
 
     @property
     def nbytes(self) -> int:
-        held = self._index.nbytes + self._keys.nbytes + sum(values.nbytes for values in self._values)
-        held += sum(valid.nbytes for valid in self._valid if valid is not None)
-        return held + self.counts.nbytes + self._direct.nbytes
+        arrays = self._index.nbytes + self._keys.nbytes + sum(values.nbytes for values in self._values)
+        masks = sum(valid.nbytes for valid in self._valid if valid is not None)
+        return arrays + masks + self.counts.nbytes + self._direct.nbytes
 
     @property
     def raw_nbytes(self) -> int:
         """Bytes of the values alone."""
-        width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
-        return self.rows * width
+        return self.rows * sum(self._widths)
 
     def all_rows(self) -> Int32s:
         """The numbers of all rows, by partition and place."""
@@ -143,7 +141,7 @@ class KeyedStore:
         mask = NOBODY if valid is None else valid
         count = len(keys)
         if not (self.by_grace(count) if grace is None else grace):
-            if grace is None and self._words == 1:
+            if grace is None and self.words == 1:
                 found = self._direct.find(self._keys, self.counts, keys, mask)
                 if found is not None:
                     return Found(found, None, count)
@@ -166,14 +164,14 @@ class KeyedStore:
 
     def key_words(self, found: Found) -> Int64s:
         """The keys of rows that were found."""
-        words = np.empty((found.keys, self._words), np.int64)
-        for w in range(self._words):
+        words = np.empty((found.keys, self.words), np.int64)
+        for w in range(self.words):
             words[:, w] = self.key_word(w, found)
         return words
 
     def key_word(self, place: int, found: Found) -> Values:
         """One word of the keys of rows that were found."""
-        return self._gathered(self._keys.reshape(-1, self._words)[:, place], found)
+        return self._gathered(self._keys.reshape(-1, self.words)[:, place], found)
 
     def _gathered(self, values: Values, found: Found) -> Values:
         if found.order is None:
@@ -249,14 +247,50 @@ class KeyedStore:
         bits = 0
         while rows > PARTITION_ROWS << bits and bits < MOST_BITS:
             bits += 1
-        mean = rows / (1 << bits)
-        # Five deviations: of all partitions that there can be, hardly one has more rows.
-        capacity = int(mean + (5 * mean**0.5 if bits else 0)) + 16
+        capacity = fullest(rows, bits) + 16
         if capacity <= self.capacity and bits == self._bits:
             return
-        width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
-        self._account.resize((width * capacity + 4 * _slots(capacity) + 4) << bits)
+        self._account.resize(held(bits, capacity, self._widths, 0))
         self._take(bits, capacity)
+
+    def can_take(self, rows: int, most: int | None = None) -> bool:
+        """Whether there is memory for so many rows more, within `most` bytes: it is asked for, and given back until
+        they come."""
+        wanted = self._peak(rows)
+        if wanted > self._account.nbytes:
+            if most is not None and wanted > most:
+                return False
+            try:
+                self.ask(rows)
+            except BudgetError:
+                return False
+        return True
+
+    def ask(self, rows: int) -> None:
+        """The same, refused with the reason."""
+        self._account.resize(max(self.nbytes, self._peak(rows)))
+        self._account.resize(self.nbytes)
+
+    def is_free(self, rows: int) -> bool:
+        """Whether so many rows more need nothing that others would have to give up."""
+        return self._peak(rows) - self._account.nbytes <= self._account.unused
+
+    def _peak(self, rows: int) -> int:
+        """The most bytes that the account is asked for on the way to so many rows more, with a mask for each column."""
+        unmasked = sum(spec.nullable and valid is None for spec, valid in zip(self.specs, self._valid, strict=True))
+        masks = sum(spec.nullable for spec in self.specs)
+        larger = peak(self.rows + rows, self._bits, self.capacity, self._widths, masks, PARTITION_ROWS)
+        return max(larger, self.nbytes + unmasked * self.partitions * self.capacity)
+
+    @property
+    def _widths(self) -> list[int]:
+        return [self.words * self.key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
+
+    def add_column(self, spec: ColumnSpec) -> None:
+        """One column more, behind the others, of an empty store."""
+        assert self.rows == 0, "rows have no value of the column"
+        self.specs = (*self.specs, spec)
+        self.clear()
 
     @classmethod
     def numbering(cls, keys: Int64s) -> tuple[KeyedStore, Int32s, Bools]:
@@ -272,14 +306,13 @@ class KeyedStore:
         if known is not None:
             return self._put_missing(keys, known)
         rows, fresh = np.empty(len(keys), np.int32), np.empty(len(keys), np.bool_)
-        done, grown = 0, False
+        done, layout = 0, self.layout
         while True:
             done = kernels.add(self._index, self._keys, self.counts, self._bits, keys, done, rows, fresh)
             if done == len(keys):
                 break
             self._grow()
-            grown = True
-        if grown:
+        if self.layout != layout:
             # Rows that were given out before have other numbers now.
             kernels.find(self._index, self._keys, self._bits, keys, NOBODY, rows)
         self._mark(rows)
@@ -337,7 +370,7 @@ class KeyedStore:
         if self.partitions * self.capacity <= SMALL or len(rows) * MOST_EMPTY > self.partitions * self.capacity:
             return
         found = Found(rows, None, len(rows))
-        width = 8 * self._words + sum(spec.dtype.itemsize + 1 for spec in self.specs)
+        width = 8 * self.words + sum(spec.dtype.itemsize + 1 for spec in self.specs)
         if not self._account.try_resize(self.nbytes + len(rows) * width):
             return
         keys = self.key_words(found)
@@ -365,14 +398,14 @@ class KeyedStore:
         self._direct.drop()
         self._cells = None
         capacity = self.capacity
-        wanted = 2 * capacity if capacity < 4096 else capacity + capacity // 8
-        if wanted * 5 > PARTITION_ROWS * 6 and self._bits < MOST_BITS:
+        wanted = grown(capacity)
+        if splits(wanted, self._bits, PARTITION_ROWS):
             self._split()
             return
         if wanted > 65535:
             raise StorageError(f"a table has at most {65535 << MOST_BITS:,} rows")
         self._ask(self.partitions, wanted)
-        self._index = zeros((self.partitions, _slots(wanted)), np.uint32)
+        self._index = zeros((self.partitions, slots(wanted)), np.uint32)
         self._keys = _longer(self._keys, wanted)
         for place, values in enumerate(self._values):
             self._values[place] = _longer(values, wanted)
@@ -389,7 +422,7 @@ class KeyedStore:
         places = np.empty(self.rows, np.int32)
         kernels.split_places(self._keys, self.counts, bits, counts, places)
         capacity = int(counts.max()) * 9 // 8 + 16
-        self._ask(1 << bits, capacity, places.nbytes + 2 * (capacity << bits) * self._key_type.itemsize)
+        self._ask(1 << bits, capacity, places.nbytes + 2 * (capacity << bits) * self.key_type.itemsize)
         shape = (1 << bits, capacity)
 
         def moved(old: Values) -> Values:
@@ -397,14 +430,14 @@ class KeyedStore:
             kernels.split_column(self._keys, self.counts, bits, places, old, new)
             return new
 
-        self._index = zeros((1 << bits, _slots(capacity)), np.uint32)
+        self._index = zeros((1 << bits, slots(capacity)), np.uint32)
         for place, values in enumerate(self._values):
             self._values[place] = moved(values)
             valid = self._valid[place]
             if valid is not None:
                 self._valid[place] = moved(valid)
-        keys = zeros((*shape, self._words), self._key_type)
-        for w in range(self._words):
+        keys = zeros((*shape, self.words), self.key_type)
+        for w in range(self.words):
             keys[:, :, w] = moved(np.ascontiguousarray(self._keys[:, :, w]))
         self._keys, self._bits, self.counts = keys, bits, counts
         kernels.reindex(self._index, self._keys, self.counts)
@@ -413,11 +446,9 @@ class KeyedStore:
     def _ask(self, parts: int, capacity: int, besides: int = 0) -> None:
         """Asks for the room of arrays of such a shape, of the largest of them once more while it is copied, and of what
         it takes `besides`."""
-        places = parts * capacity
-        widths = [self._words * self._key_type.itemsize, *(spec.dtype.itemsize for spec in self.specs)]
         masks = sum(valid is not None for valid in self._valid)
-        held = places * (sum(widths) + masks) + 4 * parts * (_slots(capacity) + 1)
-        self._account.resize(held + besides + max(widths) * self._keys.shape[0] * self._keys.shape[1])
+        most = held(parts.bit_length() - 1, capacity, self._widths, masks) + besides
+        self._account.resize(most + max(self._widths) * self._keys.shape[0] * self._keys.shape[1])
 
     def _settle(self) -> None:
         self._account.resize(self.nbytes)
@@ -445,10 +476,7 @@ class KeyedStore:
     def reshape(self, shape: dict[str, Any]) -> None:
         """Makes room for pages that `page` then gives to be filled; `refilled` ends it."""
         self._direct.drop()
-        places = shape["capacity"] << shape["bits"]
-        width = self._words * self._key_type.itemsize + sum(spec.dtype.itemsize for spec in self.specs)
-        held = places * (width + sum(shape["masked"])) + (4 * (_slots(shape["capacity"]) + 1) << shape["bits"])
-        self._account.resize(held)
+        self._account.resize(held(shape["bits"], shape["capacity"], self._widths, sum(shape["masked"])))
         self._take(shape["bits"], shape["capacity"])
         for place, masked in enumerate(shape["masked"]):
             if masked:
@@ -463,31 +491,6 @@ class KeyedStore:
 
     def close(self) -> None:
         self._account.close()
-
-
-class SeenKeys:
-    """Tells whether the keys of a batch all differ; its memory is used again for the next batch.
-
-    >>> seen = SeenKeys()
-    >>> seen.all_differ(np.array([[1, 2], [2, 1]])), seen.all_differ(np.array([[1], [2], [1]]))
-    (True, False)
-    """
-
-    def __init__(self) -> None:
-        self._slots = np.full(1024, -1, np.int64)
-        self._first = 0
-
-    def all_differ(self, keys: Int64s) -> bool:
-        if len(self._slots) < 2 * len(keys):
-            self._slots = np.full(1 << (2 * len(keys) - 1).bit_length(), -1, np.int64)
-        first = self._first
-        self._first += len(keys)
-        return kernels.all_differ(keys, self._slots, first)
-
-
-def _slots(capacity: int) -> int:
-    """Entries of a partition's index: three quarters of them full at most."""
-    return capacity * 4 // 3 + 2
 
 
 def _longer(old: Values, capacity: int) -> Values:

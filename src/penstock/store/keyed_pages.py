@@ -10,10 +10,13 @@ Why: docs/decisions/table-partitions-are-pages.md
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from penstock.arrays import Int64s
+from penstock.columns import Argument, Values
 from penstock.components import component
 from penstock.errors import CheckpointError
 from penstock.store.device import BlockDevice
@@ -53,18 +56,35 @@ class KeyedPages:
     def restore(self, snapshot: dict[str, Any]) -> None:
         store = self._store
         store.reshape(snapshot)
-        ends = np.cumsum(snapshot["lengths"])
-        addresses = snapshot["addresses"].tolist()
-        self._pages = [
-            addresses[end - length : end]
-            for end, length in zip(ends.tolist(), snapshot["lengths"].tolist(), strict=True)
-        ]
+        self._take_pages(snapshot)
         for partition, page in enumerate(self._pages):
-            payload = b"".join(bytes(self._device.read(address)) for address in page)
-            at = 0
-            for array in store.page(partition):
-                if at + array.nbytes > len(payload):
-                    raise CheckpointError("a page of a table is shorter than its rows")
-                array[...] = np.frombuffer(payload, array.dtype, array.size, at).reshape(array.shape)
-                at += array.nbytes
+            self._read(page, store.page(partition))
         store.refilled()
+
+    def parts(self, snapshot: dict[str, Any]) -> Iterator[tuple[Int64s, tuple[Argument, ...]]]:
+        """The keys and the columns of each partition of a snapshot, which stays where it is."""
+        self._take_pages(snapshot)
+        for page, count in zip(self._pages, snapshot["counts"].tolist(), strict=True):
+            keys = np.empty((count, self._store.words), self._store.key_type)
+            columns = [np.empty(count, spec.dtype) for spec in self._store.specs]
+            valid = [np.empty(count, np.bool_) if masked else None for masked in snapshot["masked"]]
+            arrays: list[Values] = [keys]
+            for values, mask in zip(columns, valid, strict=True):
+                arrays += [values] if mask is None else [values, mask]
+            self._read(page, arrays)
+            yield keys.astype(np.int64), tuple(map(Argument, columns, valid))
+
+    def _take_pages(self, snapshot: dict[str, Any]) -> None:
+        addresses, ends = snapshot["addresses"].tolist(), np.cumsum(snapshot["lengths"]).tolist()
+        self._pages = [
+            addresses[end - length : end] for end, length in zip(ends, snapshot["lengths"].tolist(), strict=True)
+        ]
+
+    def _read(self, page: list[int], arrays: Sequence[Values]) -> None:
+        payload = b"".join(bytes(self._device.read(address)) for address in page)
+        at = 0
+        for array in arrays:
+            if at + array.nbytes > len(payload):
+                raise CheckpointError("a page of a table is shorter than its rows")
+            array[...] = np.frombuffer(payload, array.dtype, array.size, at).reshape(array.shape)
+            at += array.nbytes

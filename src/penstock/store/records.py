@@ -48,6 +48,12 @@ class RecordLayout:
             }
         )
 
+    def word_of(self, column: int) -> int:
+        """Which word a column of 64 bits is."""
+        offsets = self._dtype.fields
+        assert offsets is not None
+        return int(offsets[f"c{column}"][1]) // 8
+
     def empty(self, rows: int) -> Words:
         return np.empty((rows, self.words), np.int64)
 

@@ -16,8 +16,9 @@ from penstock.engine.tables.database import TableDatabase
 from penstock.lang.table_defs import TableDef
 from penstock.lang.table_options import cache_of, refresh_of
 from penstock.operators.resources import Resources
+from penstock.operators.tables.last import last_of_each
 from penstock.operators.tables.matched import Matched
-from penstock.operators.tables.table import Table, last_of_each
+from penstock.operators.tables.table import Table
 from penstock.store.keyed import Found, KeyedStore
 
 KEPT_FOR = 60_000_000

@@ -105,6 +105,14 @@ class Statement:
         kinds = (ChangeKind.UPSERT, ChangeKind.UPDATE)
         return self.is_keyed and known and self._match is None and self.write.kind in kinds
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether it leaves the same row whatever there was, and nobody asks what there was."""
+        table = self._table
+        sets_all = self.write.kind is ChangeKind.UPSERT and not self._late and self._match is None
+        sets_all = sets_all and all(field.name in self._early for field in table.others)
+        return sets_all and not self._counts and not table.interners and not table.keeps_history
+
     def _read(self, expressions: Sequence[Expression]) -> list[str]:
         """The columns of the table that expressions read."""
         return sorted({n.removeprefix(self._own) for e in expressions for n in columns(e) if n.startswith(self._own)})

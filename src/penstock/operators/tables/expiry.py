@@ -64,12 +64,13 @@ class Expiry:
         """Whether there may be something to sweep."""
         return self.now >= self._next and self.now != START
 
-    def sweep(self, passed: Iterable[int], remove: Callable[[Found], None]) -> None:
-        """Removes rows that no reader or change will see. `passed` are times below which none of them comes."""
+    def sweep(self, passed: Iterable[int], remove: Callable[[Found], None]) -> tuple[int, float] | None:
+        """Removes rows that no reader or change will see. `passed` are times below which none of them comes. Returns up
+        to which time those were written, and which share of all rows was looked at; None if none."""
         floor = min(self.now, *passed)
         self.waits = floor < self._next
         if self.waits or floor == START:
-            return
+            return None
         parts = self._store.partitions
         step = max(1, self.ttl // (ROUNDS * parts))
         due = min(parts, (floor - self._next) // step + 1)
@@ -80,6 +81,7 @@ class Expiry:
         if len(over):
             self.expired += len(over)
             remove(Found(over, None, len(over)))
+        return floor - self.ttl, due / parts
 
     def _over(self, partition: int, floor: int) -> Int32s:
         written = self._store.values_of(partition, self.place)

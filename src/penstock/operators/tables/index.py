@@ -183,6 +183,7 @@ class ValueIndex:
 
     def _refresh(self) -> None:
         store = self._table.store
+        self._table.cold.bring_all()
         if self._made == store.changes:
             return
         rows = store.all_rows()

@@ -140,7 +140,7 @@ class LookUp(Operator):
         try:
             if first is not None and first(values) is not True:
                 return []
-            if self._single is None:
+            if self._single is None or self._tables[0].table.cold.is_on:
                 return None
             moment = (chunk.times.item(0) + self._behind, self._position, self._next)
             joined = self._single.join(values, moment)

@@ -111,13 +111,18 @@ class TableReading:
 
     def join(self, piece: Piece, position: int, behind: int) -> list[Piece]:
         """The rows with those of the table, as of their times and so much more."""
+        with self.table.cold.at_work():
+            return self._join(piece, position, behind)
+
+    def _join(self, piece: Piece, position: int, behind: int) -> list[Piece]:
         self._behind = behind
         count = piece.rows.rows
         if not count:
             return []
         pieces = []
         odd = None if self._shorter is None else self._odd(self._shorter, piece)
-        for start, stop in stretches(self._pairs(odd, count), PAIRS):
+        most = min(PAIRS, self.table.cold.keys_at_once) if self.table.cold.is_on else PAIRS
+        for start, stop in stretches(self._pairs(odd, count), most):
             part = piece.taken(np.arange(start, stop))
             if self._shorter is None or odd is None:
                 pieces.append(self._by(self._shorter or self._way, part, position))
@@ -207,6 +212,7 @@ class TableReading:
         columns, keep = self._computed(way, rows)
         rows = self._without_keys(rows)
         words, valid = self.table.words(columns, way.kinds, only_known=not self.table.reads_by_key_only)
+        self.table.cold.bring(words, valid)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
         matched = self._alive(matched, rows.times)
         earlier = None

@@ -88,8 +88,9 @@ class Scan(Operator):
     def _as_of(self, boundary: int) -> Chunk:
         history = self._table.history
         numbers = history.numbers(np.array([boundary]), -1, np.array([0])) if len(history) else None
-        _, matched, _ = self._rows.look_up(_EVERYTHING, numbers, np.array([max(boundary - 1, self._reader.since)]))
-        batch = pa.RecordBatch.from_arrays(matched.arrays(), names=list(self._schema.names))
+        with self._table.cold.at_work():
+            _, matched, _ = self._rows.look_up(_EVERYTHING, numbers, np.array([max(boundary - 1, self._reader.since)]))
+            batch = pa.RecordBatch.from_arrays(matched.arrays(), names=list(self._schema.names))
         return Chunk(np.full(batch.num_rows, boundary - 1, np.int64), batch)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:

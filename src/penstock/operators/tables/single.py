@@ -85,7 +85,7 @@ class SingleWrite:
     def make(self, values: Values, time: int, sequence: int) -> bool:
         """Makes the change that an event asks for; answers whether that was done."""
         table = self._table
-        if table.has_copy:
+        if table.has_copy or table.cold.is_on:
             return False
         try:
             if self._where is not None and self._where(values) is not True:
@@ -116,7 +116,9 @@ class SingleWrite:
                 if value is None and (place in self._required or not table.store.has_nulls(place)):
                     return False
         if table.keeps_history:
+            table.cold.works += 1  # the row stays where it is; `at_work` takes longer than the change
             table.history.put_single(SingleChange((time, self._position, sequence), words, before))
+            table.cold.works -= 1
         table.store.write_one(row, self._places, found)
         return True
 

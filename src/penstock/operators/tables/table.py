@@ -1,4 +1,5 @@
-"""A table in memory: rows by their primary key as they are now, and as they were, for readers of the past.
+"""A table: rows by their primary key as they are now, and as they were, for readers of the past. Rows are in memory, or
+on disk and in memory while they are in use.
 
 Invariants:
 1. `heard` says how far each stream that writes the table has come. A change is made once no earlier change can come
@@ -15,7 +16,7 @@ Why: docs/decisions/table-history.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ import pyarrow as pa
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int32s, Int64s
 from penstock.components import component
+from penstock.errors import BudgetError
 from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
@@ -32,11 +34,14 @@ from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
+from penstock.operators.tables.cold import ColdRows
 from penstock.operators.tables.expiry import WRITTEN, Expiry
 from penstock.operators.tables.history import BEFORE_ALL, Entries, History
+from penstock.operators.tables.last import last_of_each
 from penstock.operators.tables.matched import Matched, these
+from penstock.operators.tables.whole import whole_table
 from penstock.store.blocks import ColumnSpec
-from penstock.store.keyed import Found, KeyedStore
+from penstock.store.keyed import Found
 from penstock.store.keyed_pages import KeyedPages
 from penstock.types import Field, SqlType
 
@@ -74,7 +79,12 @@ def _without_time_to_live(saved: dict[str, Any]) -> dict[str, Any]:
     return {**saved, "expiry": None}
 
 
-@component("Table", 2, _without_time_to_live)
+def _in_memory(saved: dict[str, Any]) -> dict[str, Any]:
+    """In version 2 all rows were in memory."""
+    return {**saved, "cold": None}
+
+
+@component("Table", 3, _without_time_to_live, _in_memory)
 class Table:
     reads_by_key_only = False
 
@@ -97,7 +107,10 @@ class Table:
         self.store = resources.keyed(name, len(self._keys), narrow, specs)
         self.expiry = None if ttl is None else Expiry(ttl, self.places[WRITTEN], self.store)
         self.history = History(len(self._keys), specs, resources.account(f"{name}: rows of the past"))
-        self._pages = KeyedPages(self.store, resources.device(f"table-{definition.name}"))
+        device = resources.device(f"table-{definition.name}")
+        self._pages = KeyedPages(self.store, device)
+        written = None if self.expiry is None else self.expiry.place
+        self.cold = ColdRows(definition.name, self.store, len(self._keys), written, device, resources)
         self.heard: dict[int, int] = {}
         self._readers: list[TableReader] = []
         self._collected = ((START, BEFORE_ALL), -1)
@@ -157,14 +170,36 @@ class Table:
     def expire(self) -> None:
         """Frees rows that no event will see."""
         assert self.expiry is not None
-        if self.expiry.is_due:
-            passed = [reader.passed for reader in self._readers]
-            self.expiry.sweep((*self.heard.values(), *passed), self._free)
+        if not self.expiry.is_due:
+            return
+        passed = [reader.passed for reader in self._readers]
+        with self.cold.at_work():
+            swept = self.expiry.sweep((*self.heard.values(), *passed), self._free)
+            if swept is not None and self.cold.is_on:
+                for words, columns in self.cold.sweep(*swept):
+                    self.expiry.expired += len(words)
+                    self._release(words, columns)
+                self.changed(None)
 
     def _free(self, over: Found) -> None:
-        self.remove(self.store.key_words(over))
+        words = self.store.key_words(over)
+        for part in self.parts_of(words):
+            self.cold.bring(part, new=True)
+            self.remove(part)
         self.changed(None)
         self.store.shrink()
+
+    def _release(self, words: Int64s, columns: Sequence[Argument]) -> None:
+        """The texts of rows that are there no more, nor in the store."""
+        self._given_up += [(name, codes) for name, codes in self._names_in(words)]
+        for field, column in zip(self.others, columns, strict=True):
+            if field.name in self.interners:
+                self._give_up(field.name, column)
+
+    def parts_of(self, words: Int64s) -> list[Int64s]:
+        """Keys, as many at a time as have room in memory together."""
+        step = self.cold.keys_at_once
+        return [words[start : start + step] for start in range(0, len(words), step)]
 
     # Values in and out
 
@@ -223,7 +258,7 @@ class Table:
             return None
         return self.unfit_for_copy(to_arrow(data, kind, rows) if isinstance(data, Vector) else data, kind)
 
-    # Looking up
+    # Looking up: keys are brought before (`cold`)
 
     def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> Matched:
         """The rows of keys as of so many entries of the history each; None is now."""
@@ -286,6 +321,7 @@ class Table:
         """Sets columns of rows, which are added where there are none; all keys differ. `known` are the rows of now, -1
         where there is none. `changed` ends it."""
         rows, fresh = self.store.put(words, known)
+        self.cold.note_written(words, rows, fresh)
         if self.on_change is not None:
             self.on_change(words)
         if fresh.any():
@@ -307,14 +343,13 @@ class Table:
     def remove(self, words: Int64s) -> None:
         """Takes out rows that are there; all keys differ. `changed` ends it."""
         found = self.store.find(words, None, False)
+        self.cold.note_removed(words, found.rows)
         if self.on_change is not None:
             self.on_change(words)
         for name in self.interners:
             if name in self.places:
                 self._give_up(name, self.store.column(self.places[name], found))
-        for w, field in enumerate(self._keys):
-            if field.name in self.interners:
-                self._given_up.append((field.name, words[:, w].astype(np.int32)))
+        self._given_up += self._names_in(words)
         self.store.remove(words)
 
     def begin_anew(self, words: Int64s) -> None:
@@ -333,6 +368,12 @@ class Table:
             self.interners[name].release(codes)
         self._given_up.clear()
         self.settle()
+
+    def _names_in(self, words: Int64s) -> Iterator[tuple[str, Int32s]]:
+        """The texts of keys, by the column."""
+        for w, field in enumerate(self._keys):
+            if field.name in self.interners:
+                yield field.name, words[:, w].astype(np.int32)
 
     def _give_up(self, name: str, column: Argument) -> None:
         self._given_up.append((name, _present(column)))
@@ -376,21 +417,17 @@ class Table:
 
     def to_arrow(self) -> pa.Table:
         """All rows as they are now, in the order of their keys."""
-        found = self.all_rows()
-        if self.expiry is not None:
-            there = self.alive(Matched(self, found, None), np.full(found.keys, self.expiry.now)).there
-            found = these(found.rows[there])
-        order = self.ordered(self.store.key_words(found))
-        return pa.Table.from_batches([self.batch(these(found.rows[order]))])
+        return whole_table(self)
 
     def load(self, batches: Iterable[pa.RecordBatch], rows: int | None = None) -> None:
         """Replaces everything by rows that were read; the last row of a key counts."""
         self.clear()
-        if rows is not None:
+        if rows is not None and (self.store.can_take(rows) or not self.cold.can_go()):
             self.store.reserve(rows)
+        step = min(LOADED_ROWS, self.cold.keys_at_once)
         for batch in batches:
-            for start in range(0, batch.num_rows, LOADED_ROWS):
-                self.add(batch.slice(start, LOADED_ROWS))
+            for start in range(0, batch.num_rows, step):
+                self.add(batch.slice(start, step))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows that were read, in place of those with their keys; of several rows of a key the last counts."""
@@ -401,7 +438,9 @@ class Table:
         if keep is not None:
             words = words[keep]
             stored = {name: column.at(keep) for name, column in stored.items()}
-        self.write(words, stored)
+        with self.cold.at_work():
+            self.cold.bring(words, new=True)
+            self.write(words, stored)
         self.changed(None)
 
     def strings(self) -> Iterator[tuple[Interner, Int32s]]:
@@ -415,12 +454,12 @@ class Table:
 
     def key_strings(self, words: Int64s) -> Iterator[tuple[Interner, Int32s]]:
         """The strings of keys."""
-        for w, field in enumerate(self._keys):
-            if field.name in self.interners:
-                yield self.interners[field.name], words[:, w].astype(np.int32)
+        for name, codes in self._names_in(words):
+            yield self.interners[name], codes
 
     def clear(self) -> None:
         self.store.clear()
+        self.cold.clear()
         for interner in self.interners.values():
             interner.close()
         self.interners = {name: Interner(self._texts) for name in self.interners}
@@ -430,29 +469,27 @@ class Table:
     def snapshot(self) -> dict[str, Any]:
         return {
             "rows": self._pages.snapshot(),
+            "cold": self.cold.snapshot() if self.cold.is_on else None,
             "strings": {name: interner.snapshot() for name, interner in self.interners.items()},
             "history": self.history.snapshot(),
             "expiry": None if self.expiry is None else self.expiry.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._pages.restore(snapshot["rows"])
+        with self.cold.at_work():
+            if snapshot["cold"] is not None:
+                self.cold.restore(snapshot["cold"])
+            try:
+                self._pages.restore(snapshot["rows"])
+            except BudgetError:
+                if not self.cold.can_go():
+                    raise
+                self.cold.take(self._pages.parts(snapshot["rows"]))
         for name, interner in self.interners.items():
             interner.restore(snapshot["strings"][name])
         self.history.restore(snapshot["history"])
         if self.expiry is not None:
             self.expiry.restore(snapshot["expiry"])
-
-
-def last_of_each(words: Int64s, valid: Bools | None) -> Int64s | None:
-    """Where the last row of each key is, in order, without keys that are NULL; None if that is every row."""
-    kept = np.arange(len(words)) if valid is None else np.flatnonzero(valid)
-    scratch, rows, fresh = KeyedStore.numbering(words[kept])
-    if fresh.all():
-        return None if valid is None or valid.all() else kept
-    last = np.full(scratch.partitions * scratch.capacity, -1, np.int64)
-    last[rows] = kept  # of several the last counts
-    return np.sort(last[last >= 0])
 
 
 def _present(column: Argument) -> Int32s:

@@ -35,7 +35,8 @@ from penstock.operators.tables.history import DERIVED, Entries, Stamps
 from penstock.operators.tables.runs import run_together
 from penstock.operators.tables.single import SingleWrite
 from penstock.operators.tables.table import END, Table
-from penstock.store.keyed import KeyedStore, SeenKeys
+from penstock.store.keyed import KeyedStore
+from penstock.store.seen_keys import SeenKeys
 
 
 @kernel
@@ -74,6 +75,7 @@ class TableWriter:
         account = resources.account(f"table {table.definition.name}: events that wait for other streams")
         self._ports = Ports(len(self.streams), account)
         self._seen = SeenKeys()
+        table.cold.can_go = lambda: not table.has_copy
         self._single: SingleWrite | None = None
         if len(writes) == 1 and SingleWrite.fits(table, writes[0][1]):
             self._single = SingleWrite(table, writes[0][1], positions[writes[0][1].stream])
@@ -137,11 +139,15 @@ class TableWriter:
                 if operations is not None:
                     asked.append(operations)
         if asked:
-            self._table.changed(_together(self._carry_out(asked)))
+            with self._table.cold.at_work():
+                done = self._carry_out(asked)
+            self._table.changed(_together(done))
 
     def _carry_out(self, asked: list[Operations]) -> list[Entries]:
         """All operations in their order; returns what was there before."""
-        if _of_the_same_keys(asked) and self._seen.all_differ(asked[0].words):
+        most = self._table.cold.keys_at_once
+        if len(asked[0]) <= most and _of_the_same_keys(asked) and self._seen.all_differ(asked[0].words):
+            self._bring(asked, asked[0].words)
             return self._at_once(asked)
         which = np.concatenate([np.full(len(ops), i, np.int64) for i, ops in enumerate(asked)])
         rows = np.concatenate([np.arange(len(ops), dtype=np.int64) for ops in asked])
@@ -152,10 +158,12 @@ class TableWriter:
         done: list[Entries] = []
         start = 0
         for at in [*np.flatnonzero(lonely).tolist(), len(which)]:
-            if at > start:
-                done += self._keyed(asked, which[start:at], rows[start:at])
+            for first in range(start, at, most):
+                some = slice(first, min(first + most, at))
+                done += self._keyed(asked, which[some], rows[some])
             if at < len(which):
                 operations, row = asked[which[at]], int(rows[at])
+                self._table.cold.bring_all()
                 words, outcome = operations.statement.apply_alone(operations, row)
                 stamps = [np.full(len(words), part[row]) for part in operations.stamps]
                 done += self._entries(Stamps(*stamps), words, [(outcome.places, outcome)])
@@ -169,6 +177,7 @@ class TableWriter:
             spans = self._spans(operations, rows)
             if len(spans) > 1:
                 return [done for a, b in spans for done in self._keyed(asked, which[a:b], rows[a:b])]
+            self._bring([operations], operations.words[rows])
             together = run_together(self._table, operations, rows)
             if together is not None:
                 return [together]
@@ -179,6 +188,7 @@ class TableWriter:
             words[own] = asked[i].words[rows[own]]
             for mine, theirs in zip(stamps, asked[i].stamps, strict=True):
                 mine[own] = theirs[rows[own]]
+        self._bring([asked[i] for i in used], words)
         scratch, numbers, _ = KeyedStore.numbering(words)
         ids = numbers.astype(np.int64)
         found = np.empty(len(ids), np.int64)
@@ -196,6 +206,10 @@ class TableWriter:
                     outcomes.append((own[outcome.places], outcome))
             start = end
         return self._entries(stamps, words, outcomes)
+
+    def _bring(self, asked: list[Operations], words: Int64s) -> None:
+        """The rows that operations concern come to memory, unless it does not matter what they are."""
+        self._table.cold.bring(words, new=True, blind=all(ops.statement.is_blind for ops in asked))
 
     def _spans(self, operations: Operations, rows: Int64s) -> list[tuple[int, int]]:
         """Operations that may be one pass: with a time to live, as long as no row that is changed is over."""
