@@ -2,7 +2,7 @@
 
     begin    state of all parts ─▶ what has changed in it ─▶ copies of that, if events go on
     write    blocks of stores durable ─▶ checksum ─▶ the checkpoint's file durable         (beside the events)
-    settle   blocks that were freed before may be reused, copies in databases follow, the next one follows this one
+    settle   blocks that were freed before may be reused, and the next checkpoint follows this one
 
 Events go on while it is written only where there is memory for the copies, and no table is copied to a database: such a
 copy is of the moment of the checkpoint, and is made when that stands.
@@ -89,6 +89,7 @@ class SavedApp:
         self.writer.begin(written, beside=copies is not None)
         if copies is None:
             self.writer.wait()
+            self.flow.tables.committed(begun.epoch)
         return checkpoint
 
     def _detached(self, begun: Begun) -> Account | None:
@@ -124,7 +125,6 @@ class _Written(NamedTuple):
         self._let_go()
         saved.stores.commit()
         saved.flow.committed(self.names)
-        saved.flow.tables.committed(self.begun.epoch)
 
     def lost(self) -> None:
         self.saved.directory.lost()
