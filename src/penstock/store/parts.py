@@ -195,7 +195,7 @@ class DifferenceWriter(Writer):
         ):
             return self._as_it_is(array, path)
         rows = np.asarray(array).reshape(-1, array.width, *shape[1:])
-        chosen = np.ascontiguousarray(rows[taken.slots]).reshape(-1)
+        chosen = rows.take(taken.slots, axis=0).reshape(-1)
         values = chosen.view(np.uint8).data if chosen.nbytes else b""
         return {"rows": [descr, shape, array.width, *place, *self.buffer(values)]}
 
