@@ -25,7 +25,6 @@ from penstock.lang.query import StreamDef
 from penstock.store.budget import Account
 from penstock.store.manager import StoreManager
 
-
 COPIES_SHARE = 16
 """Copies that are to be written get the memory that is unused, or this part of all of it from the pools of windows."""
 
