@@ -6,6 +6,8 @@
 
 Events go on while it is written only where there is memory for the copies, and no table is copied to a database: such a
 copy is of the moment of the checkpoint, and is made when that stands.
+
+Why: docs/decisions/checkpoints-beside-the-events.md
 """
 
 from __future__ import annotations
