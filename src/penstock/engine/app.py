@@ -447,7 +447,7 @@ class App:
     @property
     def last_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint of this app that is durable. Any thread may look."""
-        return self._saved.last[0] if self._directory is not None and self._saved.last else None
+        return None if self._directory is None else self._saved.last
 
     # Looking in
 

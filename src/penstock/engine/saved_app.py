@@ -31,7 +31,7 @@ COPIES_SHARE = 16
 """Copies that are to be written get the memory that is unused, or this part of all of it from the pools of windows."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SavedApp:
     directory: CheckpointDirectory
     stores: StoreManager
@@ -40,8 +40,8 @@ class SavedApp:
     calls: RuleCalls
     rejects: Rejects
     writer: CheckpointWriter = field(default_factory=CheckpointWriter)
-    last: list[Checkpoint] = field(default_factory=list)
-    """The last checkpoint of this app that is durable, if there is one."""
+    last: Checkpoint | None = None
+    """The last checkpoint of this app that is durable."""
 
     def read(self, streams: Iterable[StreamDef]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The state of the last checkpoint and its extra, for an app with these streams; None without a checkpoint.
@@ -102,7 +102,11 @@ class SavedApp:
         if not account.try_resize(nbytes):
             account.close()
             return None
-        begun.part.detach()
+        try:
+            begun.part.detach()
+        except BaseException:
+            account.close()
+            raise
         return account
 
 
@@ -118,7 +122,7 @@ class _Written(NamedTuple):
     def write(self) -> None:
         self.saved.stores.sync()
         self.saved.directory.write(self.begun)
-        self.saved.last[:] = [self.checkpoint]
+        self.saved.last = self.checkpoint
 
     def stands(self) -> None:
         saved = self.saved
