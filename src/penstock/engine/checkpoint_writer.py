@@ -18,6 +18,10 @@ import contextlib
 from threading import Lock, Thread
 from typing import Protocol
 
+_AWAKE_SECONDS = 0.1
+"""Who waits looks so often whether it was interrupted: where a library has signals restart what they break into, a wait
+would go on."""
+
 
 class Begun(Protocol):
     """A checkpoint to be written. Each of these may be called again after an interrupt."""
@@ -43,13 +47,17 @@ class _Task:
 
     def run(self) -> None:
         """Returns when it is over, by whichever thread."""
-        with self._at_work:
+        while not self._at_work.acquire(timeout=_AWAKE_SECONDS):
+            pass
+        try:
             if not self.is_over:
                 try:
                     self.begun.write()
                 except BaseException as error:
                     self.failure = error
                 self.is_over = True
+        finally:
+            self._at_work.release()
 
 
 class CheckpointWriter:
