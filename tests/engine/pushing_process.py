@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
+from penstock.operators import shared_window
+from penstock.operators.paged import shards
 from penstock.store import differences
 
 differences.SMALL = 0  # what this program saves is small, and is to be written as changes all the same
@@ -36,6 +38,12 @@ def events(start: int, stop: int) -> list[dict[str, Any]]:
         {"t": 1000 * (i + i * 7 % 17), "k": f"k{i * i % 5}", "v": i * 31 % 1009, "x": 1.0 / (i % 97 + 1)}
         for i in range(start, stop)
     ]
+
+
+def page_groups() -> None:
+    """Groups go to shards as soon as there are some, and shards are small."""
+    shared_window._LEAST_FREE, shared_window._MANY_GROUPS, shared_window._LEAST_GROUP_BYTES = 0, 1 << 60, 0
+    shards._BITS, shards._SHARD = 1, 1 << 8
 
 
 def main(directory: Path, total: int) -> None:
@@ -69,4 +77,6 @@ def main(directory: Path, total: int) -> None:
 
 
 if __name__ == "__main__":
+    if "--page-groups" in sys.argv:
+        page_groups()
     main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -92,7 +92,6 @@ def test_the_least_budget_does_not_depend_on_the_cut(query: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT z, COUNT(*) AS n FROM s [RANGE 1 HOUR] GROUP BY z",
         "SELECT MAX(z) AS m FROM s [RANGE 1 HOUR]",
         "SELECT LAST(z) AS m FROM s [RANGE 1 HOUR]",
         "SELECT z FROM s [RANGE 1 HOUR SLIDE 1 HOUR]",

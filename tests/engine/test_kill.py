@@ -35,11 +35,11 @@ def expected(total: int) -> list[Any]:
         ]
 
 
-def rounds(directory: Path, total: int, kills: int, chance: random.Random) -> Iterator[int]:
+def rounds(directory: Path, total: int, kills: int, chance: random.Random, *options: str) -> Iterator[int]:
     """Starts the process and kills it at a random moment, so many times; then lets it end."""
     for number in range(kills + 1):
         process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(directory), str(total)], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(SCRIPT), str(directory), str(total), *options], stdout=subprocess.PIPE, text=True
         )
         try:
             assert process.stdout is not None
@@ -57,8 +57,8 @@ def rounds(directory: Path, total: int, kills: int, chance: random.Random) -> It
             process.stdout.close()
 
 
-def check(directory: Path, total: int, kills: int, seed: int) -> None:
-    survived = sum(1 for _ in rounds(directory, total, kills, random.Random(seed)))
+def check(directory: Path, total: int, kills: int, seed: int, *options: str) -> None:
+    survived = sum(1 for _ in rounds(directory, total, kills, random.Random(seed), *options))
     assert survived == kills
     assert (directory / "done").exists()
     lines = written(directory)
@@ -71,6 +71,15 @@ def test_killed_a_few_times(tmp_path: Path) -> None:
     check(tmp_path, 6_000, kills=3, seed=1)
 
 
+def test_killed_while_groups_are_in_shards(tmp_path: Path) -> None:
+    check(tmp_path, 3_000, 3, 3, "--page-groups")
+
+
 @pytest.mark.slow
 def test_killed_many_times(tmp_path: Path) -> None:
     check(tmp_path, 60_000, kills=40, seed=2)
+
+
+@pytest.mark.slow
+def test_killed_many_times_while_groups_are_in_shards(tmp_path: Path) -> None:
+    check(tmp_path, 20_000, 40, 4, "--page-groups")

@@ -352,4 +352,15 @@ PROGRAMS = (
         CREATE QUERY three AS SELECT x.id AS one, z.id AS three FROM a [RANGE 5 SECONDS] AS x
             JOIN b [RANGE 5 SECONDS] AS y ON x.n = y.n JOIN a [RANGE 5 SECONDS] AS z ON z.n = y.n WHERE y.v > 0""",
     ),
+    Program(
+        "groups_beyond_memory",
+        """
+        CREATE QUERY slides AS SELECT id, SUM(v) AS s, COUNT(*) AS c, MIN(k) AS m
+            FROM a [RANGE 2 HOURS SLIDE 10 MINUTES] GROUP BY id;
+        CREATE QUERY at_every_event AS SELECT id, SUM(v) AS s, COUNT(*) AS c FROM b [RANGE 2 HOURS] GROUP BY id""",
+        memory="1500KB",
+        before=6000,
+        after=1200,
+        on_spark=False,
+    ),
 )

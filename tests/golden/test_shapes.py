@@ -53,7 +53,11 @@ HAND_ON = {
 }
 """Classes with `snapshot` that are no components, and what it returns."""
 
-ELSEWHERE = {"MemoryDevice": "no checkpoint has its blocks in memory", "WriteBehind": "needs a database"}
+ELSEWHERE = {
+    "MemoryDevice": "no checkpoint has its blocks in memory",
+    "ShardReading": "in the blocks of shards",
+    "WriteBehind": "needs a database",
+}
 """Components that no program here has."""
 
 

@@ -107,7 +107,8 @@ class _Shard:
 
 @component("RowLog")
 class RowLog:
-    """`schema` has the columns behind the time; the first ones are the keys, of these `types`."""
+    """`schema` has the columns behind the time; the first ones are the keys, of these `types`. It begins with a shard
+    for each value of so many `bits` of the hash, at least one."""
 
     def __init__(
         self,

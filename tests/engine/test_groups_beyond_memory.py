@@ -1,0 +1,96 @@
+"""More groups than memory: they go to shards on the disk, the budget holds, and answers stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+MINUTE = 60_000_000
+KEYS = 50_000
+MEMORY = 2_000_000
+STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k {key} NOT NULL, x DOUBLE NOT NULL, EVENT TIME t);"
+SLIDES = "SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 1 HOUR SLIDE 10 MINUTES] GROUP BY k"
+EVERY_EVENT = "SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 1 HOUR] GROUP BY k"
+ROWS = 2 * KEYS
+BATCH = 5_000
+
+
+def keys_of(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Each key about once in an hour, in a scattered order; every seventh event is of one of ten keys."""
+    return np.where(numbers % 7 == 0, numbers % 10, numbers * 7919 % KEYS)
+
+
+def batches(key: str, first: int = 0, last: int = ROWS) -> Iterator[pa.RecordBatch]:
+    for start in range(first, last, BATCH):
+        numbers = np.arange(start, min(start + BATCH, last))
+        times = pa.array(numbers * (60 * MINUTE) // KEYS).view(pa.timestamp("us"))
+        keys = pa.array(keys_of(numbers))
+        columns = [times, keys if key == "BIGINT" else keys.cast(pa.string()), pa.array(numbers % 8 / 4)]
+        yield pa.RecordBatch.from_arrays(columns, names=["t", "k", "x"])
+
+
+def program(query: str, key: str) -> str:
+    return STREAM.format(key=key) + "CREATE QUERY groups AS " + query + ";"
+
+
+def answers(query: str, key: str, memory: int) -> tuple[pa.Table, ps.Metrics]:
+    with ps.App(program(query, key), memory=memory, block_size="8KiB") as app:
+        found = []
+        app.subscribe("groups", found.append)
+        for batch in batches(key):
+            app.push("s", batch)
+        metrics = app.metrics
+        app.finish()
+        return pa.Table.from_batches(found), metrics
+
+
+@pytest.mark.parametrize("key", ["BIGINT", "STRING"])
+@pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT])
+def test_answers_are_those_of_enough_memory(query: str, key: str) -> None:
+    whole, in_memory = answers(query, key, 100 * MEMORY)
+    paged, metrics = answers(query, key, MEMORY)
+    assert paged.equals(whole)
+    assert metrics.memory_peak <= MEMORY
+    assert in_memory.memory_bytes - in_memory.pool_bytes > 2 * MEMORY
+
+
+def test_the_last_window_counted_by_hand() -> None:
+    paged, _ = answers(SLIDES, "BIGINT", MEMORY)
+    numbers = np.arange(ROWS)
+    times = numbers * (60 * MINUTE) // KEYS
+    last = 2 * 60 * MINUTE
+    inside = (times >= last - 60 * MINUTE) & (times < last)
+    counts = np.bincount(keys_of(numbers)[inside], minlength=KEYS)
+    totals = np.bincount(keys_of(numbers)[inside], numbers[inside] % 8 / 4, minlength=KEYS)
+    shown = paged.slice(paged.num_rows - np.count_nonzero(counts))
+    assert shown["k"].to_pylist() == np.flatnonzero(counts).tolist()
+    assert shown["n"].to_pylist() == counts[counts > 0].tolist()
+    assert shown["total"].to_pylist() == totals[counts > 0].tolist()
+
+
+@pytest.mark.parametrize("memory", [MEMORY, 3 * MEMORY, 100 * MEMORY])
+@pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT])
+def test_a_checkpoint_goes_on_in_any_budget(query: str, memory: int, tmp_path: Path) -> None:
+    whole, _ = answers(query, "STRING", 100 * MEMORY)
+    found: list[pa.RecordBatch] = []
+    half = ROWS // 2 + 777
+    with ps.App(program(query, "STRING"), memory=MEMORY, block_size="8KiB", checkpoint=tmp_path / "state") as app:
+        app.subscribe("groups", found.append)
+        for number, batch in enumerate(batches("STRING", 0, half)):
+            app.push("s", batch)
+            if number % 4 == 3:
+                app.checkpoint()
+        app.checkpoint()
+    with ps.App(program(query, "STRING"), memory=memory, block_size="8KiB", checkpoint=tmp_path / "state") as app:
+        app.subscribe("groups", found.append)
+        for batch in batches("STRING", half):
+            app.push("s", batch)
+        app.finish()
+    assert pa.Table.from_batches(found).equals(whole)
