@@ -18,8 +18,7 @@ from penstock.operators.paged.hashing import key_hashes
 from penstock.store.budget import Account
 from penstock.types import SqlType
 
-_GROUP_BYTES = 24
-"""What a group takes besides, for its place in the order of the hashes."""
+_SLOT_BITS = np.uint64(32)
 
 _AT_ONCE = 1 << 14
 """So many keys are hashed together."""
@@ -32,24 +31,25 @@ class HeldGroups:
         self.aggregation = aggregation
         self._types = tuple(types)
         self._account = account
-        self._nbytes = _GROUP_BYTES * len(slots)
-        account.charge(self._nbytes)
-        hashes: UInt64s = np.empty(len(slots), np.uint64)
+        account.charge(8 * len(slots))
+        self._places: UInt64s = np.empty(len(slots), np.uint64)
+        """The upper half of each group's hash, and its slot, in order."""
         for begin in range(0, len(slots), _AT_ONCE):
             own = slots[begin : begin + _AT_ONCE]
-            hashes[begin : begin + len(own)] = key_hashes(self._keys(own), self._types, len(own))
-        order = np.argsort(hashes, kind="stable")
-        self._slots, self._hashes = slots[order], hashes[order]
+            hashes = key_hashes(self._keys(own), self._types, len(own))
+            self._places[begin : begin + len(own)] = hashes >> _SLOT_BITS << _SLOT_BITS | own.astype(np.uint64)
+        self._places.sort()
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._places)
 
     def of(self, prefix: int, bits: int) -> Slots:
-        """Those whose hashes begin with these upper bits."""
-        begin, end = (np.uint64(min(upper << 64 - bits, (1 << 64) - 1)) for upper in (prefix, prefix + 1))
-        first = int(np.searchsorted(self._hashes, begin))
-        last = len(self) if prefix + 1 == 1 << bits else int(np.searchsorted(self._hashes, end))
-        return self._slots[first:last]
+        """Those whose hashes begin with these upper bits, of which there are no more than 32."""
+        first = int(np.searchsorted(self._places, np.uint64(prefix << 64 - bits)))
+        last = len(self)
+        if prefix + 1 < 1 << bits:
+            last = int(np.searchsorted(self._places, np.uint64(prefix + 1 << 64 - bits)))
+        return self._places[first:last].astype(np.uint32).astype(np.int32)
 
     def begin(self, groups: GroupTable, slots: Slots) -> None:
         """These come first in a new table: what has a slot there below their number is one of them."""
@@ -61,7 +61,7 @@ class HeldGroups:
             groups.assign(views, len(own), None)
 
     def close(self) -> None:
-        self._account.release(self._nbytes)
+        self._account.release(self._places.nbytes)
 
     def _keys(self, slots: Slots) -> list[pa.Array]:
         keys = self.aggregation.groups.keys(slots)[1:]
