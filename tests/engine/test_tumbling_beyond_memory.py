@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_a_checkpoint_goes_on_in_any_budget(select: str, memory: int, tmp_path: 
     whole, _ = answers(text, "STRING", 100 * MEMORY)
     found: list[pa.RecordBatch] = []
     places = (0, 28_000, 63_000, ROWS)
-    for number, (first, last) in enumerate(zip(places, places[1:], strict=False)):
+    for number, (first, last) in enumerate(pairwise(places)):
         own = MEMORY if number == 0 else memory
         with ps.App(text, memory=own, block_size="8KiB", checkpoint=tmp_path / "state") as app:
             app.subscribe("groups", found.append)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Bools, Int64s, Slots
+from penstock.arrays import Int64s, Slots
 from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.expressions.batch import Row, columns_of_tuples, row_getter
@@ -34,7 +34,8 @@ from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk, from_bytes, to_bytes
 from penstock.operators.closing_windows import Closed, SessionWindows, TumblingWindows, Windows
 from penstock.operators.cutting import Cuts
-from penstock.operators.intake import Intake, ReadRows
+from penstock.operators.groups import TooManyGroups
+from penstock.operators.intake import Intake, ReadRows, Taken
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Receive
 from penstock.operators.paged.shard import EnteringRows
@@ -43,7 +44,6 @@ from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow, slice_of
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import reads_of
-from penstock.store.charged import LEAST
 from penstock.store.state import decode, encode
 from penstock.types import SqlType
 from penstock.windows.spec import Session
@@ -59,13 +59,10 @@ _ROW_BYTES, _VALUE_BYTES = 192, 40
 """What a row that waits takes, and each of its values besides."""
 
 _LEAST_FREE, _MANY_GROUPS = 3, 8
-"""Rows go to shards when less than the one part of the memory is free, and groups have more than the other."""
+"""Rows go to shards when groups would leave less than the one part of the memory, and have more than the other."""
 
 _LEAST_GROUP_BYTES = 1 << 16
 """Groups of fewer bytes stay in memory: what is known of their shards would take as much."""
-
-_ADDED_AT_ONCE = 4
-"""Groups that rows make which are added at once take at most such a part of the free memory."""
 
 _FEW_GROUPS = 4
 """Groups that take less than such a part of the memory go back to it."""
@@ -109,8 +106,8 @@ class ClosingAggregate(Operator):
         self._paged: PagedWindows | None = None
         self._is_paging = False
         """Whether rows go to shards."""
-        self._state_bytes = 2 * sum([state.traits.bytes_in_formulas for state in node.states])
-        """About what the states take for a row that begins a group."""
+        self._state_bytes = sum([state.traits.bytes_in_formulas for state in node.states])
+        """About what the states take for a group."""
         self._nothing_held = encode(self._aggregation.snapshot()) if self._may_page else b""
         """The groups and states as they are when there are none."""
         self._nothing = Progress([], -FOREVER)
@@ -184,52 +181,42 @@ class ClosingAggregate(Operator):
         keep = self._intake.passes(chunk)
         if keep is not None and self._filter_first:
             chunk, instances, keep = chunk.filter(keep), instances[keep], None
-        begin = 0
-        while begin < chunk.rows:
-            count = min(self._rows_at_once(chunk.rows - begin), chunk.rows - begin)
-            if count == chunk.rows:
-                self._add_part(chunk, instances, keep)
-            else:
-                own = slice(begin, begin + count)
-                part = chunk.slice(begin, begin + count)
-                self._add_part(part, instances[own], None if keep is None else keep[own])
-            begin += count
-
-    def _add_part(self, chunk: Chunk, instances: Int64s, keep: Bools | None) -> None:
-        windows = pa.array(instances)
-        read = self._intake.read(chunk, keep, windows)
-        if not self._is_paging:
-            try:
-                taken = self._intake.enter(read, chunk.rows, windows)
-                self._aggregation.fit()
-            except BudgetError:
-                if not self._may_page or self._aggregation.nbytes < _LEAST_GROUP_BYTES:
-                    raise
-                self._begin_paging()
+        if chunk.rows:
+            windows = pa.array(instances)
+            read = self._intake.read(chunk, keep, windows)
+            taken = None if self._is_paging else self._enter(read, chunk.rows, windows)
+            if taken is None:
+                self._log(chunk, read)
             else:
                 self._aggregation.add(RowRun(self._rows, taken.slots, taken.columns))
                 self._rows += chunk.rows
-                if self._may_page and self._is_short():
-                    self._begin_paging()
-                return
-        self._log(chunk, read)
+
+    def _enter(self, read: ReadRows, rows: int, windows: pa.Array) -> Taken | None:
+        """Rows get slots; None if memory is too short for their groups, which are in shards from here on."""
+        if self._may_page:
+            self._intake.groups.most = self._most_groups()
+        try:
+            taken = self._intake.enter(read, rows, windows)
+            self._aggregation.fit()
+        except TooManyGroups:
+            self._begin_paging()
+        except BudgetError:
+            if not self._may_page or self._aggregation.nbytes < _LEAST_GROUP_BYTES:
+                raise
+            self._begin_paging()
+        else:
+            return taken
+        return None
 
     # Groups page
 
-    def _rows_at_once(self, rows: int) -> int:
-        """How many rows are added before it is looked at whether memory is short."""
-        if not self._may_page or self._is_paging or rows == 1:
-            return rows
-        room = self._account.free // _ADDED_AT_ONCE
-        groups = self._intake.groups
-        row_bytes = groups.nbytes // max(groups.size, LEAST) + self._state_bytes
-        return max(room // row_bytes, 1)
-
-    def _is_short(self) -> bool:
-        account = self._account
-        if account.free * _LEAST_FREE > account.total:
-            return False
-        return self._aggregation.nbytes >= max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
+    def _most_groups(self) -> int:
+        """For how many groups there may be room in memory."""
+        account, groups = self._account, self._intake.groups
+        group_bytes = groups.nbytes // groups.capacity + self._state_bytes
+        spare = account.free - account.total // _LEAST_FREE
+        least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
+        return max(groups.capacity + spare // group_bytes, least // group_bytes)
 
     def _begin_paging(self) -> PagedWindows:
         """Rows go to shards from here on; groups that are in memory stay there until their window closes."""
