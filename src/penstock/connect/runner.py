@@ -252,7 +252,8 @@ def _saved(app: App) -> dict[str, Any]:
 
 
 def _open_sinks(app: App) -> dict[str, Sink]:
-    """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed."""
+    """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed. The rows
+    of a derived stream that goes to none wait for nobody: no checkpoint has them."""
     wanted = outputs(app.program)
     several = sum(output.sink is None for output in wanted) > 1
     sinks: dict[str, Sink] = {}
@@ -265,6 +266,8 @@ def _open_sinks(app: App) -> dict[str, Sink]:
                 sinks[output.sink.name] = open_sink(output.sink, output.schema)
             sink = sinks[output.sink.name]
         app.subscribe(output.name, _writer(sink, output.schema))
+    for name in set(app.queries) - {output.name for output in wanted}:
+        app.subscribe(name, lambda rows: None)
     return sinks
 
 
