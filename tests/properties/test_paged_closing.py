@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from conformance.description import Query, Range, TimeSlide
 from conformance.runtimes import Drive
 from penstock.operators import closing
+from penstock.operators.groups import TooManyGroups
 from penstock.operators.paged import runs, shards
 from penstock.operators.paged.log import RowLog
 from penstock.operators.paged.windows import PagedWindows
@@ -25,7 +26,7 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.setattr(closing, "_LEAST_FREE", 0)
     monkeypatch.setattr(closing, "_MANY_GROUPS", 1 << 60)
     monkeypatch.setattr(closing, "_LEAST_GROUP_BYTES", 0)
-    monkeypatch.setattr(closing.ClosingAggregate, "_rows_at_once", lambda self, rows: 7)
+    monkeypatch.setattr(closing.ClosingAggregate, "_most_groups", _most_groups)
     monkeypatch.setattr(shards, "_BITS", 1)
     monkeypatch.setattr(shards, "_SHARD", 1 << 12)
     monkeypatch.setattr(runs, "_HEADS", 1 << 20)
@@ -39,6 +40,13 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     ):
         monkeypatch.setattr(kind, method, _counted(getattr(kind, method), counts, name))
     return counts
+
+
+def _most_groups(operator: closing.ClosingAggregate) -> int:
+    """A few come to be in memory."""
+    if operator._intake.groups.size >= 3:
+        raise TooManyGroups
+    return 1 << 20
 
 
 @st.composite

@@ -103,6 +103,7 @@ class ClosingAggregate(Operator):
         self._rows = 0
         """A position behind those of all rows in memory."""
         self._may_page = self.pages and bool(node.group_by) and isinstance(self._windows, TumblingWindows)
+        self._may_grow = self._may_page and any(state.traits.grows for state in node.states)
         self._paged: PagedWindows | None = None
         self._is_paging = False
         """Whether rows go to shards."""
@@ -190,12 +191,14 @@ class ClosingAggregate(Operator):
             else:
                 self._aggregation.add(RowRun(self._rows, taken.slots, taken.columns))
                 self._rows += chunk.rows
+                if self._may_grow and self._is_short():
+                    self._begin_paging()
 
     def _enter(self, read: ReadRows, rows: int, windows: pa.Array) -> Taken | None:
         """Rows get slots; None if memory is too short for their groups, which are in shards from here on."""
-        if self._may_page:
-            self._intake.groups.most = self._most_groups()
         try:
+            if self._may_page:
+                self._intake.groups.most = self._most_groups()
             taken = self._intake.enter(read, rows, windows)
             self._aggregation.fit()
         except TooManyGroups:
@@ -217,6 +220,13 @@ class ClosingAggregate(Operator):
         spare = account.free - account.total // _LEAST_FREE
         least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
         return max(groups.capacity + spare // group_bytes, least // group_bytes)
+
+    def _is_short(self) -> bool:
+        """Whether states that grow with their rows have got too large."""
+        account = self._account
+        if account.free * _LEAST_FREE > account.total:
+            return False
+        return self._aggregation.nbytes >= max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
 
     def _begin_paging(self) -> PagedWindows:
         """Rows go to shards from here on; groups that are in memory stay there until their window closes."""
