@@ -393,4 +393,15 @@ PROGRAMS = (
         memory="100KB",
         on_spark=False,
     ),
+    Program(
+        "tumbling_groups_beyond_memory",
+        """
+        CREATE QUERY hours AS SELECT id, k, SUM(v) AS s, COUNT(*) AS c, MAX(n) AS m
+            FROM a [RANGE 2 HOURS SLIDE 2 HOURS] GROUP BY id, k;
+        CREATE QUERY medians AS SELECT k, id, MEDIAN(v) AS s FROM b [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k, id""",
+        memory="1500KB",
+        before=6000,
+        after=1800,
+        on_spark=False,
+    ),
 )
