@@ -214,9 +214,9 @@ class ClosingAggregate(Operator):
     # Groups page
 
     def _most_groups(self) -> int:
-        """For how many groups there may be room in memory."""
+        """For how many groups there is room in memory, rather too few: it is asked again before the next rows."""
         account, groups = self._account, self._intake.groups
-        group_bytes = groups.nbytes // groups.capacity + self._state_bytes
+        group_bytes = 2 * (groups.nbytes // groups.capacity + self._state_bytes)
         spare = account.free - account.total // _LEAST_FREE
         least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
         return max(groups.capacity + spare // group_bytes, least // group_bytes)
