@@ -325,16 +325,13 @@ class GroupTable:
             done += count
             if done == rows:
                 break
-            self._fit(self._next_capacity())
+            if self.most is not None and self.most <= self.capacity:
+                raise TooManyGroups
+            self._fit(min(power_of_two(self.capacity + 1), self.most or 1 << 31))
         for interner in self.interners:
             if interner is not None:
                 interner.sweep()
         return slots
-
-    def _next_capacity(self) -> int:
-        if self.most is not None and self.most <= self.capacity:
-            raise TooManyGroups
-        return min(power_of_two(self.capacity + 1), self.most or 1 << 31)
 
     def _begin_slots(self, made: Slots) -> None:
         """These slots have got keys."""
