@@ -234,6 +234,7 @@ class ClosingAggregate(Operator):
 
     def _begin_paging(self) -> PagedWindows:
         """Rows go to shards from here on; groups that are in memory stay there until their window closes."""
+        self._intake.groups.changes.clear()  # it may know of slots for which states have no room yet
         for interner in self._intake.groups.interners:
             if interner is not None:
                 interner.sweep()  # texts of rows that were refused
