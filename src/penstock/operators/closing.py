@@ -58,11 +58,14 @@ _WAITING_SHARE = 1024
 _ROW_BYTES, _VALUE_BYTES = 192, 40
 """What a row that waits takes, and each of its values besides."""
 
-_LEAST_FREE, _MANY_GROUPS = 3, 8
+_LEAST_FREE, _MANY_GROUPS = 2, 8
 """Rows go to shards when groups would leave less than the one part of the memory, and have more than the other."""
 
 _LEAST_GROUP_BYTES = 1 << 16
 """Groups of fewer bytes stay in memory: what is known of their shards would take as much."""
+
+_TEXT_BYTES = 128
+"""What a text in a key takes, about, before there are some."""
 
 _FEW_GROUPS = 4
 """Groups that take less than such a part of the memory go back to it."""
@@ -108,7 +111,8 @@ class ClosingAggregate(Operator):
         self._is_paging = False
         """Whether rows go to shards."""
         self._state_bytes = sum([state.traits.bytes_in_formulas for state in node.states])
-        """About what the states take for a group."""
+        self._state_bytes += _TEXT_BYTES * node.key_types.count(SqlType.STRING)
+        """About what a group takes that is not to be seen of those there are: its states, and its texts."""
         self._nothing_held = encode(self._aggregation.snapshot()) if self._may_page else b""
         """The groups and states as they are when there are none."""
         self._nothing = Progress([], -FOREVER)
@@ -214,9 +218,9 @@ class ClosingAggregate(Operator):
     # Groups page
 
     def _most_groups(self) -> int:
-        """For how many groups there may be room in memory."""
+        """For how many groups there is room in memory, rather too few: it is asked again before the next rows."""
         account, groups = self._account, self._intake.groups
-        group_bytes = groups.nbytes // groups.capacity + self._state_bytes
+        group_bytes = 2 * (groups.nbytes // groups.capacity + self._state_bytes)
         spare = account.free - account.total // _LEAST_FREE
         least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
         return max(groups.capacity + spare // group_bytes, least // group_bytes)
@@ -230,6 +234,10 @@ class ClosingAggregate(Operator):
 
     def _begin_paging(self) -> PagedWindows:
         """Rows go to shards from here on; groups that are in memory stay there until their window closes."""
+        self._intake.groups.changes.clear()  # it may know of slots for which states have no room yet
+        for interner in self._intake.groups.interners:
+            if interner is not None:
+                interner.sweep()  # texts of rows that were refused
         if self._paged is None:
             self._paged = PagedWindows(self._name, self._node, self._intake.own, self._show, self._resources)
         self._is_paging = True

@@ -152,7 +152,7 @@ _NO_TABLE = np.empty(0, np.int32)
 
 
 class TooManyGroups(Exception):
-    """There would be more slots than there should be (`GroupTable.most`). Those that have been made stay."""
+    """There would be more slots than `GroupTable.most`. Those that have been made stay."""
 
 
 class Tally:
@@ -325,19 +325,13 @@ class GroupTable:
             done += count
             if done == rows:
                 break
-            self._fit(self._next_capacity())
+            if self.most is not None and self.most <= self.capacity:
+                raise TooManyGroups
+            self._fit(min(power_of_two(self.capacity + 1), self.most or 1 << 31))
         for interner in self.interners:
             if interner is not None:
                 interner.sweep()
         return slots
-
-    def _next_capacity(self) -> int:
-        capacity = self.capacity
-        if self.most is None:
-            return power_of_two(capacity + 1)
-        if self.most <= capacity:
-            raise TooManyGroups
-        return min(power_of_two(capacity + 1), self.most)
 
     def _begin_slots(self, made: Slots) -> None:
         """These slots have got keys."""
