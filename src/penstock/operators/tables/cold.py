@@ -273,10 +273,9 @@ class ColdRows:
         self._is_whole, self._brought = False, None
 
     def flush(self) -> None:
-        """Changes go to disk. Of the rows in memory those stay that were asked for again, unless they are many."""
+        """Changes go to disk. Of the rows in memory those stay that were asked for again, unless they are too many."""
         store = self._store
-        used = sum(np.count_nonzero(self._marks_of(part) & _USED) for part in range(store.partitions))
-        if used and used * _KEPT <= store.rows:
+        if any((self._marks_of(part) & _USED).any() for part in range(store.partitions)):
             self._save()
             if self.pages.settles():
                 self._keep_used()
@@ -290,7 +289,9 @@ class ColdRows:
         """All but the rows that were asked for again leave the store; what has changed is on disk."""
         store = self._store
         for part in range(store.partitions):
-            places = np.flatnonzero((self._marks_of(part) & _USED) == 0)
+            used = (self._marks_of(part) & _USED) > 0
+            used[np.flatnonzero(used)[len(used) // _KEPT :]] = False
+            places = np.flatnonzero(~used)
             store.remove(store.key_words(_found((part * store.capacity + places).astype(np.int32))))
             self._marks_of(part)[:] = _COPY
         store.dirty[:] = True
