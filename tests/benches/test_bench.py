@@ -52,7 +52,11 @@ FIGURES = {
     "join-db": ("batched_to_single",),
     "driver": ("events_per_second", "wall_events_per_second", "schedule_error"),
     "budget": ("worst_overshoot", "budget_bytes"),
-    "groups": ("keys_reached", "paged_to_memory", "paged_to_memory_even", "added_to_budget", "state_to_budget"),
+    "groups": (
+        *("keys_reached", "paged_to_memory", "paged_to_memory_even", "added_to_budget", "state_to_budget"),
+        *("distinct_values", "distinct_paged_to_memory", "table_rows", "table_paged_to_memory"),
+        *("join_to_budget", "join_paged_to_memory"),
+    ),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }
 
@@ -63,7 +67,16 @@ def tiny(name: str) -> dict[str, Any]:
     return measure(name, Size.TINY, Report(name, quiet=True))
 
 
-ON_SPARK = {"linear-road", "blowup", "spark-throughput", "spark-flat", "spark-latency", "recovery", "snapshot"}
+ON_SPARK = {
+    "linear-road",
+    "blowup",
+    "spark-throughput",
+    "spark-flat",
+    "spark-latency",
+    "spark-state",
+    "recovery",
+    "snapshot",
+}
 
 
 def test_every_bench_is_checked() -> None:

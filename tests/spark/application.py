@@ -88,10 +88,15 @@ class Application:
             return []
 
     def workers(self) -> list[psutil.Process]:
-        """Python workers, forked by the one daemon that the JVM has started."""
+        """Python workers, the switchboard and the keepers, forked by the one daemon that the JVM has started."""
         jvms = [process for process in self.processes()[1:] if named(process, "java")]
         daemons = [child for jvm in jvms for child in children(jvm)]
-        return [worker for daemon in daemons for worker in children(daemon)]
+        return [worker for daemon in daemons for worker in children(daemon, recursive=True)]
+
+    def keepers(self) -> list[psutil.Process]:
+        """Of these the keepers, forked by the switchboard."""
+        parents = {worker.pid for worker in self.workers()}
+        return [worker for worker in self.workers() if parent(worker) in parents]
 
     def kill(self, first: psutil.Process | None = None) -> None:
         """kill -9 of everything at once, `first` first."""
@@ -126,9 +131,16 @@ def named(process: psutil.Process, name: str) -> bool:
         return False
 
 
-def children(process: psutil.Process) -> list[psutil.Process]:
+def parent(process: psutil.Process) -> int | None:
     try:
-        found: list[psutil.Process] = process.children()
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = process.children(recursive=recursive)
     except psutil.NoSuchProcess:
         return []
     return found

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from penstock.spark.daemon import manager
+from penstock.spark.daemon import run
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import Packer
 from penstock.spark.segment_device import SegmentDevice
@@ -129,4 +129,4 @@ if __name__ == "__main__":
     faults = json.loads(os.environ[ENVIRONMENT])
     for owner, name, _ in [*POINTS, (Packer, PACKING, 1)]:
         setattr(owner, name, failing(getattr(owner, name), faults))
-    manager()
+    run()

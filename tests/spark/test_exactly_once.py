@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from . import faults
-from .application import Application, check, made_up_events, prepare, segments
+from .application import Application, check, is_alive, made_up_events, prepare, segments
 from .interrupted import RETAINED_BATCHES, Settings
 
 pytestmark = pytest.mark.spark
@@ -91,6 +91,34 @@ def test_kill_9_of_python_workers(tmp_path: Path, sink: str) -> None:
                 killed[batch] += 1
         application.wait(PATIENCE)
     assert killed.total() >= 5
+    check(tmp_path, events)
+
+
+@pytest.mark.slow
+def test_kill_9_of_keepers(tmp_path: Path) -> None:
+    """Of processes with live buckets, while these run and in between. At the end none is left."""
+    events = made_up_events(9, 96_000)
+    prepare(tmp_path, Settings("paths"), events, batches=12)
+    chance = random.Random(9)
+    killed: Counter[int] = Counter()
+    seen: dict[int, psutil.Process] = {}
+    with Application(tmp_path) as application:
+        application.wait_until_ready()
+        while application.is_running:
+            time.sleep(chance.uniform(0, 1))
+            batch, keepers = last_batch(tmp_path), application.keepers()
+            seen |= {process.pid: process for process in application.workers()}
+            if keepers and killed[batch] < 2:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    chance.choice(keepers).kill()
+                killed[batch] += 1
+        application.wait(PATIENCE)
+    assert killed.total() >= 5
+    assert len(seen) > 2
+    deadline = time.monotonic() + 10
+    while any(map(is_alive, seen.values())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(is_alive, seen.values()))
     check(tmp_path, events)
 
 

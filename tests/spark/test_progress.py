@@ -17,6 +17,7 @@ BATCH = {
     "state_bytes": 5_000_000,
     "state_written": 1_000_000,
     "bytes_read": 7,
+    "restored": 1,
     "last_time": 1_704_067_200_000_000,
 }
 
@@ -27,7 +28,7 @@ def test_figures_are_sums_and_last_values() -> None:
     figures.add({**BATCH, "events": 3000, "state_bytes": 6_000_000}, 1.5)
     figures.add({**BATCH, "events": 0, "results": 1, "late": 0, "rejected": 0, "state_bytes": 1}, 0.1)
     assert (figures.batches, figures.events, figures.results, figures.late, figures.rejected) == (3, 4000, 15, 4, 2)
-    assert (figures.state_bytes, figures.slowest_seconds) == (1, 1.5)
+    assert (figures.state_bytes, figures.slowest_seconds, figures.restored) == (1, 1.5, 3)
     assert list(figures.rates) == [2000.0, 2000.0]
     assert figures.rate == 2000.0
     assert round(figures.mean_rate) == round(4000 / 2.1)

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.components import Saved
 from penstock.store import differences, state
-from penstock.store.differences import Differences, Part, joined
+from penstock.store.differences import Differences, joined
+from penstock.store.parts import Part
 
 _ALWAYS = 12
 """So many parts that follow each other are compared one by one, and later ones now and then: each comparison reads all
@@ -19,7 +20,7 @@ of them."""
 
 def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, until the patches are undone. Small state is written by differences, too."""
-    write, remember = Differences.part, Differences.remember
+    write, remember, seal = Differences.part, Differences.remember, Part.sealed
 
     def checked_part(self: Differences, tree: dict[str, Any]) -> Part:
         expected = state.decode(state.encode(tree))
@@ -27,9 +28,16 @@ def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
         parts = [] if part.is_whole else self.__dict__["parts"]
         assert part.number == len(parts)
         self.__dict__["parts"] = parts = [*parts, part.data]
+        part.__dict__["expected"] = parts[-1]
         if len(parts) <= _ALWAYS or len(parts) % _ALWAYS == 0:
             assert_same(joined(parts), expected)
         return part
+
+    def checked_seal(self: Part) -> list[state.Bytes]:
+        """Whatever has happened to the tree meanwhile, the part is as it was."""
+        found = seal(self)
+        assert b"".join(found) == self.__dict__.get("expected", b"".join(found)), "the tree has changed with the part"
+        return found
 
     def noted(self: Differences, parts: Sequence[bytes], saved: dict[str, Any]) -> None:
         self.__dict__["parts"] = list(parts)
@@ -37,6 +45,7 @@ def check_differences(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Differences, "part", checked_part)
     monkeypatch.setattr(Differences, "remember", noted)
+    monkeypatch.setattr(Part, "sealed", checked_seal)
     monkeypatch.setattr(differences, "SMALL", 0)
 
 

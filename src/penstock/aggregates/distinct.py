@@ -9,6 +9,10 @@ Invariants:
    slot with MODE leaves nothing behind: its rows must be freed anyway).
 3. Table, nodes and rows have room for the rows of a call before its first row enters: a `BudgetError` from `advance`
    changes nothing.
+4. With a device, and without MODE, a table that may not grow, or whose memory others need, goes to pages
+   (`paged_values`). Then `_table` is empty, and what `_used` and `_stale` say is known of the pages. Values that fit
+   memory well again come back.
+5. While this state asks for memory itself (`_asks`), it gives none up.
 
 Created by the factory; driven by the operator through `AggregateState`.
 
@@ -21,24 +25,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from penstock.aggregates import distinct_kernels as kernels
 from penstock.aggregates import modes
+from penstock.aggregates import value_page_kernels as page_kernels
 from penstock.aggregates import value_table as values
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, NO_INTEGERS, plain
-from penstock.aggregates.images import from_images, image_of_key, images, ordering_key
+from penstock.aggregates.images import from_images, images
+from penstock.aggregates.paged_values import LEAST_WORK, MOST_WORK, PagedValues
 from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
 from penstock.errors import BudgetError
-from penstock.jit import tight
 from penstock.store.budget import Account
+from penstock.store.device import BlockDevice
 from penstock.store.own_memory import give_back
 from penstock.types import SqlType
 
 _REBUILT_IN = 16
 """Parts in which a table goes over into a larger one."""
 
+_LEAST_TABLE = 2 * LEAST_WORK
+"""A table of fewer bytes does not go to pages: what these need would take as much."""
 
-@component("DistinctState")
+_BACK = 4
+"""Values come back from pages when so many times the memory is free that they need, even if they double."""
+
+
+def _in_memory(saved: Snapshot) -> Snapshot:
+    """Version 2 of version 1, when all values were in memory."""
+    return {**saved, "paged": None}
+
+
+@component("DistinctState", 2, _in_memory)
 class DistinctState(AggregateState):
     """Serves COUNT_DISTINCT and MODE, in the order wanted.
 
@@ -52,12 +70,19 @@ class DistinctState(AggregateState):
     [[2], [7]]
     """
 
-    def __init__(self, wants: Sequence[Want], argument: SqlType, account: Account) -> None:
+    def __init__(
+        self, wants: Sequence[Want], argument: SqlType, account: Account, device: BlockDevice | None = None
+    ) -> None:
         self._functions = tuple(want.function for want in wants)
         self._with_modes = "MODE" in self._functions
         self._storage = argument.storage
         self._floating = argument.is_floating
         self._account = account
+        self._device = None if self._with_modes else device
+        self._paged: PagedValues | None = None
+        self._asks = False
+        if self._device is not None:
+            account.give_up = self._give_up
         self._distinct: Int64s = NO_INTEGERS
         self._generations: Int64s = NO_INTEGERS
         self._roots: Int64s = NO_INTEGERS
@@ -76,20 +101,23 @@ class DistinctState(AggregateState):
         held = len(self._distinct)
         if slots > held:
             room = max(16, slots)
-            self._charge(self.nbytes + 24 * (room - held))
+            self._make_room(24 * (room - held))
             self._distinct = np.concatenate([self._distinct, np.zeros(room - held, dtype=np.int64)])
             first = np.full(room - held, values.FIRST_GENERATION, dtype=np.int64)
             self._generations = np.concatenate([self._generations, first])
             self._roots = np.concatenate([self._roots, np.full(room - held, modes.NONE, dtype=np.int64)])
 
     def advance(self, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
-        self._reserve(added.size)
+        if self._paged is None:
+            self._reserve(added.size)
+        if self._paged is not None:
+            return self._advance_paged(self._paged, added, removed, schedule)
         entering, entering_valid = _column(added.arguments[0])
         leaving, leaving_valid = _column(removed.arguments[0])
         emits = len(schedule.emit_slots)
         counts = np.empty(emits, dtype=np.int64)
         most = np.empty(emits if self._with_modes else 0, dtype=np.int64)
-        _play(
+        kernels.play(
             self._table,
             self._used,
             self._distinct,
@@ -125,30 +153,131 @@ class DistinctState(AggregateState):
         kept = _more(len(self._rows), int(self._control[modes.ROWS_USED]) + rows) if self._with_modes else 0
         if not rebuilds and nodes == len(self._nodes) and kept == len(self._rows):
             return
-        self._charge(3 * self._distinct.nbytes + 8 * (3 * cells + modes.NODE_WORDS * nodes + modes.ROW_WORDS * kept))
+        try:
+            needed = 8 * (3 * cells + modes.NODE_WORDS * nodes + modes.ROW_WORDS * kept)
+            self._charge(3 * self._distinct.nbytes + needed)
+        except BudgetError:
+            if not self._page():
+                raise
+            return
         self._nodes = _grown(self._nodes, nodes)
         self._rows = _grown(self._rows, kept)
         if rebuilds:
             table, step = values.empty_table(cells), max(1, len(self._table) // _REBUILT_IN)
             for start in range(0, len(self._table), step):
                 part = self._table[start : start + step]
-                _rebuild(part, table, self._generations)
+                kernels.rebuild(part, table, self._generations)
                 give_back(part)  # so that both together take no more than the new one
             self._table = table
             self._used[0] -= self._stale
             self._stale = 0
 
     def _charge(self, nbytes: int) -> None:
+        self._asks = True
         try:
             self._account.resize(nbytes)
         except BudgetError as refusal:
             what = "every row" if self._with_modes else "every distinct value"
             names = " and ".join(sorted(set(self._functions)))
             raise BudgetError(f"{names} must keep {what} of the window in memory: {refusal}") from refusal
+        finally:
+            self._asks = False
+
+    def _make_room(self, nbytes: int) -> None:
+        """So many bytes for slots, before what may page."""
+        while True:
+            try:
+                self._charge(self.nbytes + nbytes)
+                return
+            except BudgetError:
+                if not self._give_up():
+                    raise
+
+    # Pages
+
+    @property
+    def pageable_nbytes(self) -> int:
+        """What pages have, or could have: values page by themselves before their groups do."""
+        if self._paged is not None:
+            return self._paged.nbytes
+        return self._table.nbytes if self._device is not None else 0
+
+    def _give_up(self) -> bool:
+        """Others need memory: whether some was given back."""
+        if self._asks:
+            return False
+        return self._page() if self._paged is None else self._paged.page_out()
+
+    def _page(self) -> bool:
+        """All values go to pages; whether that was possible and of any use."""
+        table = self._table
+        if self._device is None or table.nbytes < _LEAST_TABLE:
+            return False
+        entries = table[: page_kernels.gather_live(table, self._generations)]
+        self._clear()
+        # The table leaves the account first: what the pages take is less, and touched only when the table is gone.
+        self._account.resize(self.nbytes)
+        self._fill_pages(entries, max(min(LEAST_WORK, table.nbytes // 2), min(MOST_WORK, table.nbytes // 4)))
+        return True
+
+    def _fill_pages(self, entries: Int64s, nbytes: int) -> None:
+        assert self._device is not None
+        self._asks = True
+        try:
+            self._paged = PagedValues(self._device, self._account, nbytes)
+            self._paged.fill(entries)
+        finally:
+            self._asks = False
+
+    def _advance_paged(self, paged: PagedValues, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
+        operations = np.empty((added.size + removed.size, 2), np.int64)
+        upto = np.empty(len(schedule.add_upto), np.int64)
+        count = page_kernels.list_operations(
+            self._generations,
+            self._floating,
+            added.slots,
+            *_column(added.arguments[0]),
+            removed.slots,
+            *_column(removed.arguments[0]),
+            schedule.add_upto,
+            schedule.remove_upto,
+            operations,
+            upto,
+        )
+        operations = operations[:count]
+        counts = np.empty(len(schedule.emit_slots), np.int64)
+        self._asks = True
+        try:
+            if len(counts):
+                changes = paged.play(operations, self._distinct, self._generations)
+                page_kernels.play_changes(
+                    operations, changes, upto, schedule.emit_upto, schedule.emit_slots, self._distinct, counts
+                )
+                self._come_back(paged)
+            else:
+                paged.append(operations, self._distinct, self._generations)
+        finally:
+            self._asks = False
+        return tuple(Emitted(counts, None) for _ in self._functions)
+
+    def _come_back(self, paged: PagedValues) -> None:
+        """Values that fit memory well are in memory. Nothing waits."""
+        cells = values.cells_for(2 * paged.entries)
+        nbytes = 8 * 3 * cells
+        if _BACK * nbytes > self._account.free:
+            return
+        self._account.charge(nbytes - self._table.nbytes)
+        self._table = values.empty_table(cells)
+        self._used[0] = paged.into_table(self._table, self._generations)
+        self._leave_pages(paged)
+
+    def _leave_pages(self, paged: PagedValues) -> None:
+        paged.close()
+        self._paged = None
 
     def reset(self, slots: Slots) -> None:
         if self._with_modes:
-            _forget(
+            kernels.forget(
                 self._table,
                 self._used,
                 self._generations,
@@ -159,28 +288,44 @@ class DistinctState(AggregateState):
                 plain(slots, INT32),
             )
         else:
-            self._stale += int(self._distinct[slots].sum())
+            stale = int(self._distinct[slots].sum())
             self._generations[slots] += 1
+            if self._paged is None:
+                self._stale += stale
+            else:
+                self._paged.stale += stale
         self._distinct[slots] = 0
+        if self._paged is not None and self._paged.is_empty:
+            self._leave_pages(self._paged)
 
     @property
     def nbytes(self) -> int:
-        return 3 * self._distinct.nbytes + self._table.nbytes + self._nodes.nbytes + self._rows.nbytes
+        paged = 0 if self._paged is None else self._paged.nbytes
+        return 3 * self._distinct.nbytes + self._table.nbytes + self._nodes.nbytes + self._rows.nbytes + paged
 
     def snapshot(self) -> Snapshot:
         """Per distinct value its slot, key and count; with MODE also the positions of its rows, oldest first."""
         entries = int(self._used[0]) - self._stale
         found = np.empty((3, entries), dtype=np.int64)
-        _export(self._table, self._generations, self._with_modes, self._nodes, found)
+        kernels.export(self._table, self._generations, self._with_modes, self._nodes, found)
         positions = np.empty(int(found[2].sum()) if self._with_modes else 0, dtype=np.int64)
         if self._with_modes:
-            _export_positions(self._table, self._generations, self._nodes, self._rows, positions)
+            kernels.export_positions(self._table, self._generations, self._nodes, self._rows, positions)
         return {
             "slots": len(self._distinct),
             "entry_slots": found[0],
             "entry_keys": found[1],
             "entry_counts": found[2],
             "positions": positions,
+            "paged": None if self._paged is None else self._saved_pages(self._paged),
+        }
+
+    def _saved_pages(self, paged: PagedValues) -> Snapshot:
+        return {
+            "values": paged.snapshot(),
+            "work": paged.work_nbytes,
+            "distinct": self._distinct,
+            "generations": self._generations,
         }
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -188,8 +333,17 @@ class DistinctState(AggregateState):
         self._clear()
         self._distinct = self._generations = self._roots = NO_INTEGERS
         self.ensure(snapshot["slots"])
-        self._reserve(int(counts.sum()) if self._with_modes else len(counts))
-        _load(
+        if snapshot["paged"] is not None:
+            self._restore_pages(snapshot["paged"])
+            return
+        try:
+            self._reserve(int(counts.sum()) if self._with_modes else len(counts))
+        except BudgetError:
+            if self._device is None:
+                raise
+            self._page_saved(snapshot, counts)
+            return
+        kernels.load(
             self._table,
             self._used,
             self._distinct,
@@ -204,6 +358,31 @@ class DistinctState(AggregateState):
             counts,
             np.array(snapshot["positions"], dtype=np.int64),
         )
+
+    def _restore_pages(self, saved: Snapshot) -> None:
+        assert self._device is not None, "pages are saved where there is a device"
+        slots = len(saved["distinct"])
+        self._distinct[:slots] = saved["distinct"]
+        self._generations[:slots] = saved["generations"]
+        nbytes = min(saved["work"], _work_of(self._account))
+        self._asks = True
+        try:
+            self._paged = PagedValues(self._device, self._account, nbytes)
+            self._paged.restore(saved["values"])
+        finally:
+            self._asks = False
+
+    def _page_saved(self, snapshot: Snapshot, counts: Int64s) -> None:
+        """What was in memory does not fit it any more."""
+        slots = np.array(snapshot["entry_slots"], dtype=np.int64)
+        owners = values.FIRST_GENERATION << 32 | slots
+        self._fill_pages(np.stack((owners, snapshot["entry_keys"], counts), axis=1), _work_of(self._account))
+        self._distinct += np.bincount(slots, minlength=len(self._distinct))
+
+
+def _work_of(account: Account) -> int:
+    """Memory for values on pages where nothing says how much their table took."""
+    return max(min(LEAST_WORK, account.total // 4), min(MOST_WORK, account.total // 8))
 
 
 def _column(argument: Argument) -> tuple[Int64s, Bools]:
@@ -220,166 +399,3 @@ def _grown(array: Int64s, length: int) -> Int64s:
     grown = np.empty((length, array.shape[1]), dtype=np.int64)
     grown[: len(array)] = array
     return grown
-
-
-@tight
-def _play(
-    table: Int64s,
-    used: Int64s,
-    distinct: Int64s,
-    generations: Int64s,
-    with_modes: bool,
-    nodes: Int64s,
-    rows: Int64s,
-    control: Int64s,
-    roots: Int64s,
-    floating: bool,
-    positions: Int64s,
-    add_slots: Slots,
-    entering: Int64s,
-    entering_valid: Bools,
-    remove_slots: Slots,
-    leaving: Int64s,
-    leaving_valid: Bools,
-    add_upto: Int64s,
-    remove_upto: Int64s,
-    emit_upto: Int64s,
-    emit_slots: Slots,
-    counts: Int64s,
-    most: Int64s,
-) -> None:
-    entered = left = emitted = 0
-    for step in range(len(add_upto)):
-        for row in range(entered, add_upto[step]):
-            slot = np.int64(add_slots[row])
-            if slot >= 0 and (len(entering_valid) == 0 or entering_valid[row]):
-                key = ordering_key(entering[row], floating)
-                owner = values.owner_of(slot, generations)
-                cell = values.find(table, owner, key)
-                if table[cell, values.OWNER] == values.EMPTY:
-                    table[cell, values.OWNER] = owner
-                    table[cell, values.VALUE] = key
-                    table[cell, values.LOAD] = modes.new_node(nodes, control, key) if with_modes else 0
-                    used[0] += 1
-                    distinct[slot] += 1
-                if with_modes:
-                    modes.row_enters(nodes, rows, control, roots, slot, table[cell, values.LOAD], positions[row])
-                else:
-                    table[cell, values.LOAD] += 1
-        entered = add_upto[step]
-        for row in range(left, remove_upto[step]):
-            slot = np.int64(remove_slots[row])
-            if slot >= 0 and (len(leaving_valid) == 0 or leaving_valid[row]):
-                key = ordering_key(leaving[row], floating)
-                cell = values.find(table, values.owner_of(slot, generations), key)
-                if with_modes:
-                    gone = modes.oldest_row_leaves(nodes, rows, control, roots, slot, table[cell, values.LOAD])
-                else:
-                    table[cell, values.LOAD] -= 1
-                    gone = table[cell, values.LOAD] == 0
-                if gone:
-                    values.erase(table, cell)
-                    used[0] -= 1
-                    distinct[slot] -= 1
-        left = remove_upto[step]
-        for index in range(emitted, emit_upto[step]):
-            slot = np.int64(emit_slots[index])
-            counts[index] = distinct[slot]
-            if with_modes:
-                root = roots[slot]
-                most[index] = image_of_key(nodes[root, modes.VALUE], floating) if root != modes.NONE else 0
-        emitted = emit_upto[step]
-
-
-@tight
-def _rebuild(table: Int64s, rebuilt: Int64s, generations: Int64s) -> None:
-    """Moves what is not stale into an empty table."""
-    for cell in range(len(table)):
-        owner = table[cell, values.OWNER]
-        if owner != values.EMPTY and _is_live(owner, generations):
-            place = values.find(rebuilt, owner, table[cell, values.VALUE])
-            for word in range(3):
-                rebuilt[place, word] = table[cell, word]
-
-
-@tight
-def _forget(
-    table: Int64s,
-    used: Int64s,
-    generations: Int64s,
-    nodes: Int64s,
-    rows: Int64s,
-    control: Int64s,
-    roots: Int64s,
-    slots: Slots,
-) -> None:
-    """Frees all nodes and rows of some slots."""
-    for slot in slots:
-        while roots[slot] != modes.NONE:
-            root = roots[slot]
-            values.erase(table, values.find(table, values.owner_of(slot, generations), nodes[root, modes.VALUE]))
-            used[0] -= 1
-            modes.discard_root(nodes, rows, control, roots, slot)
-
-
-@tight
-def _is_live(owner: np.int64, generations: Int64s) -> bool:
-    return bool(generations[owner & 0xFFFF_FFFF] == owner >> 32)
-
-
-@tight
-def _export(table: Int64s, generations: Int64s, with_modes: bool, nodes: Int64s, found: Int64s) -> None:
-    entry = 0
-    for cell in range(len(table)):
-        owner = table[cell, values.OWNER]
-        if owner != values.EMPTY and _is_live(owner, generations):
-            load = table[cell, values.LOAD]
-            found[0, entry] = owner & 0xFFFF_FFFF
-            found[1, entry] = table[cell, values.VALUE]
-            found[2, entry] = nodes[load, modes.COUNT] if with_modes else load
-            entry += 1
-
-
-@tight
-def _export_positions(table: Int64s, generations: Int64s, nodes: Int64s, rows: Int64s, positions: Int64s) -> None:
-    at = 0
-    for cell in range(len(table)):
-        owner = table[cell, values.OWNER]
-        if owner != values.EMPTY and _is_live(owner, generations):
-            row = nodes[table[cell, values.LOAD], modes.OLDEST]
-            while row != modes.NONE:
-                positions[at] = rows[row, modes.POSITION]
-                row = rows[row, modes.FOLLOWING]
-                at += 1
-
-
-@tight
-def _load(
-    table: Int64s,
-    used: Int64s,
-    distinct: Int64s,
-    generations: Int64s,
-    with_modes: bool,
-    nodes: Int64s,
-    rows: Int64s,
-    control: Int64s,
-    roots: Int64s,
-    entry_slots: Int64s,
-    entry_keys: Int64s,
-    entry_counts: Int64s,
-    positions: Int64s,
-) -> None:
-    at = 0
-    for entry in range(len(entry_slots)):
-        slot, key = entry_slots[entry], entry_keys[entry]
-        owner = values.owner_of(slot, generations)
-        cell = values.find(table, owner, key)
-        table[cell, values.OWNER] = owner
-        table[cell, values.VALUE] = key
-        table[cell, values.LOAD] = modes.new_node(nodes, control, key) if with_modes else entry_counts[entry]
-        used[0] += 1
-        distinct[slot] += 1
-        if with_modes:
-            for _ in range(entry_counts[entry]):
-                modes.row_enters(nodes, rows, control, roots, slot, table[cell, values.LOAD], positions[at])
-                at += 1

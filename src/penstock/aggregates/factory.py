@@ -99,6 +99,6 @@ MAKERS: dict[str, _Maker] = {
     "ARG_MIN": _selective("ARG_MIN"),
     "ARG_MAX": _selective("ARG_MAX"),
     "ORDER": lambda order: OrderState(order.wants, order.types[0], order.account),
-    "DISTINCT": lambda order: DistinctState(order.wants, order.types[0], order.account),
+    "DISTINCT": lambda order: DistinctState(order.wants, order.types[0], order.account, order.device),
     "USER": _user,
 }

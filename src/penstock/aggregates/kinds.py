@@ -49,6 +49,8 @@ class Kind:
     """What parts of a window that are computed in several places hand on; None where they cannot be merged."""
     is_paged: bool = False
     """The state pages to a device of its own."""
+    pages_values: bool = False
+    """The values it knows go to a device of its own where memory is short, unless it keeps the order of their rows."""
     needs_positions: bool = False
     """The state tells rows apart by their positions; a state that does not is given none."""
     is_order_free: bool = False
@@ -87,7 +89,7 @@ LAST = Kind("LAST", None, 24, is_paged=True, needs_positions=True, answers_newes
 ARG_MIN = Kind("ARG_MIN", None, 24, is_paged=True, needs_positions=True)
 ARG_MAX = Kind("ARG_MAX", None, 24, is_paged=True, needs_positions=True)
 ORDER = Kind("ORDER", is_order_free=True, row_bytes=1792)
-DISTINCT = Kind("DISTINCT", needs_positions=True, is_order_free=True)
+DISTINCT = Kind("DISTINCT", pages_values=True, needs_positions=True, is_order_free=True)
 USER = Kind("USER", needs_positions=True, can_fail=_always)
 
 _ALL = (COUNT, SUM, MOMENTS, COMOMENTS, MIN, MAX, FIRST, LAST, ARG_MIN, ARG_MAX, ORDER, DISTINCT, USER)

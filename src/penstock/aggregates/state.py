@@ -85,6 +85,11 @@ class AggregateState(ABC):
     def nbytes(self) -> int:
         """Memory held, as counted against the budget."""
 
+    @property
+    def pageable_nbytes(self) -> int:
+        """How much of it the state gives up where others need it."""
+        return 0
+
     @abstractmethod
     def snapshot(self) -> Snapshot:
         """All of the state; arrays may be views, the caller writes them out before the next advance."""

@@ -9,7 +9,7 @@ Invariants:
 3. The home cell of an entry in a table of twice the size is the same, or as many cells further as the table has: a
    table that goes over into a larger one fills two stretches of that, one cell after the other.
 
-Called by `distinct.DistinctState` alone.
+Called by `distinct.DistinctState`, and for one page at a time by `paged_values`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,21 @@ def owner_of(slot: Word, generations: Int64s) -> Word:
 
 
 @tight
+def is_live(owner: Word, generations: Int64s) -> bool:
+    """Whether its slot has not been reset since."""
+    return bool(generations[owner & 0xFFFF_FFFF] == owner >> 32)
+
+
+@tight
+def mixed(owner: Word, value: Word) -> Word:
+    """A multiplicative hash, whose high bits are well mixed."""
+    product = (value ^ (owner * np.int64(-0x61C8864680B583EB))) * np.int64(-0x4B47D0C5D9F2A1ED)
+    return (product ^ ((product >> 32) & 0xFFFF_FFFF)) * np.int64(-0x3B314601E57A13AD)
+
+
+@tight
 def _home(owner: Word, value: Word, mask: Word) -> Word:
-    """A multiplicative hash; the shifts bring the well-mixed high bits down."""
-    mixed = (value ^ (owner * np.int64(-0x61C8864680B583EB))) * np.int64(-0x4B47D0C5D9F2A1ED)
-    mixed = (mixed ^ ((mixed >> 32) & 0xFFFF_FFFF)) * np.int64(-0x3B314601E57A13AD)
-    return (mixed >> 29) & mask
+    return (mixed(owner, value) >> 29) & mask
 
 
 @tight

@@ -3,7 +3,8 @@
 Invariants:
 1. A checkpoint holds the app's state, the position of every source and the position of every sink after the same
    events. Sinks commit first; the checkpoint that names their positions is what counts. A restart cuts every sink back
-   to what the checkpoint says, so results after it are written again, the same, and none is lost or repeated.
+   to what the checkpoint says, so results after it are written again, the same, and none is lost or repeated. Events
+   go on while a checkpoint is written; the next one waits for it, and a run does not end before the last one stands.
 2. The last checkpoint of a bounded run is taken before the end of input is told to the app. Running it again closes
    the same windows once more; running it after input was added goes on as if it had never stopped.
 3. Among several sources the one that is furthest behind in event time is read next, so that little has to wait.
@@ -153,7 +154,7 @@ class _Runner:
         left = limit
         while (feed := self._next_feed()) is not None:
             if stop():
-                self._commit()
+                self._commit(wait=True)
                 self._report(final=True)
                 return Outcome.STOPPED
             count = self._advance(feed, left)
@@ -162,7 +163,7 @@ class _Runner:
                 break
             self._show(pauses=count == 0)
             self._report()
-        self._commit()
+        self._commit(wait=True)
         self._app.finish()
         self._commit_outputs()
         self._report(final=True)
@@ -209,11 +210,11 @@ class _Runner:
         """What the app could not compute goes to the same file as what could not be read."""
         self._rejects.write([Reject("computed", 0, reason, json.dumps(row, default=str, ensure_ascii=False))])
 
-    def _commit(self) -> None:
+    def _commit(self, *, wait: bool = False) -> None:
         positions = self._commit_outputs()
         if self._has_checkpoints:
             sources = {feed.stream.name: feed.position for feed in self._feeds}
-            self._app.checkpoint({"epoch": self._epoch, "sources": sources, **positions})
+            self._app.checkpoint({"epoch": self._epoch, "sources": sources, **positions}, wait=wait)
 
     def _commit_outputs(self) -> dict[str, object]:
         self._epoch += 1
@@ -252,7 +253,8 @@ def _saved(app: App) -> dict[str, Any]:
 
 
 def _open_sinks(app: App) -> dict[str, Sink]:
-    """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed."""
+    """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed. The rows
+    of a derived stream that goes to none wait for nobody: no checkpoint has them."""
     wanted = outputs(app.program)
     several = sum(output.sink is None for output in wanted) > 1
     sinks: dict[str, Sink] = {}
@@ -265,6 +267,8 @@ def _open_sinks(app: App) -> dict[str, Sink]:
                 sinks[output.sink.name] = open_sink(output.sink, output.schema)
             sink = sinks[output.sink.name]
         app.subscribe(output.name, _writer(sink, output.schema))
+    for name in set(app.queries) - {output.name for output in wanted}:
+        app.subscribe(name, lambda rows: None)
     return sinks
 
 

@@ -188,8 +188,12 @@ class App:
         Data that does not fit the declared columns raises `InputError`, and nothing of it is taken.
         """
         if not self._lingering.is_used:
-            data = self._lanes.push(stream, data)
-            if data is ALL_TAKEN:
+            left = self._lanes.push(stream, data)
+            if left is ALL_TAKEN:
+                return
+            if left is not data:
+                with self._guard.unwatched():
+                    self._push(self._inputs.named(stream), left)
                 return
         source = self._inputs.named(stream)
         self._guard.check()
@@ -197,10 +201,13 @@ class App:
             raise InputError("the app was finished; make a new one to push more events")
         dispatcher = self._inputs.dispatcher
         if dispatcher is not None and (source.definition.arrival or self._inputs.waiting(source.definition.name)):
-            self._inputs.put(source, data, dispatcher.work_a_round)
-            dispatcher.work()
+            self._guard.heed()
+            with self._guard.unwatched():
+                self._inputs.put(source, data, dispatcher.work_a_round)
+                dispatcher.work()
             return
         if self._lingering.is_used:
+            self._guard.heed()
             if self._lingering.takes(data):
                 if self._lingering.add(source.definition.name, data):
                     self.flush()
@@ -245,18 +252,19 @@ class App:
 
     def _begin_dispatch(self, policy: str) -> Dispatcher:
         self._lanes.close()
-        return self._inputs.begin_dispatch(policy, self._serve, self.tick, self._guard.own)
+        return self._inputs.begin_dispatch(policy, self._serve, self.tick, self._guard)
 
     def flush(self) -> None:
         """Processes the single events that linger."""
-        if self._guard.inside:
+        if self._guard.inside or not self._lingering.is_used:
             return
-        for stream, events in self._lingering.take():
-            source = self._inputs.streams[stream]
-            try:
-                self._push(source, events)
-            except InputError:
-                self._push_singly(source, events)
+        with self._guard.unwatched():
+            for stream, events in self._lingering.take():
+                source = self._inputs.streams[stream]
+                try:
+                    self._push(source, events)
+                except InputError:
+                    self._push_singly(source, events)
 
     def _push_singly(self, source: StreamInput, events: list[dict[str, Any]]) -> None:
         """One event that does not fit must not stop the other events of the batch. Its push has already returned, so
@@ -288,7 +296,7 @@ class App:
     def _serve(self, taken: Round) -> dict[str, int]:
         """Events that were taken from input buffers."""
         self._calls.begin()
-        with self._guard:
+        with self._guard.unwatched(), self._guard:
             self._do_what_is_due()
             waiting = self._inputs.take_round(taken)
             self._flow.settle()
@@ -420,14 +428,26 @@ class App:
 
     # Durability
 
-    def checkpoint(self, extra: dict[str, Any] | None = None) -> Checkpoint:
+    def checkpoint(self, extra: dict[str, Any] | None = None, *, wait: bool = True) -> Checkpoint:
         """Makes everything durable; returns the number of events taken per stream, where a source goes on after a
-        restart. `extra` comes back as `restored` then."""
+        restart. `extra` comes back as `restored` then.
+
+        Without `wait` it returns when all is taken that the checkpoint is to hold, and a thread writes it while events
+        go on. It counts once it is `last_checkpoint`; if it cannot be written, the next call raises why, and the one
+        before still counts. The next checkpoint and `close` wait for it."""
         if self._directory is None:
             raise InputError("this app has no checkpoint directory; write App(..., checkpoint='some/directory')")
         self.flush()
-        with self._guard.alone(), self._inputs.offers_wait():
-            return self._saved.write(extra, self._finished)
+        with self._guard.alone():
+            self._saved.writer.wait()
+            self._guard.watch(self._saved.writer.heed)
+            with self._inputs.offers_wait():
+                return self._saved.begin(extra, self._finished, beside=not wait)
+
+    @property
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint of this app that is durable. Any thread may look."""
+        return None if self._directory is None else self._saved.last
 
     # Looking in
 
@@ -484,9 +504,17 @@ class App:
     # Ending
 
     def close(self) -> None:
-        """Gives memory and files back; a checkpoint stays. Calls of rules that wait are tried once more; with a
-        checkpoint directory they are left to the next app, which finds them in the checkpoint or fires them again."""
+        """Gives memory and files back; a checkpoint stays, and one that is being written is waited for. Calls of rules
+        that wait are tried once more; with a checkpoint directory they are left to the next app, which finds them in
+        the checkpoint or fires them again."""
+        failure = self._end()
+        if failure is not None:
+            raise failure
+
+    def _end(self) -> BaseException | None:
+        """Closes everything; returns why the last checkpoint could not be written."""
         self._guard.close()
+        failure = self._saved.writer.settled() if hasattr(self, "_saved") else None
         if hasattr(self, "_calls"):
             self._calls.close(abandon=self._directory is not None)
         if hasattr(self, "_flow"):
@@ -495,6 +523,7 @@ class App:
             self._stores.close()
         if self._scratch is not None:
             self._scratch.close()
+        return failure
 
     def __enter__(self) -> App:
         return self
@@ -502,4 +531,6 @@ class App:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        failure = self._end()
+        if failure is not None and error is None:
+            raise failure

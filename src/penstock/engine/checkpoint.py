@@ -34,6 +34,7 @@ from penstock.lang.fingerprint import fingerprint
 from penstock.lang.query import StreamDef
 from penstock.store import state as state_format
 from penstock.store.differences import Differences, joined
+from penstock.store.parts import Part
 from penstock.types import Schema
 
 
@@ -58,6 +59,13 @@ class Checkpoint(NamedTuple):
     positions: dict[str, int]
 
 
+class Begun(NamedTuple):
+    """A checkpoint to be written."""
+
+    epoch: int
+    part: Part
+
+
 class CheckpointDirectory:
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,21 +81,32 @@ class CheckpointDirectory:
         """The number of the last checkpoint."""
         return self._epoch
 
-    def write(self, state: dict[str, Any], extra: dict[str, Any] | None) -> int:
+    def begin(self, state: dict[str, Any], extra: dict[str, Any] | None) -> Begun:
+        """The next checkpoint, of which nothing is written yet. In the end it `stands`, or is `lost`."""
         try:
             text = json.dumps(extra)
         except (TypeError, ValueError) as error:
             raise InputError(f"what is saved with a checkpoint must be JSON: {error}") from None
         epoch = self._epoch + 1
-        part = self._differences.part(_tree(epoch, text, state))
-        state_format.write_atomically(self._path / ("state" if part.is_whole else _name(epoch)), part.data)
+        return Begun(epoch, self._differences.part(_tree(epoch, text, state)))
+
+    def write(self, begun: Begun) -> None:
+        """Afterwards it is durable. Any thread may do it, one at a time."""
+        epoch, part = begun
+        state_format.write_atomically(self._path / ("state" if part.is_whole else _name(epoch)), *part.sealed())
         if not (self._path / _BEGUN).exists():
             state_format.write_atomically(self._path / _BEGUN, b"")
-        self._epoch = epoch
-        self._differences.keep()
         if part.is_whole:
             self._sweep()
-        return epoch
+
+    def stands(self, begun: Begun) -> None:
+        """It was written, and the next one follows it."""
+        self._epoch = begun.epoch
+        self._differences.keep()
+
+    def lost(self) -> None:
+        """It was not written: the next one has its number, and is whole."""
+        self._differences.lose()
 
     def _sweep(self) -> None:
         """Removes changes up to the whole checkpoint, and files that were not written to their end."""

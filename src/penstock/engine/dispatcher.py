@@ -19,6 +19,7 @@ from typing import Any
 
 from penstock.arrays import Int64s
 from penstock.engine.clock import Clock
+from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import MOST, InputBuffers, Round
 from penstock.engine.policies import policy_named
 from penstock.engine.service_times import DispatchMetrics, Durations
@@ -43,13 +44,13 @@ class Dispatcher:
         clock: Clock,
         serve: Callable[[Round], dict[str, int]],
         idle: Callable[[], None],
-        own: Callable[[int | None], None],
+        guard: Guard,
     ) -> None:
         self.buffers = InputBuffers(policy_named(policy), capacity)
         self._clock = clock
         self._serve = serve
         self._idle = idle
-        self._own = own
+        self._own, self._heed = guard.own, guard.heed
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = self._draining = self._pausing = False
@@ -89,6 +90,7 @@ class Dispatcher:
         """Takes events until nothing waits, or so many; returns how many."""
         done = 0
         while limit is None or done < limit:
+            self._heed()
             taken = self.buffers.take(self._cost, _TURN, None if limit is None else limit - done)
             if taken is None:
                 break
@@ -189,6 +191,7 @@ class Dispatcher:
         return self._stopping or not (self._pausing or self.buffers.is_empty)
 
     def _work_once(self) -> bool:
+        self._heed()
         taken = self.buffers.take(self._cost, _TURN)
         if taken is None:
             self._idle()

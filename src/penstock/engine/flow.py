@@ -466,11 +466,15 @@ class Flow:
     def _names_of_changes(self) -> set[str]:
         return set() if self._changing is None else self._changing.names
 
-    def committed(self) -> None:
-        """The last snapshot is durable: block files that only earlier ones name are gone."""
+    @property
+    def store_names(self) -> set[str]:
+        """The names by which parts of queries have their block files now."""
         pipelines = {running.pipeline.name for running in self.running.values()}
-        shared = set(self._aggregations) | set(self._windows) | set(self._cores)
-        self._names.use_only(pipelines | shared | self._names_of_changes())
+        return pipelines | set(self._aggregations) | set(self._windows) | set(self._cores) | self._names_of_changes()
+
+    def committed(self, names: set[str]) -> None:
+        """The last snapshot is durable, with parts of these names: block files that only earlier ones name are gone."""
+        self._names.use_only(self.store_names | names)
 
     def restore(self) -> None:
         """What was expected is there: queries that are the same go on, the others have begun afresh."""

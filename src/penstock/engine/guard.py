@@ -9,7 +9,7 @@ Why: docs/decisions/failed-app-stops.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, get_ident
 from types import TracebackType
@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 class Guard:
     """`with guard:` around everything that moves events."""
 
-    __slots__ = ("_acquire", "_at_work", "_closed", "_failure", "_is_barred", "_owner", "_release", "_thread")
+    __slots__ = ("_acquire", "_at_work", "_closed", "_failure", "_is_barred", "_owner", "_release", "_thread", "_watch")
 
     def __init__(self) -> None:
         self._at_work = Lock()
@@ -32,6 +32,7 @@ class Guard:
         self._closed = False
         self._failure: BaseException | None = None
         self._owner: int | None = None
+        self._watch: Callable[[], bool] | None = None
 
     @property
     def inside(self) -> bool:
@@ -49,7 +50,30 @@ class Guard:
         self._note_barred()
 
     def _note_barred(self) -> None:
-        self._is_barred = self._owner is not None or self._closed or self._failure is not None
+        is_open = self._owner is None and not self._closed and self._failure is None
+        self._is_barred = not is_open or self._watch is not None
+
+    def watch(self, heed: Callable[[], bool]) -> None:
+        """From now on this is called before each call that gets in, as long as it answers True. What it raises is
+        raised, with nothing done."""
+        self._watch = heed
+        self._note_barred()
+
+    def heed(self) -> None:
+        """Lets a watch raise what it has to raise."""
+        if self._watch is not None:
+            with self.alone():
+                pass
+
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Around events of which some were taken already: if a watch raised now, they would be lost, or come twice."""
+        watch, self._watch = self._watch, None
+        try:
+            yield
+        finally:
+            self._watch = watch
+            self._note_barred()
 
     def check(self) -> None:
         if self._owner is not None and self._owner != get_ident():
@@ -92,6 +116,14 @@ class Guard:
         while not self._acquire(False):
             self.check()
         self._thread = get_ident()
+        if self._is_barred and self._watch is not None:
+            try:
+                if not self._watch():
+                    self._watch = None
+                    self._note_barred()
+            except BaseException:
+                self._release()
+                raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

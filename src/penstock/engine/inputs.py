@@ -20,6 +20,7 @@ from penstock.engine.arrivals import ArrivalClock
 from penstock.engine.checkpoint import new_columns
 from penstock.engine.clock import Clock
 from penstock.engine.dispatcher import Dispatcher
+from penstock.engine.guard import Guard
 from penstock.engine.input_buffers import Round
 from penstock.engine.names import find
 from penstock.engine.outlet import Outlet
@@ -237,11 +238,11 @@ class Inputs:
         policy: str,
         serve: Callable[[Round], dict[str, int]],
         idle: Callable[[], None],
-        own: Callable[[int | None], None],
+        guard: Guard,
     ) -> Dispatcher:
         capacity = max(self._stores.budget.total // BUFFERS_SHARE, 1024)
         self._stores.budget.account("input buffers").resize(capacity)
-        self.dispatcher = Dispatcher(policy, capacity, self._clock, serve, idle, own)
+        self.dispatcher = Dispatcher(policy, capacity, self._clock, serve, idle, guard)
         return self.dispatcher
 
     def put(self, source: StreamInput, data: Any, wait: Callable[[], None]) -> None:

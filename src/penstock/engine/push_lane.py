@@ -38,9 +38,6 @@ _PYTHON = {SqlType.DOUBLE: float, SqlType.STRING: str}
 MOST_ROWS = 256
 """Lists of more events take the ordinary path."""
 
-_MOST_KNOWN = 4096
-"""So many keys of lists are remembered."""
-
 NoteRows = Callable[[str, int, int], None]
 """Told of a stream, how many of its rows have passed, and the time of the last."""
 
@@ -60,7 +57,7 @@ class PushLane:
         self._note_rows = note_rows
         definition, plan = source.definition, lane.plan
         self._name, self._unit = definition.name, definition.time_unit
-        self._codes = lane.codes
+        self._codes_of = lane.codes_of
         self._key_type = None if plan.key is None else plan.key.type
         names = [definition.event_time, *([plan.key.name] if plan.key is not None else []), *plan.columns]
         self.columns = frozenset(names)
@@ -72,8 +69,6 @@ class PushLane:
         self._formats = [(form, struct.calcsize(form)) for form in plan.formats]
         self._last = source.ingest.bounds[1] * self._unit
         """The last time there is. The watermark is no earlier than the first one: the lane begins behind other rows."""
-        self._known: dict[str, int] = {}
-        self._forgotten = -1
         outputs = (SqlType.TIMESTAMP, SqlType.TIMESTAMP, *(kind for _, kind in plan.outputs))
         self._shown = dict(zip(outlet.made_schema.names, outputs, strict=True))
         self._sheet = self._begun_sheet(0)
@@ -99,16 +94,19 @@ class PushLane:
         if not self._reorder.watermark <= time <= self._last:
             return False
         try:
-            if self._codes is not None:
+            if self._codes_of is not None:
                 text = key.encode()
-                values = (time, self._codes[text], *values[2:])
+                [code] = self._codes_of((key,))
+                if code < 0:
+                    return False
+                values = (time, code, *values[2:])
             row, sheet = program.row, self._sheet
             if row == program.most_rows or sheet.end + len(text) > sheet.most:
                 sheet, row = self._begun_sheet(len(text)), 0
             self._times[row] = time
             for place, cells in self._others:
                 cells[row] = values[place]
-        except (KeyError, ValueError):  # a new key, or a value that its column cannot hold
+        except ValueError:  # a value that its column cannot hold
             return False
         if not self._lane.enter(1):
             return False
@@ -117,7 +115,7 @@ class PushLane:
         if not program.is_plain:
             self._show_ordinarily(1, [key])
         elif self._outlet.is_heard:
-            if self._codes is not None:
+            if self._codes_of is not None:
                 sheet.put_text(row, text)
             program.row = row + 1
             self._outlet.send(sheet.rows(row, 1))
@@ -151,7 +149,7 @@ class PushLane:
         columns[0], keys = times, columns[1]
         try:
             room = 0
-            if self._codes is not None:
+            if self._codes_of is not None:
                 columns[1] = self._codes_of(keys)
                 room = len("".join(keys).encode())
             row, sheet = program.row, self._sheet
@@ -167,7 +165,7 @@ class PushLane:
         self._source.pass_rows(done, times[done - 1])
         self._note_rows(self._name, done, times[done - 1])
         if program.is_plain:
-            if self._codes is not None:
+            if self._codes_of is not None:
                 sheet.put_texts(row, keys[:done])
             program.row = row + done
             (self._outlet.send if self._outlet.is_heard else self._outlet.put)(sheet.rows(row, done))
@@ -175,25 +173,11 @@ class PushLane:
             self._show_ordinarily(done, keys)
         return done
 
-    def _codes_of(self, keys: Sequence[str]) -> list[int]:
-        """The codes of keys, -1 where there is none. Those of a list are remembered while no code is given up."""
-        forgotten = self._lane.forgotten
-        if forgotten != self._forgotten or len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-            self._forgotten = forgotten
-        try:
-            return list(map(self._known.__getitem__, keys))
-        except KeyError:
-            assert self._codes is not None
-        found = [self._codes.get(key.encode(), -1) for key in keys]
-        self._known.update((key, code) for key, code in zip(keys, found, strict=True) if code >= 0)
-        return found
-
     def _show_ordinarily(self, done: int, keys: Sequence[Any]) -> None:
         """The select list is computed by the evaluator, which knows what is rejected and why."""
         program = self._program
         shown: list[Data] = []
-        if self._codes is not None:
+        if self._codes_of is not None:
             shown.append(list(keys[:done]))
         elif self._key_type is not None:
             shown.append(Vector(np.array(keys[:done], self._key_type.storage), None))

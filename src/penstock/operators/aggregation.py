@@ -221,7 +221,7 @@ class Aggregation:
                 tuple(arg.type for arg in spec.args),
                 spec.wants,
                 account=resources.account(f"{name}: {spec.kind} state {i}"),
-                device=resources.device(f"{name}-{key[:12]}") if spec.traits.is_paged and pages else None,
+                device=resources.device(f"{name}-{key[:12]}") if spec.has_device and pages else None,
                 ranks=_ranks(intake, i),
                 user=None if spec.user is None else resources.user_aggregates[spec.user],
             )
@@ -365,6 +365,11 @@ class Aggregation:
     def nbytes(self) -> int:
         """What the groups and their states take."""
         return self.groups.nbytes + sum(state.nbytes for state in self._states)
+
+    @property
+    def pageable_nbytes(self) -> int:
+        """How much of it states give up by themselves where memory is short."""
+        return sum(state.pageable_nbytes for state in self._states)
 
     def reset(self, slots: Slots) -> None:
         """Forgets what these groups hold: their window has closed."""

@@ -11,6 +11,8 @@ Invariants:
    alone how many windows are open.
 4. Rows that come one by one, and on which nothing can fail, may wait for each other (`_waiting`): they all lie in one
    tumbling window, and are added together before anything looks at the groups.
+5. Groups of tumbling windows stay in memory while there is enough of it. Then rows go to shards (`paged.windows`),
+   until a window closes behind which there are none and whose groups would have fit.
 
 Why: docs/decisions/closing-windows.md
 """
@@ -24,21 +26,25 @@ import pyarrow as pa
 
 from penstock.arrays import Int64s, Slots
 from penstock.components import component
+from penstock.errors import BudgetError
 from penstock.expressions.batch import Row, columns_of_tuples, row_getter
 from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Column, Expression, walk
 from penstock.operators.aggregation import Aggregation, RowRun
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import Chunk, from_bytes, to_bytes
 from penstock.operators.closing_windows import Closed, SessionWindows, TumblingWindows, Windows
 from penstock.operators.cutting import Cuts
-from penstock.operators.emitted_rows import EmittedRows
-from penstock.operators.emitter import Emitter, Evaluations
-from penstock.operators.intake import Intake
+from penstock.operators.groups import TooManyGroups
+from penstock.operators.intake import Intake, ReadRows, Taken
 from penstock.operators.operator import Operator, Progress
-from penstock.operators.outgoing import Outgoing, Receive
+from penstock.operators.outgoing import Receive
+from penstock.operators.paged.shard import EnteringRows
+from penstock.operators.paged.windows import PagedWindows
 from penstock.operators.resources import Resources
+from penstock.operators.results import ResultShow, slice_of
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import reads_of
+from penstock.store.state import decode, encode
 from penstock.types import SqlType
 from penstock.windows.spec import Session
 from penstock.windows.steps import FOREVER
@@ -52,30 +58,63 @@ _WAITING_SHARE = 1024
 _ROW_BYTES, _VALUE_BYTES = 192, 40
 """What a row that waits takes, and each of its values besides."""
 
+_LEAST_FREE, _MANY_GROUPS = 2, 8
+"""Rows go to shards when groups would leave less than the one part of the memory, and have more than the other."""
 
-@component("ClosingAggregate")
+_LEAST_GROUP_BYTES = 1 << 16
+"""Groups of fewer bytes stay in memory: what is known of their shards would take as much."""
+
+_TEXT_BYTES = 128
+"""What a text in a key takes, about, before there are some."""
+
+_FEW_GROUPS = 4
+"""Groups that take less than such a part of the memory go back to it."""
+
+
+def _with_show(saved: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: part for name, part in saved.items() if name != "emitter"}
+    return {**rest, "show": {"emitter": saved["emitter"]}, "paged": None, "is_paging": False, "waiting": None}
+
+
+@component("ClosingAggregate", 2, _with_show)
 class ClosingAggregate(Operator):
+    pages = True
+    """Whether groups may be in shards."""
+
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
+        self._name = name
+        self._node = node
+        self._resources = resources
         self._filter_first = node.filter_first
         account = resources.account(f"{name}: groups and strings")
+        self._account = account
         self._intake = Intake(
             node.where, node.group_by, node.states, node.input.schema, resources.reject, account, with_instances=True
         )
         self._aggregation = Aggregation(name, self._intake, node.states, resources)
         compared = resources.account(f"{name}: rows that the next are compared with")
-        self._emitter = Emitter(node.emission, node.schema, resources.reject, compared=compared)
-        self._shown = EmittedRows(node)
+        self._show = ResultShow(node, node.answers, resources.reject, compared, keys=())
         self._windows: Windows
         if isinstance(node.window.extent, Session):
             sessions = resources.account(f"{name}: sessions")
             self._windows = SessionWindows(node.window.extent.gap, node.partition_by, sessions)
-            self._windows.hold(self._emitter.remembers)
+            self._windows.hold(self._show.remembers)
         else:
             assert node.window.time_slide is not None, "tumbling windows have a slide of time"
             self._windows = TumblingWindows(node.window.time_slide, node.window.when_full)
         self._cuts = Cuts(account, self._windows.next_close)
-        self._outgoing = Outgoing()
         self._rows = 0
+        """A position behind those of all rows in memory."""
+        self._may_page = self.pages and bool(node.group_by) and isinstance(self._windows, TumblingWindows)
+        self._may_grow = self._may_page and any(state.traits.grows for state in node.states)
+        self._paged: PagedWindows | None = None
+        self._is_paging = False
+        """Whether rows go to shards."""
+        self._state_bytes = sum([state.traits.bytes_in_formulas for state in node.states])
+        self._state_bytes += _TEXT_BYTES * node.key_types.count(SqlType.STRING)
+        """About what a group takes that is not to be seen of those there are: its states, and its texts."""
+        self._nothing_held = encode(self._aggregation.snapshot()) if self._may_page else b""
+        """The groups and states as they are when there are none."""
         self._nothing = Progress([], -FOREVER)
         self._reads = _safe_reads(node)
         """The columns that are read, if rows may wait: none is a text and nothing can fail."""
@@ -107,7 +146,7 @@ class ClosingAggregate(Operator):
         return Progress(self._take(), watermark)
 
     def send_to(self, receive: Receive) -> None:
-        self._outgoing.receiver = receive
+        self._show.outgoing.receiver = receive
 
     def waits_for(self, port: int, watermark: int) -> bool:
         return self._windows.is_due(watermark)
@@ -128,15 +167,19 @@ class ClosingAggregate(Operator):
     def _add_waiting(self) -> None:
         if not self._waiting:
             return
-        assert self._reads is not None
-        waiting, self._waiting = self._waiting, []
-        times = np.array([time for time, _ in waiting], np.int64)
-        self._add(Chunk(times, columns_of_tuples([values for _, values in waiting], self._reads)))
+        waiting = self._waiting_rows()
+        self._waiting = []
+        self._add(waiting)
         self._waiting_account.resize(0)
+
+    def _waiting_rows(self) -> Chunk:
+        assert self._reads is not None
+        times = np.array([time for time, _ in self._waiting], np.int64)
+        return Chunk(times, columns_of_tuples([values for _, values in self._waiting], self._reads))
 
     def _take(self) -> list[Chunk]:
         """The results of a call."""
-        return self._outgoing.take()
+        return self._show.outgoing.take()
 
     def _add(self, chunk: Chunk) -> None:
         instances = self._windows.assign(chunk)
@@ -144,13 +187,100 @@ class ClosingAggregate(Operator):
         if keep is not None and self._filter_first:
             chunk, instances, keep = chunk.filter(keep), instances[keep], None
         if chunk.rows:
-            taken = self._intake.take(chunk, keep, pa.array(instances))
-            self._aggregation.add(RowRun(self._rows, taken.slots, taken.columns))
-            self._rows += chunk.rows
+            windows = pa.array(instances)
+            read = self._intake.read(chunk, keep, windows)
+            taken = None if self._is_paging else self._enter(read, chunk.rows, windows)
+            if taken is None:
+                self._log(chunk, read)
+            else:
+                self._aggregation.add(RowRun(self._rows, taken.slots, taken.columns))
+                self._rows += chunk.rows
+                if self._may_grow and self._is_short():
+                    self._begin_paging()
+
+    def _enter(self, read: ReadRows, rows: int, windows: pa.Array) -> Taken | None:
+        """Rows get slots; None if memory is too short for their groups, which are in shards from here on."""
+        try:
+            if self._may_page:
+                self._intake.groups.most = self._most_groups()
+            taken = self._intake.enter(read, rows, windows)
+            self._aggregation.fit()
+        except TooManyGroups:
+            self._begin_paging()
+        except BudgetError:
+            if not self._may_page or self._aggregation.nbytes < _LEAST_GROUP_BYTES:
+                raise
+            self._begin_paging()
+        else:
+            return taken
+        return None
+
+    # Groups page
+
+    def _most_groups(self) -> int:
+        """For how many groups there is room in memory, rather too few: it is asked again before the next rows."""
+        account, groups = self._account, self._intake.groups
+        group_bytes = 2 * (groups.nbytes // groups.capacity + self._state_bytes)
+        spare = account.free - account.total // _LEAST_FREE
+        least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
+        return max(groups.capacity + spare // group_bytes, least // group_bytes)
+
+    def _is_short(self) -> bool:
+        """Whether states that grow with their rows have got too large."""
+        account = self._account
+        if account.free * _LEAST_FREE > account.total:
+            return False
+        return self._aggregation.nbytes >= max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
+
+    def _begin_paging(self) -> PagedWindows:
+        """Rows go to shards from here on; groups that are in memory stay there until their window closes."""
+        self._intake.groups.changes.clear()  # it may know of slots for which states have no room yet
+        for interner in self._intake.groups.interners:
+            if interner is not None:
+                interner.sweep()  # texts of rows that were refused
+        if self._paged is None:
+            self._paged = PagedWindows(self._name, self._node, self._intake.own, self._show, self._resources)
+        self._is_paging = True
+        return self._paged
+
+    def _log(self, chunk: Chunk, read: ReadRows) -> None:
+        assert self._paged is not None
+        keys = [slice_of(key, 0, chunk.rows) for key in read.keys[1:]]
+        columns, interners = self._intake.own_columns(read), self._intake.interners
+        positions = np.arange(chunk.rows)  # not logged
+        self._paged.add(EnteringRows(chunk.times, positions, keys, columns, interners, read.keep))
+
+    def _close_paged(self, paged: PagedWindows, closed: Closed) -> None:
+        """Windows close of which some have rows in shards."""
+        aggregation, groups = self._aggregation, self._intake.groups
+        for instance, start, end in zip(closed.instances, closed.starts.tolist(), closed.ends.tolist(), strict=True):
+            alive = np.flatnonzero(groups.counts).astype(np.int32)
+            slots = alive[groups.words(alive) == instance]
+            runs, self._rows = paged.play(start, end, aggregation, slots, self._rows)
+            self._shrink()
+            paged.show(runs, start, end)
+        alive = np.flatnonzero(groups.counts).astype(np.int32)
+        aggregation.reset(alive[groups.words(alive) <= closed.instances[-1]])
+        paged.release(int(closed.ends[-1]))
+        self._shrink()
+        if paged.is_empty and paged.played_bytes * _FEW_GROUPS <= self._account.total:
+            self._is_paging = False
+
+    def _shrink(self) -> None:
+        """If no group is left in memory, the memory that they had is for shards."""
+        groups = self._intake.groups
+        if groups.size and not groups.counts.any():
+            groups.changes.clear()
+            self._aggregation.restore(decode(self._nothing_held))
+
+    # Windows close
 
     def _close(self, watermark: int) -> None:
         closed = self._windows.close(watermark)
         if len(closed.instances) == 0:
+            return
+        if self._paged is not None and self._paged.oldest < closed.ends[-1]:
+            self._close_paged(self._paged, closed)
             return
         groups = self._intake.groups
         alive = np.flatnonzero(groups.counts).astype(np.int32)
@@ -164,20 +294,18 @@ class ClosingAggregate(Operator):
         sort = np.argsort(rank, kind="stable")
         slots = slots[sort]
         upto = np.searchsorted(rank[sort], np.arange(len(closed.instances)), "right")
-        self._show(slots, upto, closed)
+        self._show_groups(slots, upto, closed)
         # A tumbling window that WHEN FULL keeps silent is forgotten with those before the watermark.
         done = alive[instance <= closed.instances[-1]] if isinstance(self._windows, TumblingWindows) else slots
         self._aggregation.reset(done)
         self._intake.close_windows(closed.instances)
         groups.collect(len(done))
 
-    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
+    def _show_groups(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
         """What comes out of windows that close: window k has the groups slots[upto[k-1]:upto[k]]."""
         played = self._aggregation.evaluate(slots, upto)
-        batch = self._shown.rows(self._intake.groups.keys(slots)[1:], played)
-        failed = played.failed(self._shown.answers)
-        shown = Evaluations(batch, upto, closed.starts, closed.ends, closed.partitions, failed)
-        self._outgoing.put(self._emitter.emit(shown))
+        keys = self._intake.groups.keys(slots)[1:]
+        self._show.see(keys, played, upto, closed.starts, closed.ends, closed.partitions)
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         self._add_waiting()
@@ -186,20 +314,35 @@ class ClosingAggregate(Operator):
             self._close(end)
         return self._take()
 
+    # Durability
+
     def snapshot(self) -> dict[str, Any]:
-        self._add_waiting()
+        """Rows that wait are saved as they are: there may be no room for their groups, and the app goes on."""
+        waiting = None
+        if self._waiting:
+            rows = self._waiting_rows()
+            waiting = {"times": rows.times, "rows": to_bytes(rows.arrow)}
         return {
             "windows": self._windows.snapshot(),
             "aggregation": self._aggregation.snapshot(),
-            "emitter": self._emitter.snapshot(),
+            "show": self._show.snapshot(),
             "rows": self._rows,
+            "waiting": waiting,
+            "paged": None if self._paged is None else self._paged.snapshot(),
+            "is_paging": self._is_paging,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._windows.restore(snapshot["windows"])
         self._aggregation.restore(snapshot["aggregation"])
-        self._emitter.restore(snapshot["emitter"])
+        self._show.restore(snapshot["show"])
         self._rows = snapshot["rows"]
+        if snapshot["paged"] is not None:
+            self._begin_paging().restore(snapshot["paged"])
+        self._is_paging = snapshot["is_paging"]
+        waiting = snapshot["waiting"]
+        if waiting is not None:
+            self._add(Chunk(waiting["times"], from_bytes(waiting["rows"])))
 
 
 def _safe_reads(node: AggregateNode) -> dict[str, SqlType] | None:

@@ -151,6 +151,10 @@ _ENTRIES_SHARE = 64
 _NO_TABLE = np.empty(0, np.int32)
 
 
+class TooManyGroups(Exception):
+    """There would be more slots than `GroupTable.most`. Those that have been made stay."""
+
+
 class Tally:
     """How many rows each slot has in one of several windows; the table lets it grow with itself."""
 
@@ -200,6 +204,8 @@ class GroupTable:
         """The last dictionary of strings and the slot of each entry, -1 for one that has not come."""
         self._most_known = min(_KNOWN_KEYS, account.total // _KNOWN_SHARE)
         self._order: Slots | None = None
+        self.most: int | None = None
+        """If so many slots are not enough, `assign` raises `TooManyGroups`."""
         self._fit(16 if types else 1)
 
     @property
@@ -319,7 +325,9 @@ class GroupTable:
             done += count
             if done == rows:
                 break
-            self._fit(power_of_two(len(self._stored) + 1))
+            if self.most is not None and self.most <= self.capacity:
+                raise TooManyGroups
+            self._fit(min(power_of_two(self.capacity + 1), self.most or 1 << 31))
         for interner in self.interners:
             if interner is not None:
                 interner.sweep()

@@ -27,6 +27,15 @@ from penstock.store.budget import Account
 from penstock.types import Schema
 
 
+class ReadRows(NamedTuple):
+    """What is read of rows before they have slots: their keys, the columns by name, and which rows are in a group; None
+    for all."""
+
+    keys: list[Evaluated]
+    columns: dict[str, Argument]
+    keep: Bools | None
+
+
 class Taken(NamedTuple):
     """`keys` are the evaluated key columns, for results that show the arriving event's own group."""
 
@@ -55,11 +64,11 @@ class Intake:
         self._columns = ArgumentColumns(schema, account)
         self.groups = self._grouping.groups
         self.passes = self._grouping.passes
-        self._own = self._columns.read(states)
-        self.column_specs = self._own.specs
-        self.interners = self._own.interners
-        self.state_columns = self._own.state_columns
-        self.no_columns = self._own.nothing
+        self.own = self._columns.read(states)
+        self.column_specs = self.own.specs
+        self.interners = self.own.interners
+        self.state_columns = self.own.state_columns
+        self.no_columns = self.own.nothing
         self._window_texts = (
             {name: WindowTexts(text, account) for name, text in self._columns.texts.items()} if with_instances else {}
         )
@@ -72,19 +81,32 @@ class Intake:
         """Evaluates a chunk; `instances` is a key that comes before the others: the window a row belongs to."""
         if chunk.rows == 0:
             return Taken(np.empty(0, np.int32), self.no_columns(), [])
+        return self.enter(self.read(chunk, keep, instances), chunk.rows, instances)
+
+    def read(self, chunk: Chunk, keep: Bools | None, instances: pa.Array | None = None) -> ReadRows:
+        """What is read of rows; those that fail are rejected. They are in no group yet."""
         computed = self._columns.compute(chunk)
-        slots, keys = self._grouping.assign(chunk, keep, computed, instances)
+        keys, keep = self._grouping.keys_of(chunk, keep, computed, instances)
+        return ReadRows(keys, computed.columns, keep)
+
+    def enter(self, read: ReadRows, rows: int, instances: pa.Array | None = None) -> Taken:
+        """Rows that have been read get slots. If there is no room for them, this may be left out."""
+        slots = self.groups.assign(read.keys, rows, read.keep)
         if instances is not None:
             for name, texts in self._window_texts.items():
-                texts.enter(instances.to_numpy(), computed.columns[name], slots >= 0)
+                texts.enter(instances.to_numpy(), read.columns[name], slots >= 0)
         elif self._columns.has_texts:
-            self._columns.use(computed.columns, slots >= 0)
-        return Taken(slots, tuple([computed.columns[name] for name in self._own.names]), keys)
+            self._columns.use(read.columns, slots >= 0)
+        return Taken(slots, self.own_columns(read), read.keys)
+
+    def own_columns(self, read: ReadRows) -> tuple[Argument, ...]:
+        """What the states read, in their order."""
+        return tuple([read.columns[name] for name in self.own.names])
 
     def leave(self, slots: Slots, columns: tuple[Argument, ...]) -> None:
         """Rows leave for good: what only they used is forgotten."""
         if self._columns.has_texts:
-            self._columns.release(dict(zip(self._own.names, columns, strict=True)), slots >= 0)
+            self._columns.release(dict(zip(self.own.names, columns, strict=True)), slots >= 0)
 
     def close_windows(self, instances: Int64s) -> None:
         """The windows of these instances are over: strings that only they had are forgotten."""

@@ -98,6 +98,8 @@ class PartialEvaluation:
 
 
 class ClosingPart(ClosingAggregate):
+    pages = False
+
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         super().__init__(name, node, resources)
         self._partial_rows = PartialRows(node, self._aggregation, range(len(node.states)))
@@ -108,7 +110,7 @@ class ClosingPart(ClosingAggregate):
     def _take(self) -> list[Chunk]:
         return self._partial_rows.chunks()
 
-    def _show(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
+    def _show_groups(self, slots: Slots, upto: Int64s, closed: Closed) -> None:
         window = np.searchsorted(upto, np.arange(len(slots)), "right")
         for begin in range(0, len(slots), EMITTED_AT_ONCE):
             own = slice(begin, begin + EMITTED_AT_ONCE)

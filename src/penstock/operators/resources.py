@@ -20,9 +20,14 @@ from penstock.store.keyed import KeyedStore
 from penstock.store.manager import StoreManager
 from penstock.store.queues import RowQueues
 from penstock.store.runs import RunStore
+from penstock.store.slidem import UNLIMITED
 
 if TYPE_CHECKING:
     from penstock.operators.tables.table import Table
+
+
+_LEAST_BLOCK, _BLOCK_SHARE = 1024, 256
+"""Rows on a device that others have, too, are in blocks of such a part of the memory."""
 
 
 class Tables(Protocol):
@@ -35,7 +40,8 @@ class Tables(Protocol):
 
 class Resources:
     """`now` is the local clock's time and `passed` the number of rows that each stream has seen when the pipeline is
-    made. What is put to `later` is called before the runtime returns."""
+    made. What is put to `later` is called before the runtime returns. With a `device` the rows of joins go there, and
+    not to one of their own."""
 
     def __init__(
         self,
@@ -47,7 +53,10 @@ class Resources:
         passed: Mapping[str, int] | None = None,
         tables: Tables | None = None,
         later: list[Callable[[], None]] | None = None,
+        device: BlockDevice | None = None,
     ) -> None:
+        self._device = device
+        self._accounts: list[Account] = []
         self.later: list[Callable[[], None]] = [] if later is None else later
         self._stores = stores
         self.reject = reject
@@ -70,7 +79,13 @@ class Resources:
     def account(self, name: str, *, is_spare: bool = False) -> Account:
         account = self._stores.budget.account(name, is_spare=is_spare)
         self._given.append(account.close)
+        self._accounts.append(account)
         return account
+
+    @property
+    def nbytes(self) -> int:
+        """What is on the accounts that it gave out, stores with a device of their own aside."""
+        return sum(account.nbytes for account in self._accounts)
 
     def fifo(self, name: str, columns: Sequence[ColumnSpec], windows: Sequence[Window] = ()) -> FifoStore:
         """Rows for windows over a stream, or panes for them."""
@@ -81,9 +96,18 @@ class Resources:
 
     def rows(self, name: str, columns: Sequence[ColumnSpec]) -> FifoStore:
         """Rows for the window of a join: they leave in order and are read from anywhere."""
+        if self._device is not None:
+            return self._rows_on(self._device, name, columns)
         store = self._stores.create(name, joined_rows(), columns)
         self._given.append(lambda: self._stores.drop(name))
         assert isinstance(store, FifoStore)
+        return store
+
+    def _rows_on(self, device: BlockDevice, name: str, columns: Sequence[ColumnSpec]) -> FifoStore:
+        account = self.account(name)
+        size = min(device.capacity, max(_LEAST_BLOCK, account.total // _BLOCK_SHARE))
+        store = FifoStore(columns, device, account, block_size=size, pool_blocks=UNLIMITED, by_row=True)
+        self._given.insert(0, lambda: store.release(store.head))
         return store
 
     def runs(self, name: str, time_column: str) -> RunStore:
@@ -111,8 +135,8 @@ class Resources:
         self._given.append(lambda: self._stores.drop(name))
         return device
 
-    def apart(self, reject: Reject | None = None) -> Resources:
-        """The same for something that lives and ends by itself, and may reject otherwise."""
+    def apart(self, reject: Reject | None = None, device: BlockDevice | None = None) -> Resources:
+        """The same for something that lives and ends by itself, may reject otherwise, and may have a device."""
         return Resources(
             self._stores,
             reject or self.reject,
@@ -121,6 +145,7 @@ class Resources:
             passed=self.passed,
             tables=self._tables,
             later=self.later,
+            device=device,
         )
 
     def at_end(self, give_back: Callable[[], None]) -> None:

@@ -25,23 +25,40 @@ from penstock.plan.aggregations import Look, look_of
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.rejects import Reject
 from penstock.store.budget import Account
+from penstock.types import SqlType
 
 _NONE = np.int32(-1)
 
 
 @component("ResultShow")
 class ResultShow:
-    """HAVING, the select list and the emission of one query, or of several that are the same."""
+    """HAVING, the select list and the emission of one query, or of several that are the same. Rules compare the groups
+    of an evaluation with those before by the keys of these types."""
 
-    def __init__(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject, compared: Account) -> None:
+    def __init__(
+        self,
+        node: AggregateNode,
+        answers: tuple[Answer, ...],
+        reject: Reject,
+        compared: Account,
+        keys: tuple[SqlType, ...] | None = None,
+    ) -> None:
         self._shown = EmittedRows(node, answers)
-        self._emitter = Emitter(node.emission, node.schema, reject, node.key_types, compared)
+        self._emitter = Emitter(node.emission, node.schema, reject, node.key_types if keys is None else keys, compared)
         self.outgoing = Outgoing()
 
-    def see(self, keys: list[Data], played: EvaluatedGroups, upto: Int64s | None, starts: Int64s, ends: Int64s) -> None:
+    def see(
+        self,
+        keys: list[Data],
+        played: EvaluatedGroups,
+        upto: Int64s | None,
+        starts: Int64s,
+        ends: Int64s,
+        partitions: Int64s | None = None,
+    ) -> None:
         rows = self._shown.rows(keys, played)
         failed = played.failed(self._shown.answers)
-        self.outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, None, failed)))
+        self.outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
 
     def put(self, columns: list[pa.Array], starts: Int64s, ends: Int64s) -> None:
         """Rows that a lane has computed, one per evaluation."""
@@ -51,6 +68,10 @@ class ResultShow:
     def answers(self) -> tuple[Answer, ...]:
         """The aggregates that it shows or asks for."""
         return self._shown.answers
+
+    def remembers(self, partitions: int) -> Bools:
+        """Which of the first so many partitions have an evaluation that the next one is compared with."""
+        return self._emitter.remembers(partitions)
 
     @property
     def needs_whole_evaluations(self) -> bool:

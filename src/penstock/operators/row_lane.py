@@ -14,7 +14,7 @@ Why: docs/decisions/lane-on-the-states.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.lane.memory import address_of
@@ -55,16 +55,10 @@ class RowLane(StoringLane[SheetProgram]):
         self._table: Any = None
 
     @property
-    def codes(self) -> Mapping[bytes, int] | None:
-        """The codes of the key's strings; None if it is a number."""
+    def codes_of(self) -> Callable[[Sequence[str]], list[int]] | None:
+        """The codes of the key's strings, -1 for one that is not known; None if it is a number."""
         interner = self._member.groups.interners[0] if self.plan.key is not None else None
-        return None if interner is None else interner.codes
-
-    @property
-    def forgotten(self) -> int:
-        """While it stays the same, codes are what they were."""
-        interner = self._member.groups.interners[0]
-        return 0 if interner is None else interner.forgotten
+        return None if interner is None else interner.codes_of
 
     def enter(self, rows: int) -> int:
         """Takes rows that are in the registers, in order; returns how many."""

@@ -379,8 +379,10 @@ class SharedAggregation:
 
     @property
     def group_bytes(self) -> int:
+        """What only shards relieve memory of."""
         assert isinstance(self._evaluation, Results)
-        return self._evaluation.aggregation.nbytes
+        aggregation = self._evaluation.aggregation
+        return aggregation.nbytes - aggregation.pageable_nbytes
 
     def page(self) -> None:
         member, groups = self._member, self._member.groups

@@ -59,7 +59,7 @@ class Aggregating(Protocol):
 
     @property
     def group_bytes(self) -> int:
-        """What its groups and their states take."""
+        """What its groups and their states take, without what states give up by themselves."""
 
     def page(self) -> None:
         """Puts the groups into shards, as the stored rows have them. The window forgets them afterwards."""

@@ -74,6 +74,11 @@ class StateSpec:
         return keeps_order(self.wants)
 
     @property
+    def has_device(self) -> bool:
+        """Whether it pages, to a device of its own."""
+        return self.traits.is_paged or (self.traits.pages_values and not self.keeps_order)
+
+    @property
     def is_order_free(self) -> bool:
         """Whether the order of rows with equal times changes no answer."""
         return self.traits.is_order_free and not self.keeps_order

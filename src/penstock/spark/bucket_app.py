@@ -183,7 +183,7 @@ class BucketApp:
     def begin(self, batch: int) -> None:
         """A micro-batch begins, so the state of the one before is committed."""
         self._stores.commit()
-        self._flow.committed()
+        self._flow.committed(self._flow.store_names)
         self._flow.tables.refresh_due()
         if isinstance(self._stores, SegmentStores):
             with self._naming_the_affected():

@@ -244,18 +244,19 @@ class BucketProcessor(StatefulProcessor):
             live.app.close()
             return 0
         part = live.differences.part(live.tree())
+        data = part.data
         if part.is_whole:
-            self._state.update((part.data,))
+            self._state.update((data,))
             if live.has_changes:
                 self._changes.clear()
         else:
-            self._changes.updateValue((part.number,), (part.data,))
+            self._changes.updateValue((part.number,), (data,))
         live.has_changes = not part.is_whole
         live.differences.keep()
         tag = uuid.uuid4().hex
         self._tag.update((tag, self._recipe.share_of(label).fingerprint))
         _live.put(tag, query=query, batch=batch_id, live=live)
-        return len(part.data)
+        return len(data)
 
     def _results(self, label: str, share: Share, outputs: Iterable[Output]) -> Iterator[Row]:
         partial = share.placement.spread is Spread.PARTIALS

@@ -25,7 +25,8 @@ _BATCHES_DRAWN = 16
 @dataclass
 class Figures:
     """Sums over the micro-batches of a run; `busy_seconds` is the time that Spark spent in them. `state_bytes` is the
-    state after the last one, and `state_written` what that wrote of it."""
+    state after the last one, and `state_written` what that wrote of it. `restored` counts buckets whose state was read
+    back, since the process that ran them did not have it."""
 
     batches: int = 0
     events: int = 0
@@ -35,6 +36,7 @@ class Figures:
     state_bytes: int = 0
     state_written: int = 0
     bytes_read: int = 0
+    restored: int = 0
     last_time: int | None = None
     busy_seconds: float = 0.0
     last_seconds: float = 0.0
@@ -65,6 +67,7 @@ class Figures:
         self.rejected += metrics["rejected"]
         self.state_bytes, self.state_written = metrics["state_bytes"], metrics["state_written"]
         self.bytes_read += metrics["bytes_read"]
+        self.restored += metrics["restored"]
         self.last_time = metrics["last_time"]
         self.busy_seconds += seconds
         self.slowest_seconds = max(self.slowest_seconds, seconds)

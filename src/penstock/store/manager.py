@@ -9,8 +9,11 @@ Invariants:
 2. A file that the last committed checkpoint may name is not removed before the next commit. Files that no checkpoint
    names go when a checkpoint is restored or committed, and those of a run without checkpoints at its end.
 
+3. Between a snapshot and its commit no device of the snapshot is closed, whatever is dropped.
+
 Checkpoint, in this order: `snapshot()`, `sync()`, write the snapshot durably, `commit()`. Without a directory the
-blocks are in memory and travel inside the snapshot. Called by the runtimes.
+blocks are in memory and travel inside the snapshot. Called by the runtimes. `sync` may be called in another thread than
+all else, which goes on with its work meanwhile.
 
 Why: docs/decisions/stores-from-properties.md
 """
@@ -100,6 +103,11 @@ class StoreManager:
         self._saved: dict[str, Any] = {}
         budget.on_need(self._page_out)
         self._has_checkpoint = False
+        """Whether there is a checkpoint, or soon will be."""
+        self._named: dict[str, BlockDevice] = {}
+        """Devices of the last snapshot, up to its commit."""
+        self._dropped: list[BlockDevice] = []
+        """Those of them that are no longer needed."""
         self._unlock = None if directory is None else weakref.finalize(self, os.close, _lock(directory))
 
     def create(
@@ -220,6 +228,8 @@ class StoreManager:
         return sum(store.pool.granted for store in self._stores.values() if isinstance(store, FifoStore))
 
     def snapshot(self) -> dict[str, Any]:
+        self._has_checkpoint = True
+        self._named = dict(self._devices)
         return {name: self._stores.get(name, device).snapshot() for name, device in self._devices.items()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -232,7 +242,8 @@ class StoreManager:
         self._sweep(keep=snapshot)
 
     def sync(self) -> None:
-        for device in self._devices.values():
+        """Makes the blocks durable that the last snapshot names."""
+        for device in self._named.values():
             device.sync()
         if self._directory is not None:
             descriptor = os.open(self._directory, os.O_RDONLY)
@@ -243,11 +254,12 @@ class StoreManager:
 
     def commit(self) -> None:
         """The last snapshot is durable."""
-        self._has_checkpoint = True
         self._saved = {}
         for device in self._devices.values():
             device.commit()
-        self._sweep()
+        self._sweep(keep=self._named)
+        self._named = {}
+        self._close_dropped()
 
     def close(self) -> None:
         """Gives memory and files back; blocks that a checkpoint names stay for the next process."""
@@ -258,6 +270,7 @@ class StoreManager:
         self._stores.clear()
         self._waiting.clear()
         self._devices.clear()
+        self._close_dropped()
         if self._unlock is not None:
             self._unlock()
 
@@ -272,7 +285,14 @@ class StoreManager:
             return MemoryDevice(self.block_size)
         return FileDevice(self._directory / block_file(name), self.block_size, self._compression)
 
+    def _close_dropped(self) -> None:
+        while self._dropped:
+            self._dropped.pop().close()
+
     def _discard(self, device: BlockDevice) -> None:
+        if device in self._named.values():
+            self._dropped.append(device)
+            return
         device.close()
         if not self._has_checkpoint and isinstance(device, FileDevice) and device.is_scratch:
             device.path.unlink(missing_ok=True)

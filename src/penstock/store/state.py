@@ -19,6 +19,7 @@ import json
 import math
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ _HEADER = struct.Struct("<8sIIQQQ")  # magic, version, reserved, total length, m
 _CHECKED = _HEADER.size - 8
 _ALIGNMENT = 64
 
+Bytes = bytes | memoryview
+
 
 def encode(snapshot: dict[str, Any]) -> bytes:
     """The snapshot as bytes.
@@ -44,23 +47,32 @@ def encode(snapshot: dict[str, Any]) -> bytes:
     >>> decode(encode({"counts": np.arange(3), "name": "q1"}))
     {'counts': array([0, 1, 2]), 'name': 'q1'}
     """
-    return sealed(Writer(), snapshot)
+    writer = Writer()
+    return b"".join(sealed(packed(writer.manifest(snapshot)), writer.chunks, writer.length))
 
 
-def sealed(writer: Writer, snapshot: dict[str, Any]) -> bytes:
-    """The snapshot as bytes, as a writer writes its values."""
-    content = writer.manifest(snapshot)
-    manifest = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    start = _aligned(_HEADER.size + len(manifest))
-    chunks: list[bytes | memoryview] = [manifest, bytes(start - _HEADER.size - len(manifest)), *writer.chunks]
-    header = _HEADER.pack(MAGIC, VERSION, 0, start + writer.length, len(manifest), 0)[:_CHECKED]
+def packed(content: dict[str, Any]) -> bytes:
+    """The manifest of a writer as bytes."""
+    return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+
+
+def sealed(manifest: bytes, buffers: Sequence[Bytes], length: int) -> list[Bytes]:
+    """A packed manifest and its buffers of `length` bytes, with the header: all that is to be kept, in order."""
+    size = sealed_size(manifest, length)
+    header = _HEADER.pack(MAGIC, VERSION, 0, size, len(manifest), 0)[:_CHECKED]
+    content = [manifest, bytes(size - length - _HEADER.size - len(manifest)), *buffers]
     checksum = xxhash.xxh3_64(header)
-    for chunk in chunks:
+    for chunk in content:
         checksum.update(chunk)
-    return b"".join([header, struct.pack("<Q", checksum.intdigest()), *chunks])
+    return [header + struct.pack("<Q", checksum.intdigest()), *content]
 
 
-def decode(data: bytes | memoryview) -> dict[str, Any]:
+def sealed_size(manifest: bytes, length: int) -> int:
+    """How many bytes `sealed` gives."""
+    return _aligned(_HEADER.size + len(manifest)) + length
+
+
+def decode(data: Bytes) -> dict[str, Any]:
     """The inverse of `encode`; arrays own writable memory. Damaged data raises `StorageError`. Components come back as
     they were written, whatever their versions."""
     saved = opened(data)
@@ -81,7 +93,7 @@ class Opened(NamedTuple):
     follows: int | None
 
 
-def opened(data: bytes | memoryview) -> Opened:
+def opened(data: Bytes) -> Opened:
     """Checks the bytes; damaged data raises `StorageError`."""
     view = memoryview(data).cast("B")
     if len(view) < _HEADER.size or view[:8] != MAGIC:
@@ -112,13 +124,13 @@ def opened(data: bytes | memoryview) -> Opened:
     return Opened(manifest["tree"], buffers, manifest["components"], None if follows is None else int(follows, 16))
 
 
-def digest_of(data: bytes | memoryview) -> int:
-    """The checksum in the header of bytes that `sealed` has made."""
+def digest_of(data: Bytes) -> int:
+    """The checksum in the header that `sealed` puts before all else."""
     digest: int = _HEADER.unpack_from(data)[5]
     return digest
 
 
-def version_of(data: bytes | memoryview) -> int:
+def version_of(data: Bytes) -> int:
     """The format version of bytes that `decode` has accepted."""
     version: int = _HEADER.unpack_from(data)[1]
     return version
@@ -133,7 +145,7 @@ def components_of(node: Any) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
+def write_atomically(path: str | os.PathLike[str], *data: Bytes) -> None:
     """Afterwards `path` durably holds `data`, for its owner alone; after a crash or an error, what it held before."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -141,7 +153,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> 
         temporary.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(data)
+            file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -175,7 +187,7 @@ class Writer:
     """Turns values into manifest nodes and collects their buffers."""
 
     def __init__(self) -> None:
-        self.chunks: list[bytes | memoryview] = []
+        self.chunks: list[Bytes] = []
         self.length = 0
         self.components: dict[tuple[str, int], int] = {}
         """The places of names and versions in the manifest's list."""
@@ -222,7 +234,7 @@ class Writer:
     def binary(self, value: bytes, path: str) -> Any:
         return {"bytes": self.buffer(value)}
 
-    def buffer(self, raw: bytes | memoryview) -> list[int]:
+    def buffer(self, raw: Bytes) -> list[int]:
         offset, size = self.length, len(raw)
         self.chunks += [raw, bytes(_aligned(size) - size)]
         self.length += _aligned(size)

@@ -50,6 +50,7 @@ NAMES = {
     "linear-road": "Linear Road: are all answers right, and how many expressways are answered within 5 seconds",
     "groups": "SUM and COUNT by key for a thousand to a hundred million keys in the same budget",
     "snapshot": "a million groups of which 10,000 change: what a checkpoint writes, and how long a push waits for it",
+    "spark-state": "small micro-batches on Spark: buckets whose state is read back, and what is written of it",
     "recovery": "a query on Spark killed with a large window, and started again",
 }
 """The benches, with what each measures."""

@@ -9,7 +9,7 @@ from penstock.generators import callcentre
 from penstock.instruments import ddl
 from penstock.types import Schema
 from penstock_bench.benches.feed import Ring, Times
-from penstock_bench.benches.spark_feed import Share, write_parquet
+from penstock_bench.benches.spark_feed import CORES, Share, write_parquet
 
 STREAM = callcentre.STREAM
 KPI_COLUMNS = ("serviceId", *callcentre.FIELDS)
@@ -25,14 +25,17 @@ def kpis(window: str, key: str = "serviceId") -> str:
 class CallCentre:
     """Some columns of the stream, with the times that a bench wants, in shares that follow each other.
 
-    The values come from a ring of a few shares; only the times go on.
+    The values come from a ring of a few shares; only the times go on. A share is read by as many tasks as it has files.
     """
 
-    def __init__(self, place: Path, columns: Sequence[str], times: Times, share_rows: int, ring: int = 4) -> None:
+    def __init__(
+        self, place: Path, columns: Sequence[str], times: Times, share_rows: int, ring: int = 4, files: int = CORES
+    ) -> None:
         self.schema = Schema(tuple(f for f in callcentre.schema() if f.name in ("timestamp", *columns)))
         self._place = place
         self._times = times
         self._share_rows = share_rows
+        self._files = files
         self._made = 0
         source = callcentre.generator(rate=1, seconds=0, seed=1, start=0)
         values = self.schema.names[1:]
@@ -59,4 +62,4 @@ class CallCentre:
         first = self._made * self._share_rows
         batch = self._ring.batch(first, self._times(first, self._share_rows))
         self._made += 1
-        return write_parquet(batch, self._place / f"share-{self._made:06d}")
+        return write_parquet(batch, self._place / f"share-{self._made:06d}", self._files)

@@ -1,4 +1,6 @@
-"""Groups beyond memory: SUM and COUNT by key over an hour, for ever more keys in the same budget.
+"""State beyond memory: groups here, and distinct values, tables and joins in the files beside.
+
+Groups: SUM and COUNT by key over an hour, for ever more keys in the same budget.
 
 Keys are *even*, each once in an hour in a scattered order, or drawn by Zipf's law with the exponent 1.1. The window
 slides every ten minutes and holds as many events as there are keys. HAVING lets a thousandth of the keys through, so
@@ -24,6 +26,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock import App
+from penstock_bench.benches.groups_distinct import measure_distinct
+from penstock_bench.benches.groups_join import measure_join
+from penstock_bench.benches.groups_table import measure_table
 from penstock_bench.benches.memory import PeakMemory
 from penstock_bench.benches.report import Report
 from penstock_bench.benches.sizes import Size
@@ -94,6 +99,9 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "keys_zipf": list(plan.zipf_ladder),
         "memory_mb": plan.memory / 1e6,
         "rounds": plan.rounds,
+        **measure_distinct(size, report),
+        **measure_table(size, report),
+        **measure_join(size, report),
     }
 
 

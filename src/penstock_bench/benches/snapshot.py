@@ -3,8 +3,10 @@
 Between two checkpoints come 10,000 events. Their keys are drawn evenly, or by Zipf's law with the exponent 1.5. The
 window of an hour holds all groups, and as many rows leave as enter. `bytes_to_state` are the bytes that a checkpoint
 writes, as a part of those that it would write as a whole; blocks of the window are not among them. `pause_ms` is the
-longest wait of a push around a checkpoint, which is taken after every hundredth push of 100 events: the median over the
-checkpoints. `spark_bytes_to_state` is the same part on Spark, where every micro-batch ends with a checkpoint.
+longest wait of a push around a checkpoint that is written beside the events, which is taken after every hundredth push
+of 100 events: the median over the checkpoints. `pause_whole_ms` is the same for the first checkpoint of an app, which
+writes the whole state. `pause_waiting_ms` and `pause_waiting_whole_ms` are those of checkpoints that are waited for, in
+turns with the others. `spark_bytes_to_state` is the part that a micro-batch writes on Spark.
 """
 
 from __future__ import annotations
@@ -40,13 +42,14 @@ class _Plan:
     updates: int
     pushes: int
     checkpoints: int
+    wholes: int
     spark_batches: int
 
 
 _PLANS = {
-    Size.TINY: _Plan(2000, 20, 2, 3, 2),
-    Size.QUICK: _Plan(1_000_000, 10_000, 100, 20, 3),
-    Size.FULL: _Plan(1_000_000, 10_000, 100, 100, 8),
+    Size.TINY: _Plan(2000, 20, 2, 3, 1, 2),
+    Size.QUICK: _Plan(1_000_000, 10_000, 100, 20, 5, 3),
+    Size.FULL: _Plan(1_000_000, 10_000, 100, 100, 20, 8),
 }
 
 
@@ -62,12 +65,16 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
 
     even = _embedded(plan, evenly, report, "evenly")
     skew = _embedded(plan, skewed, report, "by Zipf's law")
+    whole = _wholes(plan, evenly, report)
     spark = _spark(plan, evenly, size, report)
     found = {
         "bytes_to_state": even["bytes_to_state"],
         "bytes_to_state_skewed": skew["bytes_to_state"],
         "pause_ms": even["pause_ms"],
         "pause_ms_skewed": skew["pause_ms"],
+        "pause_whole_ms": whole["pause_ms"],
+        "pause_waiting_ms": even["pause_waiting_ms"],
+        "pause_waiting_whole_ms": whole["pause_waiting_ms"],
         "checkpoint_ms": even["checkpoint_ms"],
         "state_bytes": even["state_bytes"],
         "spark_bytes_to_state": spark,
@@ -84,40 +91,73 @@ def _batch(keys: NDArray[np.int64], first: int, interval: int) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, names=["t", "k", "x"])
 
 
+class _Measured:
+    """Groups in a full window, and checkpoints of them, in an app of its own."""
+
+    def __init__(self, plan: _Plan, keys: Keys, directory: Path) -> None:
+        self._plan, self._keys, self._interval = plan, keys, _HOUR // plan.groups
+        self._pushed = plan.groups
+        self.directory = directory
+        self.app = App(_STREAM + _QUERY, memory="1GB", checkpoint=directory)
+        self.app.subscribe(self.app.queries[0], lambda results: None)
+        self.app.push("s", _batch(np.random.default_rng(2).permutation(plan.groups), 0, self._interval))
+
+    def checkpoint(self, *, wait: bool) -> tuple[float, float]:
+        """Seconds for a checkpoint, and for the longest push of those that follow."""
+        began = time.perf_counter()
+        taken = self.app.checkpoint(wait=wait)
+        checkpoint, longest = time.perf_counter() - began, 0.0
+        for _ in range(self._plan.pushes):
+            batch = _batch(self._keys(self._plan.updates // self._plan.pushes), self._pushed, self._interval)
+            self._pushed += batch.num_rows
+            began = time.perf_counter()
+            self.app.push("s", batch)
+            longest = max(longest, time.perf_counter() - began)
+        while self.app.last_checkpoint != taken:
+            time.sleep(0.001)
+        return checkpoint, longest
+
+
 def _embedded(plan: _Plan, keys: Keys, report: Report, how: str) -> dict[str, float]:
-    """The window is full after one event of each group."""
-    interval = _HOUR // plan.groups
+    """Checkpoints of what has changed. The window is full after one event of each group."""
     with TemporaryDirectory(prefix="penstock-bench-") as place:
-        directory = Path(place) / "checkpoint"
-        with App(_STREAM + _QUERY, memory="1GB", checkpoint=directory) as app:
-            app.subscribe(app.queries[0], lambda results: None)
-            report.step(f"{plan.groups:,} groups, {how}")
-            app.push("s", _batch(np.random.default_rng(2).permutation(plan.groups), 0, interval))
-            pushed = plan.groups
-            app.checkpoint()
-            whole = (directory / "state").stat().st_size
-            written, pauses, taken = [], [], []
+        report.step(f"{plan.groups:,} groups, {how}")
+        measured = _Measured(plan, keys, Path(place) / "checkpoint")
+        with measured.app:
+            measured.checkpoint(wait=True)
+            whole = (measured.directory / "state").stat().st_size
+            written, pauses, waiting, taken = [], [], [], []
             for number in range(plan.checkpoints + 1):
-                waits = []
-                for _ in range(plan.pushes):
-                    batch = _batch(keys(plan.updates // plan.pushes), pushed, interval)
-                    pushed += batch.num_rows
-                    began = time.perf_counter()
-                    app.push("s", batch)
-                    waits.append(time.perf_counter() - began)
-                before = _files(directory)
-                began = time.perf_counter()
-                app.checkpoint()
-                checkpoint = time.perf_counter() - began
+                pause = sum(measured.checkpoint(wait=False))
+                before = _files(measured.directory)
+                checkpoint, longest = measured.checkpoint(wait=True)
                 if number:  # the first one finds kernels that were not loaded
-                    pauses.append(checkpoint + max(waits))
+                    pauses.append(pause)
+                    waiting.append(checkpoint + longest)
                     taken.append(checkpoint)
-                    written.append(sum(n for file, n in _files(directory).items() if before.get(file) != n))
+                    written.append(sum(n for file, n in _files(measured.directory).items() if before.get(file) != n))
     return {
         "bytes_to_state": float(np.mean(written)) / whole,
         "pause_ms": float(np.median(pauses)) * 1e3,
+        "pause_waiting_ms": float(np.median(waiting)) * 1e3,
         "checkpoint_ms": float(np.median(taken)) * 1e3,
         "state_bytes": whole,
+    }
+
+
+def _wholes(plan: _Plan, keys: Keys, report: Report) -> dict[str, float]:
+    """First checkpoints."""
+    report.step(f"{plan.groups:,} groups, whole checkpoints")
+    pauses: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(plan.wholes):
+        for wait, found in pauses.items():
+            with TemporaryDirectory(prefix="penstock-bench-") as place:
+                measured = _Measured(plan, keys, Path(place) / "checkpoint")
+                with measured.app:
+                    found.append(sum(measured.checkpoint(wait=wait)))
+    return {
+        "pause_ms": float(np.median(pauses[False])) * 1e3,
+        "pause_waiting_ms": float(np.median(pauses[True])) * 1e3,
     }
 
 

@@ -231,6 +231,11 @@ class TableSet:
             self._tables[name].restore(saved["table"])
             writer.restore(saved["writer"])
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether databases have copies of tables."""
+        return bool(self._copies)
+
     def committed(self, epoch: int) -> None:
         """The checkpoint of this number is durable: copies in databases follow."""
         for copy in self._copies.values():

@@ -18,8 +18,8 @@ from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.vector import ColumnView, Evaluated
 from penstock.lang.query import Emit
 from penstock.operators.groups import GroupTable
-from penstock.operators.joins.core import Piece
 from penstock.operators.joins.kernels import spread
+from penstock.operators.joins.piece import Piece
 from penstock.operators.joins.search import Found, Search, Windows, rows_of, together
 from penstock.plan.nodes import JoinNode
 from penstock.types import SqlType

@@ -14,84 +14,38 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from penstock.arrays import Int64s
 from penstock.components import component, read_as
-from penstock.expressions.batch import Batch
 from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
-from penstock.operators.groups import GroupTable
+from penstock.operators.joins.paged import PagedJoin, may_page
+from penstock.operators.joins.piece import FIRST_PIECE, Piece, View, matches_at_once, next_size
 from penstock.operators.joins.rows import JoinRows
-from penstock.operators.joins.search import Found, Windows
-from penstock.operators.outgoing import Outgoing, Share
+from penstock.operators.joins.search import Windows
+from penstock.operators.joins.sides import distinct, kept_of, moments_of, narrowing_of, tables_of
+from penstock.operators.outgoing import Share
 from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.stage import Output, Stage
-from penstock.plan.joins.reads import kept_columns
-from penstock.plan.joins.steps import Keys
 from penstock.plan.nodes import JoinNode
 from penstock.rejects import Reject
-from penstock.store.budget import Account
 
-_FIRST_PIECE = 256
-_MATCHES_AT_ONCE = 1 << 19
-"""How many rows of the join a piece should make at most."""
+_LEAST_FREE, _MANY_ROWS = 3, 8
+"""Rows go to shards when less than the one part of the memory is free, and their times and keys take more than the
+other."""
 
-_BYTES_FOR_A_MATCH = 1024
-"""A piece should make one row for so many bytes of the memory: together they take about an eighth of it."""
+_LEAST_BYTES = 1 << 17
+"""Times and keys of fewer bytes stay in memory: what is known of shards would take as much."""
 
+_PIECE_SHARE, _LEAST_ROWS = 8, 64
+"""A piece takes about such a part of the memory that is free at most, but it has so many rows."""
 
-@dataclass(slots=True)
-class Piece:
-    """Events in order. `heads[side]` is how many rows a side has after each event; `own[side]` the position there of
-    the event itself, if it has entered and takes part, else -1. `before[side]` is the head before the first event."""
-
-    times: Int64s
-    before: list[int]
-    heads: list[Int64s]
-    own: list[Int64s]
-    watermark: int
-
-
-class View(Protocol):
-    """A query's way to look at the rows of the sides; its results go to `outgoing`."""
-
-    outgoing: Outgoing
-
-    def see(self, piece: Piece) -> int:
-        """Makes the results of a piece; returns how many rows of the join were looked at for them."""
-
-    @property
-    def needed(self) -> Sequence[int]:
-        """For each side the first row that is still needed."""
-
-    def last_boundary(self, last_time: int | None) -> int | None:
-        """The watermark at which a bounded run ends; None for joins per event."""
-
-    starts: list[tuple[Int64s, Int64s]]
-
-    @property
-    def common(self) -> tuple[Any, ...] | None:
-        """Equal for views that differ in the sizes of their windows alone; None for those that work alone."""
-
-    lag: int
-
-    def look(self, piece: Piece) -> Windows:
-        """The windows at each event of a piece."""
-
-    def search_for(self, views: Sequence[Any], piece: Piece, windows: Windows) -> tuple[Found, Batch, int]:
-        """What the events of a piece find in these windows, its columns for all the views, and the number of rows."""
-
-    def show(self, found: Found, rows: Batch, piece: Piece) -> None:
-        """Makes the results of a piece, of what was found in larger windows."""
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-    def restore(self, snapshot: dict[str, Any]) -> None: ...
+_ROW_BYTES, _WIDE_ROW = 128, 1024
+"""What a row takes besides its own bytes, and what few rows take together with these."""
 
 
 class JoinOutput(Output):
@@ -117,7 +71,12 @@ class JoinOutput(Output):
         self.view.restore(snapshot)
 
 
-@component("JoinCore")
+def _in_memory(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 held all rows in memory."""
+    return saved | {"paged": None}
+
+
+@component("JoinCore", 2, _in_memory)
 class JoinCore(Stage):
     """`nodes` are joins that can have one core (`plan.joins.sharing`). What is `saved` says which columns the stores
     have, for they may be more than those that these nodes need. It ends with its last output."""
@@ -131,13 +90,16 @@ class JoinCore(Stage):
         self.joins_streams = node.joins_streams
         self.resources = resources
         self._ports = Ports(len(node.inputs), resources.account(f"{name}: rows that wait for the other inputs"))
-        account = resources.account(f"{name}: keys")
-        self._tables = _tables(node, account)
-        self._matches_at_once = max(_FIRST_PIECE, min(_MATCHES_AT_ONCE, account.total // _BYTES_FOR_A_MATCH))
+        held = self._held = resources.apart()
+        """What the rows in memory take: it goes back when they go to shards."""
+        resources.at_end(held.close)
+        account = self._account = held.account(f"{name}: keys")
+        self._tables = tables_of(node, account)
+        self._matches_at_once = matches_at_once(account.total)
         self._schemas = [below.schema.arrow for below in node.inputs]
         if saved is None:
-            self._kept = [_kept(nodes, place) for place in range(len(node.sides))]
-            self._moments = [_moments(nodes, place) for place in range(len(node.sides))]
+            self._kept = [kept_of(nodes, place) for place in range(len(node.sides))]
+            self._moments = [moments_of(nodes, place) for place in range(len(node.sides))]
         else:
             read = read_as(JoinCore, saved)
             self._kept, self._moments = read["kept"], read["moments"]
@@ -149,13 +111,17 @@ class JoinCore(Stage):
                 side.where,
                 self._kept[place],
                 {own: table for (at, own), table in self._tables.items() if at == place},
-                _narrowing(node, place),
+                narrowing_of(node, place),
                 self._moments[place],
-                resources,
+                held,
             )
             for place, side in enumerate(node.sides)
         ]
-        self._size = _FIRST_PIECE
+        self._size = FIRST_PIECE
+        self._may_page = may_page(nodes)
+        self._paged: PagedJoin | None = None
+        """The rows, once they are in shards."""
+        self._reached = START
         self._outputs: list[JoinOutput] = []
         self._share = Share()
 
@@ -202,6 +168,14 @@ class JoinCore(Stage):
             reached = self._ports.put(port, chunk, watermark)
             due = self._ports.take_due()
         self._run(due, reached)
+        self._reached = reached
+        self._send()
+
+    def _send(self) -> None:
+        """What has come of a call, and how far time has come: events that wait are yet to give results."""
+        reached = self._reached
+        if self._paged is not None and self._paged.waits_since is not None:
+            reached = min(reached, self._paged.waits_since - 1)
         for view in self.views:
             self._note_starts(view)
             chunks = view.outgoing.take()
@@ -212,6 +186,8 @@ class JoinCore(Stage):
         """All waiting rows enter; then each view ends."""
         due = self._ports.take(-START)
         self._run(due, max((int(own[-1].times[-1]) for own in due.values()), default=START))
+        if self._paged is not None:
+            self._paged.play(self.views, self.rejected)
         for view in self.views:
             end = view.last_boundary(last_time)
             if end is not None:
@@ -239,7 +215,7 @@ class JoinCore(Stage):
             times, ports = times[order], ports[order]
         done, taken = 0, [0] * len(chunks)
         while True:
-            stop = min(done + self._size, len(times))
+            stop = min(done + self._events_at_once(chunks), len(times))
             own_ports = ports[done:stop]
             parts = []
             for number, chunk in enumerate(chunks):
@@ -248,8 +224,13 @@ class JoinCore(Stage):
                 parts.append(chunk if whole else chunk.slice(taken[number], upto))
                 taken[number] = upto
             reached = watermark if stop == len(times) else min(watermark, int(times[stop - 1]))
-            matches = self._see(self._piece(parts, times[done:stop], own_ports, reached))
-            self._resize(stop - done, matches)
+            if self._paged is None:
+                matches = self._see(self._piece(parts, times[done:stop], own_ports, reached))
+                self._size = next_size(self._size, stop - done, matches, self._matches_at_once)
+                self._page()
+            else:
+                self._paged.add(parts, times[done:stop], own_ports)
+                self._let_wait(self._paged)
             done = stop
             if done == len(times):
                 return
@@ -299,18 +280,68 @@ class JoinCore(Stage):
             view.show(found, rows, piece)
         return matches
 
-    def _resize(self, events: int, matches: int) -> None:
-        """Pieces are as large as the matches of their events allow."""
-        fitting = self._matches_at_once * max(events, 1) // max(matches, 1)
-        self._size = max(1, min(fitting, 4 * self._size, CHUNK_ROWS))
+    # Rows page
+
+    def _events_at_once(self, chunks: Sequence[Chunk]) -> int:
+        """Of how many events a piece is: of fewer where a larger one could take the memory that is left."""
+        if self._paged is not None:
+            return CHUNK_ROWS
+        most = self._account.free // (_PIECE_SHARE * len(self.sides)) if self._may_page else 0
+        if not self._may_page or self._size * _WIDE_ROW <= most:
+            return self._size
+        nbytes = sum(int(chunk.columns.nbytes) for chunk in chunks if chunk.rows)
+        row_bytes = _ROW_BYTES + nbytes // max(1, sum(chunk.rows for chunk in chunks))
+        return min(self._size, max(most // row_bytes, _LEAST_ROWS))
+
+    def _page(self) -> None:
+        """Rows that leave too little memory for others go to shards."""
+        account = self._account
+        if not self._may_page or account.free * _LEAST_FREE > account.total:
+            return
+        nbytes = account.nbytes + sum(side.nbytes for side in self.sides)
+        if nbytes >= max(account.total // _MANY_ROWS, _LEAST_BYTES):
+            paged = self._begin_paging()
+            paged.fill(self.sides)
+            self._forget_rows()
+
+    def _begin_paging(self) -> PagedJoin:
+        self._paged = PagedJoin(self.name, self._node, self._kept, self._moments, self.resources)
+        return self._paged
+
+    def _forget_rows(self) -> None:
+        """The rows are in shards: none is kept here."""
+        for side in self.sides:
+            side.close()
+        for table in distinct(self._tables.values()):
+            table.close()
+        self._held.close()
+
+    def _let_wait(self, paged: PagedJoin) -> None:
+        """Events that have been added wait for others, until there are many or the runtime is about to return."""
+        if paged.has_many:
+            paged.play(self.views, self.rejected)
+        elif paged.waits_since is not None and self._play_waiting not in self.resources.later:
+            self.resources.later.append(self._play_waiting)
+
+    def _play_waiting(self) -> None:
+        if self._paged is not None and self.is_used:
+            self._paged.play(self.views, self.rejected)
+            self._send()
+
+    def rejected(self, view: View, reason: str, row: dict[str, Any]) -> None:
+        """A row of the join is rejected for each query that reads the view."""
+        for output in self.outputs_of(view):
+            output.reject(reason, row)
 
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
+        in_memory = self._paged is None
         return {
             "ports": self._ports.snapshot(),
-            "sides": [side.snapshot() for side in self.sides],
-            "tables": [table.snapshot() for table in _distinct(self._tables.values())],
+            "sides": [side.snapshot() for side in self.sides] if in_memory else [],
+            "tables": [table.snapshot() for table in distinct(self._tables.values())] if in_memory else [],
+            "paged": None if self._paged is None else self._paged.snapshot(),
             "size": self._size,
             "kept": self._kept,
             "moments": self._moments,
@@ -318,11 +349,15 @@ class JoinCore(Stage):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._ports.restore(snapshot["ports"])
-        for table, saved in zip(_distinct(self._tables.values()), snapshot["tables"], strict=True):
+        self._size = snapshot["size"]
+        if snapshot["paged"] is not None:
+            self._begin_paging().restore(snapshot["paged"])
+            self._forget_rows()
+            return
+        for table, saved in zip(distinct(self._tables.values()), snapshot["tables"], strict=True):
             table.restore(saved)
         for side, saved in zip(self.sides, snapshot["sides"], strict=True):
             side.restore(saved)
-        self._size = snapshot["size"]
 
 
 def _alike(views: Iterable[View]) -> list[list[View]]:
@@ -332,48 +367,3 @@ def _alike(views: Iterable[View]) -> list[list[View]]:
         common = view.common
         found.setdefault(view if common is None else common, []).append(view)
     return list(found.values())
-
-
-def _kept(nodes: Sequence[JoinNode], place: int) -> list[str]:
-    """The columns of a side that some join keeps."""
-    wanted = {column for node in nodes for column in kept_columns(node, place)}
-    schema = nodes[0].inputs[nodes[0].sides[place].input].schema
-    return [column for column in schema.names if column in wanted]
-
-
-def _moments(nodes: Sequence[JoinNode], place: int) -> list[str]:
-    """The columns of a side that some join's bands compare."""
-    found = [band.column for node in nodes for band in node.bands if band.side == place]
-    found += [band.other_column for node in nodes for band in node.bands if band.other == place]
-    return list(dict.fromkeys(found))
-
-
-def _tables(node: JoinNode, account: Account) -> dict[tuple[int, Keys], GroupTable]:
-    """A table of slots for each class of keys that are compared with each other, by side and key."""
-    found: dict[tuple[int, Keys], GroupTable] = {}
-    for equality in (*node.equalities, *(narrowing.equality for narrowing in node.narrowings)):
-        left, right = (equality.left, equality.left_keys), (equality.right, equality.right_keys)
-        table = found.get(left) or found.get(right)
-        if table is None:
-            table = GroupTable(tuple(key.type for key in equality.left_keys), account)
-        other = found.get(right)
-        if other is not None and other is not table:
-            found = {name: table if known is other else known for name, known in found.items()}
-            other.close()
-        found[left] = found[right] = table
-    return found
-
-
-def _narrowing(node: JoinNode, place: int) -> dict[Keys, bool]:
-    """The keys of a side that narrow a search, and whether a NULL makes a row odd."""
-    found: dict[Keys, bool] = {}
-    for narrowing in node.narrowings:
-        e = narrowing.equality
-        for side, keys in ((e.left, e.left_keys), (e.right, e.right_keys)):
-            if side == place:
-                found[keys] = found.get(keys, False) or narrowing.with_nulls
-    return found
-
-
-def _distinct(tables: Any) -> list[GroupTable]:
-    return list({id(table): table for table in tables}.values())

@@ -16,7 +16,8 @@ import numpy as np
 
 from penstock.arrays import Int64s
 from penstock.operators.joins.kernels import spread
-from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
+from penstock.operators.joins.key_index import ANSWERS_AT_ONCE
+from penstock.operators.joins.rows import JoinRows
 from penstock.operators.joins.search import NO_ROW, Found, Search, Windows, one_after_the_other, rows_of
 from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Lookup, Step, outer_step

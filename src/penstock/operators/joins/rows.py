@@ -18,145 +18,25 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Bools, Int64s, Slots
+from penstock.columns import Argument
 from penstock.components import component
 from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column, Expression
-from penstock.expressions.vector import Evaluated
-from penstock.operators.chunk import Chunk
+from penstock.operators.chunk import CHUNK_ROWS, Chunk
 from penstock.operators.column_texts import interners_for, release_texts, restore_texts, saved_texts, use_texts
-from penstock.operators.columns import to_argument, to_data, validity
+from penstock.operators.columns import to_argument, to_data
 from penstock.operators.groups import GroupTable
-from penstock.operators.joins.kernels import link, walk
-from penstock.operators.joins.odd import ODD, OddRows
+from penstock.operators.joins.key_index import KeyIndex
 from penstock.operators.joins.windows import SideRows
 from penstock.operators.resources import Resources
 from penstock.plan.joins.steps import Keys
-from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 from penstock.store.fifo import ColumnSpec
 from penstock.types import Schema, SqlType
 from penstock.windows.spec import WindowSpec
 
-_NOBODY = -1
 _FIRST_ROOM, _LITTLE_ROOM = 1024, 16
-
-ANSWERS_AT_ONCE = 1 << 18
-"""So many rows that may match are looked at together, however many there are."""
-
-
-class KeyIndex:
-    """The rows of a side by a key. Sides that are compared by the same key have their slots from one table."""
-
-    def __init__(self, keys: Keys, table: GroupTable, account: Account, with_nulls: bool | None = None) -> None:
-        """`with_nulls` is for keys that narrow a search: whether a NULL makes a row odd."""
-        self._keys = [compile_expression(key) for key in keys]
-        self._types = [key.type for key in keys]
-        self.table = table
-        self.rows = (ChargedArray(account, np.int32), ChargedArray(account, np.int32))
-        """The slot of each row, and how far before it the last row with the same key is."""
-        self._chains = ChargedArray(account, np.int64, (2,), fill=_NOBODY)
-        self._linked = self._base = 0
-        self.odd = None if with_nulls is None else OddRows(account)
-        self._with_nulls = with_nulls
-        table.hold(self._holds)
-
-    def slots_of(self, chunk: Chunk, keep: Bools | None) -> Slots:
-        """The slots of rows; rows with a NULL in the key have none, odd rows have `ODD`."""
-        columns = [key(chunk.columns) for key in self._keys]
-        taking_part = keep
-        for column, kind in zip(columns, self._types, strict=True):
-            valid = validity(column.values) if kind is SqlType.STRING else column.columns[1]
-            if valid is not None:
-                keep = valid if keep is None else keep & valid
-        slots = self.table.assign(columns, chunk.rows, keep)
-        return slots if self.odd is None else self._with_odd(slots, columns, taking_part)
-
-    def _with_odd(self, slots: Slots, columns: Sequence[Evaluated], taking_part: Bools | None) -> Slots:
-        odd = slots < 0 if self._with_nulls else np.zeros(len(slots), np.bool_)
-        for column in columns:
-            if column.errors is not None:
-                odd |= column.errors.mask
-        if taking_part is not None:
-            odd &= taking_part
-        return np.where(odd, np.int32(ODD), slots) if odd.any() else slots
-
-    @property
-    def slots(self) -> Slots:
-        return self.rows[0].array
-
-    def enter(self, slots: Slots, origin: int, first: int) -> None:
-        """`slots` are those of rows from position `first` on."""
-        self.slots[first - origin : first - origin + len(slots)] = slots
-        if self.odd is not None:
-            self.odd.enter(slots, first)
-
-    def _fit(self) -> Int64s:
-        """The chains. The table may have grown, also because of another side."""
-        if len(self._chains) < self.table.capacity:
-            self._chains.resize(self.table.capacity)
-        return self._chains.array
-
-    def settle(self, origin: int, head: int) -> None:
-        """All rows are in the chains."""
-        if self._linked < head:
-            link(self.slots[: head - origin], self._linked, origin, self._fit(), self.rows[1].array)
-            self._linked = head
-
-    def leave(self, base: int, before: int) -> None:
-        """Rows from position `base` on leave for good."""
-        self._base = before
-        self.table.collect(before - base)
-        if self.odd is not None:
-            self.odd.leave(before)
-
-    def _holds(self, slots: int) -> Bools:
-        """Which of the first slots have a row."""
-        held: Bools = self._fit()[:slots, 0] >= self._base
-        return held
-
-    def find(
-        self, asked: Slots, low: Int64s, high: Int64s, reach: Int64s, origin: int, fresh: int, used: int
-    ) -> Iterator[tuple[Int64s, Int64s]]:
-        """Pairs of (index into `asked`, position of a row found), in parts: at most `ANSWERS_AT_ONCE` pairs, or all
-        pairs of one key if those are more."""
-        chains = self._fit()
-        room = min(max(4 * len(asked), _FIRST_ROOM), ANSWERS_AT_ONCE)
-        done = 0
-        while done < len(asked):
-            own, found = np.empty(room, np.int64), np.empty(room, np.int64)
-            upto, filled = walk(
-                asked,
-                low,
-                high,
-                reach,
-                done,
-                self.slots[:used],
-                self.rows[1].array,
-                origin,
-                fresh,
-                self._linked,
-                chains,
-                own,
-                found,
-            )
-            self._linked = origin + used
-            if upto == done:
-                room *= 4
-                continue
-            done = upto
-            yield own[:filled], found[:filled]
-            room = max(room, min(4 * room, ANSWERS_AT_ONCE))
-
-    def restore(self, slots: Slots, base: int) -> None:
-        self.rows[0].set(slots)
-        self.rows[1].resize(len(slots))
-        self._chains.clear()
-        self._linked = self._base = base
-        self.settle(base, base + len(slots))
-        if self.odd is not None:
-            self.odd.clear()
-            self.odd.enter(slots, base)
 
 
 @component("JoinRows")
@@ -176,12 +56,17 @@ class JoinRows:
         narrowing: Mapping[Keys, bool],
         moments: Sequence[str],
         resources: Resources,
+        computed: Mapping[Keys, Keys] | None = None,
     ) -> None:
+        """`computed` says in which columns of the rows that come the keys are, if these have been computed."""
         self._reject = resources.reject
         self._where = None if where is None else compile_expression(where)
         self._filters_first = window.extent.is_told_by_times
         self._account = resources.account(f"{name}: times and keys")
-        self.indexes = {own: KeyIndex(own, table, self._account, narrowing.get(own)) for own, table in keys.items()}
+        given = computed or {}
+        self.indexes = {
+            own: KeyIndex(given.get(own, own), table, self._account, narrowing.get(own)) for own, table in keys.items()
+        }
         fields = {field.name: field for field in schema}
         self._kept = {column: place for place, column in enumerate(kept)}
         self._types = [fields[column].type for column in kept]
@@ -362,6 +247,44 @@ class JoinRows:
         kind = self._types[place]
         codes = np.zeros(count, kind.storage)
         return to_data(codes, np.zeros(count, np.bool_), kind, self._interners[place])
+
+    # Rows go elsewhere
+
+    @property
+    def nbytes(self) -> int:
+        """What times, keys, chains and strings take."""
+        return self._account.nbytes
+
+    def held(self) -> Iterator[tuple[Int64s, dict[str, Data], dict[Keys, Slots]]]:
+        """The rows that have not left, some at a time: their times, the columns that are stored, and their slots."""
+        names = list(self._kept)
+        views = [] if self._store is None else self._store.scan(self.base, self.head)
+        runs = ((view.count, view.columns) for view in views)
+        start = self.base
+        for count, columns in runs if self._store is not None else self._bare():
+            own = slice(start - self._origin, start - self._origin + count)
+            data: dict[str, Data] = {
+                name: to_data(column.values, column.valid, self._types[place], self._interners[place])
+                for place, (name, column) in enumerate(zip(names, columns, strict=True))
+            }
+            yield self._times[own], data, {keys: index.slots[own] for keys, index in self.indexes.items()}
+            start += count
+
+    def _bare(self) -> Iterator[tuple[int, tuple[Argument, ...]]]:
+        """Rows of which no column is stored."""
+        for start in range(self.base, self.head, CHUNK_ROWS):
+            yield min(CHUNK_ROWS, self.head - start), ()
+
+    def close(self) -> None:
+        """Gives the memory back; it is not used any more."""
+        for interner in self._interners:
+            if interner is not None:
+                interner.close()
+        for array in self._arrays:
+            array.clear()
+        for index in self.indexes.values():
+            index.close()
+        self._store = self._leaving = None
 
     # Durability
 

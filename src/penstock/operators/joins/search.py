@@ -23,8 +23,9 @@ from penstock.expressions.tree import Expression, columns
 from penstock.expressions.vector import RowErrors
 from penstock.operators.emitter import as_row
 from penstock.operators.joins.kernels import spread
+from penstock.operators.joins.key_index import ANSWERS_AT_ONCE
 from penstock.operators.joins.odd import ODD, Pairs, with_odd
-from penstock.operators.joins.rows import ANSWERS_AT_ONCE, JoinRows
+from penstock.operators.joins.rows import JoinRows
 from penstock.operators.stretches import stretches
 from penstock.plan.joins.steps import Lookup, Step, certain_steps, inner_steps
 from penstock.plan.nodes import Band, JoinNode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,24 +22,39 @@ from penstock.expressions.vector import Vector
 from penstock.lang.query import Emit
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.joins.changes import JoinChanges, can_tell_changes
-from penstock.operators.joins.core import JoinCore, Piece
 from penstock.operators.joins.outer import OuterSearch
+from penstock.operators.joins.piece import Piece
 from penstock.operators.joins.rate_sizing import MatchWaits
+from penstock.operators.joins.rows import JoinRows
 from penstock.operators.joins.search import Found, Search, Windows, rows_of, together
 from penstock.operators.joins.windows import NOTHING, side_window
 from penstock.operators.outgoing import Outgoing
+from penstock.operators.resources import Resources
 from penstock.operators.stretches import stretches
 from penstock.plan.nodes import JoinNode
 from penstock.windows.spec import WindowSpec
 from penstock.windows.steps import BoundaryPolicy
 
+if TYPE_CHECKING:
+    from penstock.operators.joins.core import JoinCore
+
 _ROWS_AT_ONCE = 1 << 17
 """About how many rows of the first window are joined at a time."""
 
 
+class Looked(Protocol):
+    """What a view looks at."""
+
+    sides: list[JoinRows]
+    resources: Resources
+
+    def rejected(self, view: JoinView, reason: str, row: dict[str, Any]) -> None:
+        """A row of the join is rejected for each query that reads the view."""
+
+
 @component("JoinView")
 class JoinView:
-    def __init__(self, name: str, node: JoinNode, core: JoinCore) -> None:
+    def __init__(self, name: str, node: JoinNode, core: Looked) -> None:
         self.node = self._node = node
         resources, reject = core.resources, self._reject
         self._core = core
@@ -73,10 +88,8 @@ class JoinView:
         self.lag = node.sides[0].window.lag
 
     def _reject(self, reason: str, row: dict[str, Any]) -> None:
-        """A row is rejected for each query that reads it."""
         self._rejected += 1
-        for output in self._core.outputs_of(self):
-            output.reject(reason, row)
+        self._core.rejected(self, reason, row)
 
     def last_boundary(self, last_time: int | None) -> int | None:
         return None if self._policy is None else self._policy.last_boundary(self._node.emission.drain, last_time)
@@ -260,6 +273,10 @@ class JoinView:
             there = counts > 0
             evaluations, counts = evaluations[there], counts[there]
         evaluated = Evaluations(rows, np.cumsum(counts), starts[evaluations], ends[evaluations])
+        self._put(evaluated, evaluations)
+
+    def _put(self, evaluated: Evaluations, numbers: Int64s) -> None:
+        """The results of these evaluations go out; `numbers` are theirs in the piece."""
         self.outgoing.put(self._emitter.emit(evaluated))
 
     # Durability

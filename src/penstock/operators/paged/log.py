@@ -229,6 +229,10 @@ class RowLog:
         """About how many rows of a shard are from one time on and before another: not less than that."""
         return sum(piece.rows for piece in self._pieces(number, least_time, before_time))
 
+    def prefix(self, number: int) -> tuple[int, int]:
+        """The upper bits that the hashes of a shard's keys have in common, and how many they are."""
+        return self._shards[number].prefix, self._shards[number].bits
+
     def has_rows(self, number: int) -> bool:
         return len(self._shards[number].pieces) > 0
 

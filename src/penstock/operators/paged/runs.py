@@ -6,6 +6,7 @@
 
 Each shard gives its groups of an evaluation in the order of their keys: a run. Runs are merged about a batch of each at
 a time, so an evaluation may have more groups than memory. Batches in memory go to the device when they take too much.
+More runs than can be merged at once become fewer and longer ones first.
 
 Invariants:
 1. Batches are on the account, in memory and while they are merged; those on the device take nothing.
@@ -35,6 +36,12 @@ _HELD = 16
 _LEAST_ROWS, _MOST_ROWS = 64, 8192
 """Of a batch."""
 
+_HEADS = 4
+"""So large a part of the memory may the first rows of runs take that are merged."""
+
+_LEAST_MERGED = 4
+"""So many runs are merged together at least."""
+
 _ROW_BYTES = 96
 """What a row of a run takes about, for the number of rows of a batch."""
 
@@ -42,10 +49,17 @@ _Run = deque["pa.RecordBatch | Blob"]
 
 
 class OrderedRuns:
-    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`."""
+    """Of `evaluations`, and about so many shards. The first columns of a batch are the keys, of these `types`. It is
+    one of so many `parts` that have the memory together."""
 
     def __init__(
-        self, device: BlockDevice, account: Account, types: Sequence[SqlType], evaluations: int, shards: int
+        self,
+        device: BlockDevice,
+        account: Account,
+        types: Sequence[SqlType],
+        evaluations: int,
+        shards: int,
+        parts: int = 1,
     ) -> None:
         self._device = device
         self._account = account
@@ -54,8 +68,10 @@ class OrderedRuns:
         self._schema: pa.Schema | None = None
         self._before_shard = [0] * evaluations
         self._held = 0
-        self._most_held = account.total // _HELD
-        rows = account.total // _HELD // (_ROW_BYTES * shards)
+        self._largest = 1
+        """Of the batches, in bytes."""
+        self._most_held = account.total // (_HELD * parts)
+        rows = self._most_held // (_ROW_BYTES * shards)
         self.batch_rows = min(max(rows, _LEAST_ROWS), _MOST_ROWS)
 
     def begin_shard(self) -> None:
@@ -76,7 +92,8 @@ class OrderedRuns:
             return
         self._schema = batch.schema
         parts = [batch.slice(start, self.batch_rows) for start in range(0, batch.num_rows, self.batch_rows)]
-        nbytes = sum(map(kept_bytes, parts))
+        sizes = [kept_bytes(part) for part in parts]
+        self._largest, nbytes = max(self._largest, *sizes), sum(sizes)
         if self._held + nbytes > self._most_held:
             self._page_out()
         self._account.charge(nbytes)
@@ -98,7 +115,19 @@ class OrderedRuns:
     def merged(self, evaluation: int) -> Iterator[pa.RecordBatch]:
         """The rows of an evaluation in the order of their keys. Each evaluation is asked for once."""
         runs, self._runs[evaluation] = self._runs[evaluation], []
+        # Heads are at most half as long again as a batch, and are there twice.
+        most = max(_LEAST_MERGED, self._account.total // _HEADS // (3 * self._largest))
+        while len(runs) > most:
+            runs = [self._one_run(runs[begin : begin + most]) for begin in range(0, len(runs), most)]
         yield from self._in_order(runs, [self._next(run) for run in runs])
+
+    def _one_run(self, runs: list[_Run]) -> _Run:
+        """Merges runs into one, on the device."""
+        merged: _Run = deque()
+        for rows in self._in_order(runs, [self._next(run) for run in runs]):
+            for start in range(0, rows.num_rows, self.batch_rows):
+                merged.append(write_blob(self._device, rows.slice(start, self.batch_rows).serialize()))
+        return merged
 
     def _next(self, run: _Run) -> pa.RecordBatch:
         batch = run.popleft()
@@ -137,15 +166,22 @@ class OrderedRuns:
 
     def _order(self, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
         """The rows in the order of their keys, which all differ, and the place of each row in it."""
-        groups = GroupTable(self._types)
-        views: list[Evaluated] = [ColumnView(rows.column(i), kind) for i, kind in enumerate(self._types)]
-        slots = groups.assign(views, rows.num_rows, None)
-        row_of = np.empty(groups.capacity, np.int64)
-        row_of[slots] = np.arange(rows.num_rows)
-        order: Int64s = row_of[groups.order()]
+        keys = rows.columns[: len(self._types)]
+        if all(kind is SqlType.BIGINT for kind in self._types) and not any(key.null_count for key in keys):
+            order: Int64s = np.lexsort([key.to_numpy() for key in reversed(keys)])
+        else:
+            order = self._order_of_groups(rows)
         ranks = np.empty(rows.num_rows, np.int64)
         ranks[order] = np.arange(rows.num_rows)
         return order, ranks
+
+    def _order_of_groups(self, rows: pa.RecordBatch) -> Int64s:
+        groups = GroupTable(self._types)
+        views: list[Evaluated] = [ColumnView(rows.column(i), kind) for i, kind in enumerate(self._types)]
+        slots = groups.assign(views, rows.num_rows, None)
+        row_of: Int64s = np.empty(groups.capacity, np.int64)
+        row_of[slots] = np.arange(rows.num_rows)
+        return row_of[groups.order()]
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

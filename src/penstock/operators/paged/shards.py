@@ -26,7 +26,7 @@ from penstock.errors import BudgetError
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.log import LoggedRows, RowLog
 from penstock.operators.paged.runs import OrderedRuns
-from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard
+from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard, ShardReading
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
 from penstock.store.blobs import Blob, write_blob
@@ -109,6 +109,14 @@ class Shards:
             if not self.log.has_rows(part):
                 self._indivisible.add(whole)
         return other
+
+    def divide_again(self) -> None:
+        """Other keys come from here on: shards that could not be divided may be."""
+        self._indivisible.clear()
+
+    def reading(self) -> ShardReading:
+        """What is read of the rows of a shard, without states. Its groups are to be closed."""
+        return ShardReading(self._columns, self._own, self.account)
 
     def is_saved(self, number: int) -> bool:
         return self._saved[number] is not None

@@ -139,7 +139,7 @@ def _create(name: str, spec: StateSpec, resources: Resources) -> PanedState:
         tuple(arg.type for arg in spec.args),
         spec.wants,
         account=resources.account(f"{name}: {spec.kind} {key}"),
-        device=resources.device(f"{name}-{key}") if spec.traits.is_paged else None,
+        device=resources.device(f"{name}-{key}") if spec.has_device else None,
     )
     assert isinstance(state, PanedState), "the planner asked whether all states can be made of panes"
     return state

@@ -64,6 +64,23 @@ def _by_stream(join: JoinNode, keys: list[tuple[int, Keys]]) -> tuple[tuple[str,
     return tuple(found.items())
 
 
+def keys_by_side(join: JoinNode) -> tuple[Keys, ...] | None:
+    """A key of each side that rows which match have in common, the same for all sides of an input; None if there is
+    none."""
+    inputs = [side.input for side in join.sides]
+    for members in _classes(join):
+        found: dict[int, Keys] = {}
+        for number in dict.fromkeys(inputs):
+            own = [[key for place, key in members if place == side] for side, at in enumerate(inputs) if at == number]
+            common = [key for key in own[0] if all(key in keys for keys in own[1:])]
+            if not common:
+                break
+            found[number] = common[0]
+        else:
+            return tuple(found[number] for number in inputs)
+    return None
+
+
 def _groups_by(node: AggregateNode, join: JoinNode, keys: list[tuple[int, Keys]]) -> bool:
     """Whether groups of different keys are different: some side's whole key is among the grouped expressions. With
     outer joins it may be NULL in one place and not in another."""

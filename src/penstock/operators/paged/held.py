@@ -1,0 +1,71 @@
+"""Groups of a window that have been in memory since before its other groups went to shards.
+
+They stay there until the window closes. Then each shard has its part of them: those whose keys would be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.arrays import Slots, UInt64s
+from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
+from penstock.operators.aggregation import Aggregation
+from penstock.operators.groups import GroupTable
+from penstock.operators.paged.hashing import key_hashes
+from penstock.store.budget import Account
+from penstock.types import SqlType
+
+_SLOT_BITS = np.uint64(32)
+
+_AT_ONCE = 1 << 14
+"""So many keys are hashed together."""
+
+
+class HeldGroups:
+    """The groups that have these slots of an aggregation. Their keys have these `types`; before them is the window."""
+
+    def __init__(self, aggregation: Aggregation, slots: Slots, types: Sequence[SqlType], account: Account) -> None:
+        self.aggregation = aggregation
+        self._types = tuple(types)
+        self._account = account
+        account.charge(8 * len(slots))
+        self._places: UInt64s = np.empty(len(slots), np.uint64)
+        """The upper half of each group's hash, and its slot, in order."""
+        for begin in range(0, len(slots), _AT_ONCE):
+            own = slots[begin : begin + _AT_ONCE]
+            hashes = key_hashes(self._keys(own), self._types, len(own))
+            self._places[begin : begin + len(own)] = hashes >> _SLOT_BITS << _SLOT_BITS | own.astype(np.uint64)
+        self._places.sort()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def of(self, prefix: int, bits: int) -> Slots:
+        """Those whose hashes begin with these upper bits, of which there are no more than 32."""
+        first = int(np.searchsorted(self._places, np.uint64(prefix << 64 - bits)))
+        last = len(self)
+        if prefix + 1 < 1 << bits:
+            last = int(np.searchsorted(self._places, np.uint64(prefix + 1 << 64 - bits)))
+        return self._places[first:last].astype(np.uint32).astype(np.int32)
+
+    def begin(self, groups: GroupTable, slots: Slots) -> None:
+        """These come first in a new table: what has a slot there below their number is one of them."""
+        for begin in range(0, len(slots), _AT_ONCE):
+            own = slots[begin : begin + _AT_ONCE]
+            views: list[Evaluated] = [
+                ColumnView(key, kind) for key, kind in zip(self._keys(own), self._types, strict=True)
+            ]
+            groups.assign(views, len(own), None)
+
+    def close(self) -> None:
+        self._account.release(self._places.nbytes)
+
+    def _keys(self, slots: Slots) -> list[pa.Array]:
+        keys = self.aggregation.groups.keys(slots)[1:]
+        return [
+            to_arrow(key, kind, len(slots)) if isinstance(key, Vector) else key
+            for key, kind in zip(keys, self._types, strict=True)
+        ]
