@@ -120,7 +120,7 @@ def test_texts_are_released_with_their_rows() -> None:
         ON s UPSERT INTO seen (k, w) VALUES (s.k, s.w);
         CREATE QUERY q AS SELECT s.k, PREV(seen.w) AS before FROM s, seen WHERE s.k = seen.k;"""
     )
-    with ps.App(text, memory="6MB", block_size="4KiB") as app:
+    with ps.App(text, memory="3500KB", block_size="4KiB") as app:
         on_disk, before = 0, []
         for start in range(0, 60_000, 500):
             times = range(start, start + 500)
