@@ -113,7 +113,8 @@ def test_many_keys(seed: int, paging: dict[str, int], tmp_path: Path) -> None:
     held = app._flow.tables.table("T").interners["w"]
     texts = {row["w"] for row in contents.values()} - {None}
     if ttl is None and not reads:
-        assert {code.decode() for code in held.codes} == texts  # no text is left behind, and none is missing
+        known = [text for text in "pqrs" if held.find([text])[0] >= 0]
+        assert set(known) == texts  # no text is left behind, and none is missing
     app.close()
 
 
