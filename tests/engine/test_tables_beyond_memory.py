@@ -168,7 +168,8 @@ def test_what_looks_at_all_rows_has_them_in_memory(query: str) -> None:
                 app.advance("r", (at + 1) * BATCH)
             app.push("r", {"t": 60_000, "k": 77})
             app.finish()
-            return app.results("q").to_pylist()
+            shown: list[Any] = app.results("q").to_pylist()
+            return shown
 
     assert len(run(100 * MEMORY)) == 1
     with pytest.raises(ps.BudgetError, match="table seen needs"):

@@ -86,7 +86,8 @@ def test_like_a_dictionary(rounds: list[tuple[dict[Key, Key], set[Key]]], block:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hashed_pages, "_LEAST_ROWS", 3)
         device = MemoryDevice(block)
-        pages, model = make(device), {}
+        pages = make(device)
+        model: dict[Key, Key] = {}
         for number, (new, gone) in enumerate(rounds):
             merge(pages, model, new, gone - new.keys())
             check(pages, model, [*new, *gone, (7, 7)])
@@ -115,7 +116,8 @@ def test_keys_of_one_hash_are_told_apart() -> None:
 
 
 def test_pages_that_have_become_small_are_put_together() -> None:
-    pages, model = make(MemoryDevice(65536)), {}
+    pages = make(MemoryDevice(65536))
+    model: dict[Key, Key] = {}
     merge(pages, model, {(i, i): (i, i) for i in range(20_000)}, set())
     many = len(pages)
     merge(pages, model, {}, {(i, i) for i in range(20_000) if i % 50})
