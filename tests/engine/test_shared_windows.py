@@ -133,7 +133,7 @@ def test_strings_stay_as_long_as_the_last_window_that_reads_them(gone: str, tmp_
         app.push("s", events(400, 900))
         assert app.results(stays).to_pylist() == expected
         (window,) = app._flow._windows.values()
-        strings = [len(interner._codes) for interner in window._columns._texts.values()]
+        strings = [len(interner) for interner in window._columns._texts.values()]
         assert strings == [30 if stays == "short" else 210]
     with ps.App(STREAM + TEXTS, checkpoint=tmp_path) as app:
         app.push("s", events(0, 400))
@@ -143,7 +143,7 @@ def test_strings_stay_as_long_as_the_last_window_that_reads_them(gone: str, tmp_
         app.push("s", events(400, 900))
         assert came + app.results(stays).to_pylist() == expected
         (window,) = app._flow._windows.values()
-        assert [len(interner._codes) for interner in window._columns._texts.values()] == strings
+        assert [len(interner) for interner in window._columns._texts.values()] == strings
 
 
 def test_a_row_that_fails_is_rejected_for_each_query_that_reads_it() -> None:

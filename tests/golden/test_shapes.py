@@ -44,6 +44,7 @@ HAND_ON = {
     "SegmentStores": "one of each store",
     "SideWindow": "nothing",
     "SpilledRun": "a part of that of its store",
+    "TextTable": "a part of that of the interner",
     "StoreManager": "one of each store",
     "Union": "that of its ports",
     "WindowTexts": "that of its pairs",

@@ -52,7 +52,7 @@ def test_any_key(data: st.DataObject) -> None:
             app.push("s", [{"t": start + i} | e for i, e in enumerate(events[start : start + size])])
         found = [(r["n"], r["w"], r["p"]) for r in app.results("q1").to_pylist()]
         rows = app.table("T").num_rows
-        interned = sum(len(i._codes) for i in app._flow.tables.table("T").interners.values())
+        interned = sum(len(i) for i in app._flow.tables.table("T").interners.values())
     table: dict[Any, tuple[Any, Any]] = {}
     expected = []
     for e in events:

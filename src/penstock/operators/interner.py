@@ -93,18 +93,25 @@ class Interner:
         """The code of each value (0 for NULL, whose validity is kept elsewhere). Uses are counted by `use`."""
         if isinstance(values, list):
             known = self._known_codes(values)
-            if known is not None:
-                return np.array(known, np.int32)
-            codes = self._encode(pa.array(values, pa.string()))
-            self._remember(values, codes.tolist())
-            return codes
+            return np.array(self._encode_texts(values) if known is None else known, np.int32)
         if not pa.types.is_dictionary(values.type):
             return self._encode(_as_strings(values))
         table = self._table(values.dictionary)
         if not len(table):
             return np.zeros(len(values), np.int32)
-        found: Slots = table[values.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        found: Slots = table[_indices(values)]
         return found
+
+    def _encode_texts(self, values: list[str | None]) -> list[int]:
+        """The same for Python's texts: single events need none of Arrow's functions."""
+        texts = list(dict.fromkeys([value for value in values if value is not None]))
+        codes = dict(zip(texts, self._texts.find(_array_of(texts)).tolist(), strict=True))
+        new = [text for text, code in codes.items() if code < 0]
+        for start in range(0, len(new), _MOST_KNOWN):
+            part = new[start : start + _MOST_KNOWN]
+            codes |= zip(part, self._add_new(_array_of(part)).tolist(), strict=True)
+        self._remember(texts, list(codes.values()))
+        return [0 if value is None else codes[value] for value in values]
 
     def _encode(self, strings: pa.StringArray) -> Slots:
         codes = self._texts.find(strings)
@@ -115,7 +122,7 @@ class Interner:
             rows = max(1, _AT_ONCE * len(strings) // max(1, strings.nbytes))
             for start in range(0, len(new), rows):
                 part = new[start : start + rows]
-                codes[part] = self._add(strings.take(pa.array(part)))
+                codes[part] = self._add(strings if len(part) == len(strings) else strings.take(pa.array(part)))
         return codes
 
     def _add(self, strings: pa.StringArray) -> Slots:
@@ -124,19 +131,23 @@ class Interner:
         distinct = encoded.dictionary
         table = self._texts.find(distinct)
         is_new = table < 0
-        new = int(np.count_nonzero(is_new))
-        if new:
-            self._uses.fit(self._texts.codes + new)
-            self._unused.fit(self._fresh + new)
-            self._order.make_room(new)
-            fresh = self._texts.add(distinct if new == len(distinct) else distinct.filter(pa.array(is_new)))
-            self._uses.array[fresh] = 0
-            self._unused.array[self._fresh : self._fresh + new] = fresh
-            self._fresh += new
-            self._order.come(fresh)
-            table[is_new] = fresh
+        if is_new.any():
+            table[is_new] = self._add_new(distinct if is_new.all() else distinct.filter(pa.array(is_new)))
         found: Slots = table[encoded.indices.to_numpy()]
         return found
+
+    def _add_new(self, strings: pa.StringArray) -> Slots:
+        """The codes of strings of which none is known and none is there twice."""
+        count = len(strings)
+        self._uses.fit(self._texts.codes + count)
+        self._unused.fit(self._fresh + count)
+        self._order.make_room(count)
+        codes = self._texts.add(strings)
+        self._uses.array[codes] = 0
+        self._unused.array[self._fresh : self._fresh + count] = codes
+        self._fresh += count
+        self._order.come(codes)
+        return codes
 
     def _table(self, dictionary: pa.Array) -> Slots:
         """The code of each entry of a dictionary; a source that sends the same dictionary again pays for it once."""
@@ -152,22 +163,32 @@ class Interner:
     def find(self, values: pa.Array | list[str | None]) -> Slots:
         """The code of each value, -1 for one that is not known; nothing is added."""
         if isinstance(values, list):
-            known = self._known_codes(values)
-            return self._texts.find(pa.array(values, pa.string())) if known is None else np.array(known, np.int32)
+            found = np.array(self.codes_of([value or "" for value in values]), np.int32)
+            found[[value is None for value in values]] = -1
+            return found
         if not pa.types.is_dictionary(values.type):
             return self._texts.find(_as_strings(values))
-        found = self._texts.find(_as_strings(values.dictionary))
-        if not len(found):
+        known = self._texts.find(_as_strings(values.dictionary))
+        if not len(known):
             return np.full(len(values), -1, np.int32)
-        codes: Slots = found[values.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        codes: Slots = known[_indices(values)]
         return codes
+
+    def __len__(self) -> int:
+        """How many strings have a code."""
+        return self._texts.strings_kept
+
+    @property
+    def strings(self) -> pa.StringArray:
+        """Those that have a code."""
+        return self.decode(np.flatnonzero(self._texts.is_kept).astype(np.int32))
 
     def codes_of(self, texts: Sequence[str]) -> list[int]:
         """The code of each string, -1 for one that is not known. Those that were asked for last are found at once."""
         known = self._known_codes(texts)
         if known is not None:
             return known
-        found: list[int] = self._texts.find(pa.array(texts, pa.string())).tolist()
+        found: list[int] = self._texts.find(_array_of(texts)).tolist()
         self._remember(texts, found)
         return found
 
@@ -232,6 +253,22 @@ class Interner:
         self._texts.restore(snapshot)
         uses = snapshot["uses"]
         self._uses.fit(len(uses))[: len(uses)] = uses
+
+
+def _array_of(texts: Sequence[str]) -> pa.StringArray:
+    """As Arrow's own function makes it, which loads pandas."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def _indices(values: pa.DictionaryArray) -> Slots:
+    """Those of a dictionary; 0 for NULL."""
+    indices = values.indices.fill_null(0) if values.null_count else values.indices
+    found: Slots = indices.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _as_strings(values: pa.Array) -> pa.StringArray:
