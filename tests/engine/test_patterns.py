@@ -163,7 +163,7 @@ def test_events_go_to_disk() -> None:
 
 def test_too_little_memory_is_refused_with_what_it_takes() -> None:
     with pytest.raises(BudgetError, match="events that may match"):
-        long_run("180KB", 3_000)
+        long_run("100KB", 3_000)
 
 
 def test_keys_leave_with_their_events() -> None:

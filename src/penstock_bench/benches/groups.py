@@ -42,6 +42,9 @@ _HOUR = 3600 * 1_000_000
 _SLIDES = 6
 """Slides in a window."""
 
+_LEAST_MEMORY = 1_000_000
+"""In less an app of this kind does not start, or its groups do not page."""
+
 _EXPONENT = 1.1
 _BATCH_ROWS = 1 << 16
 _SCATTER = 0x9E3779B1
@@ -168,7 +171,7 @@ def _value(keys: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def _warm_up(memory: int) -> None:
     """Loads the kernels and lets the process take the memory that any window needs, also one beyond its memory."""
-    fed = _Fed(memory // 400, _evenly, memory // 16)
+    fed = _Fed(memory // 400, _evenly, max(memory // 16, _LEAST_MEMORY))
     with fed.app:
         fed.fill()
         fed.slide()
