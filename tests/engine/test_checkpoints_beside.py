@@ -342,6 +342,15 @@ def test_close_waits(tmp_path: Path, disk: Disk) -> None:
         assert (again.restored, again.metrics.events) == ({"offset": 10}, 10)
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """A shell starts its background jobs with interrupts ignored, and the tests may be one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("call", ["checkpoint", "close"])
 def test_interrupted_while_it_waits(tmp_path: Path, disk: Disk, call: str) -> None:
     app = ps.App(ONE, checkpoint=tmp_path)

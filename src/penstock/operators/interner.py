@@ -105,10 +105,12 @@ class Interner:
     def _encode_texts(self, values: list[str | None]) -> list[int]:
         """The same for Python's texts: single events need none of Arrow's functions."""
         texts = list(dict.fromkeys([value for value in values if value is not None]))
-        codes = dict(zip(texts, self._texts.find(_array_of(texts)).tolist(), strict=True))
+        strings = _array_of(texts)
+        codes = dict(zip(texts, self._texts.find(strings).tolist(), strict=True))
         new = [text for text, code in codes.items() if code < 0]
-        for start in range(0, len(new), _MOST_KNOWN):
-            part = new[start : start + _MOST_KNOWN]
+        rows = max(1, _AT_ONCE * len(strings) // max(1, strings.nbytes))
+        for start in range(0, len(new), rows):
+            part = new[start : start + rows]
             codes |= zip(part, self._add_new(_array_of(part)).tolist(), strict=True)
         self._remember(texts, list(codes.values()))
         return [0 if value is None else codes[value] for value in values]
