@@ -75,6 +75,41 @@ def test_the_last_window_counted_by_hand() -> None:
     assert shown["total"].to_pylist() == totals[counts > 0].tolist()
 
 
+TUMBLES = SLIDES.replace("SLIDE 10 MINUTES", "SLIDE 1 HOUR")
+
+
+@pytest.mark.parametrize("query", [SLIDES, TUMBLES])
+def test_the_first_groups_of_an_order_fit_into_memory(query: str) -> None:
+    """ORDER BY with LIMIT needs the first groups alone, counted by hand here; equal ones are in the order of keys."""
+    ordered = f"{query} ORDER BY n DESC, total DESC LIMIT 300"
+    paged, metrics = answers(ordered, "BIGINT", MEMORY)
+    assert metrics.memory_peak <= MEMORY
+    every = answers(query, "BIGINT", 100 * MEMORY)[0].to_pylist()
+    ends = sorted({row["window_end"] for row in every})
+    by_hand = []
+    for end in ends:
+        window = [row for row in every if row["window_end"] == end]
+        by_hand += sorted(window, key=lambda row: (-row["n"], -row["total"], row["k"]))[:300]
+    assert paged.to_pylist() == by_hand
+
+
+@pytest.mark.parametrize("query", [SLIDES, TUMBLES])
+def test_the_first_groups_beside_a_query_that_shows_all(query: str) -> None:
+    """Two queries have the same groups. What one of them needs as a whole does not hold up the other."""
+    found: dict[str, list[pa.RecordBatch]] = {"groups": [], "first": []}
+    first = f"CREATE QUERY first AS {query} ORDER BY n DESC LIMIT 5;"
+    with ps.App(program(query, "BIGINT") + first, memory=MEMORY, block_size="8KiB") as app:
+        for name, own in found.items():
+            app.subscribe(name, own.append)
+        for batch in batches("BIGINT"):
+            app.push("s", batch)
+        app.finish()
+        assert app.metrics.memory_peak <= MEMORY
+    for name, own in (("groups", query), ("first", f"{query} ORDER BY n DESC LIMIT 5")):
+        whole, _ = answers(own, "BIGINT", 100 * MEMORY)
+        assert pa.Table.from_batches(found[name]).equals(whole)
+
+
 @pytest.mark.parametrize("memory", [MEMORY, 3 * MEMORY, 100 * MEMORY])
 @pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT])
 def test_a_checkpoint_goes_on_in_any_budget(query: str, memory: int, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int64s
 from penstock.components import component
 from penstock.expressions.batch import Rows, arrow_of
-from penstock.expressions.evaluate import compile_expression
+from penstock.expressions.evaluate import compile_expression, is_total
 from penstock.expressions.tree import Column
 from penstock.expressions.vector import ColumnView, Evaluated, RowErrors
 from penstock.lang.query import Emit
@@ -78,8 +79,11 @@ class Emitter:
         self._emission = emission
         self._schema = schema
         self._outputs = [compile_expression(o.expression) for o in emission.outputs]
+        is_fallible = [not is_total(o.expression) for o in emission.outputs]
+        self._fallible_outputs = list(compress(self._outputs, is_fallible))
         self._having = compile_expression(emission.having) if emission.having is not None else None
         self._orders = [compile_expression(o.expression) for o in emission.order_by]
+        self._is_first_rows = emission.limit is not None and not emission.distinct
         self._reject = reject
         self._arrow = schema.arrow
         self._types = tuple(f.type for f in schema.fields[2:])
@@ -142,16 +146,40 @@ class Emitter:
         return self._emission.needs_whole_evaluations
 
     @property
-    def has_condition(self) -> bool:
-        """Whether there is a HAVING."""
-        return self._having is not None
+    def leaves_rows_out(self) -> bool:
+        """Whether there is a HAVING or a LIMIT."""
+        return self._having is not None or self._is_first_rows
 
-    def may_pass(self, rows: Rows, failed: Bools | None) -> Bools:
-        """The rows that pass HAVING, and those on which something fails, which `emit` rejects."""
-        assert self._having is not None
-        passed = self._having(rows)
-        found = passed.true if passed.errors is None else passed.true | passed.errors.mask
-        return found if failed is None else found | failed
+    def may_show(self, rows: Rows, failed: Bools | None, upto: Int64s | None) -> Bools | None:
+        """The rows of evaluations that may have results, those among them on which something fails, which `emit`
+        rejects; None for all. With `upto` a LIMIT leaves only the first ones of each evaluation, so that those of parts
+        that are in the order of the keys have all that are the first of the whole."""
+        found: Bools | None = None
+        fails = np.zeros(rows.num_rows, np.bool_) if failed is None else failed.copy()
+        if self._having is not None:
+            passed = self._having(rows)
+            found = passed.true
+            _mark(fails, passed.errors)
+        if self._is_first_rows and upto is not None:
+            for output in self._fallible_outputs:
+                _mark(fails, output(rows).errors)
+            orders, errors = self._sort_keys_of(rows)
+            for error in errors:
+                _mark(fails, error)
+            found = self._first(orders, ~fails if found is None else found & ~fails, upto)
+        return None if found is None else found | fails
+
+    def _first(self, orders: list[Int64s], found: Bools, upto: Int64s) -> Bools:
+        """Of the rows `found` of each evaluation the first ones, as many as the LIMIT says."""
+        assert self._emission.limit is not None
+        evaluation = np.repeat(np.arange(len(upto)), np.diff(upto, prepend=0))
+        chosen = np.flatnonzero(found)
+        chosen = chosen[np.lexsort([*(order[chosen] for order in reversed(orders)), evaluation[chosen]])]
+        own = evaluation[chosen]
+        place = np.arange(len(own)) - np.searchsorted(own, own, "left")
+        first = np.zeros(len(found), np.bool_)
+        first[chosen[place < self._emission.limit]] = True
+        return first
 
     def forget(self, partition: int) -> None:
         """The partition is gone: what its evaluations would be compared with is not needed any more."""
@@ -198,12 +226,19 @@ class Emitter:
             value = output(rows)
             keep = self._without_errors(rows, keep, value.errors)
             columns.append(value.values)
-        orders = []
+        orders, errors = self._sort_keys_of(rows)
+        for error in errors:
+            keep = self._without_errors(rows, keep, error)
+        return columns, orders, keep
+
+    def _sort_keys_of(self, rows: Rows) -> tuple[list[Int64s], list[RowErrors | None]]:
+        """The sort keys of each row, and where they cannot be computed."""
+        keys, errors = [], []
         for order, compiled in zip(self._emission.order_by, self._orders, strict=True):
             value = compiled(rows)
-            keep = self._without_errors(rows, keep, value.errors)
-            orders += _sort_keys(value, order.expression.type, order.descending, order.nulls_first)
-        return columns, orders, keep
+            errors.append(value.errors)
+            keys += _sort_keys(value, order.expression.type, order.descending, order.nulls_first)
+        return keys, errors
 
     def _without_errors(self, rows: Rows, keep: Bools | None, errors: RowErrors | None) -> Bools | None:
         if errors is None:
@@ -302,6 +337,11 @@ def as_chunk(names: Sequence[str], columns: list[pa.Array], starts: Int64s, ends
 
 def as_row(rows: Rows, row: int) -> dict[str, Any]:
     return readable(arrow_of(rows).slice(row, 1))[0]
+
+
+def _mark(fails: Bools, errors: RowErrors | None) -> None:
+    if errors is not None:
+        fails |= errors.mask
 
 
 def _bytes_of(columns: list[pa.Array]) -> int:

@@ -77,11 +77,11 @@ class ResultShow:
     def needs_whole_evaluations(self) -> bool:
         return self._emitter.needs_whole_evaluations
 
-    def may_show(self, keys: list[Data], played: EvaluatedGroups) -> Bools | None:
-        """The groups that may have results; None for all."""
-        if not self._emitter.has_condition:
+    def may_show(self, keys: list[Data], played: EvaluatedGroups, upto: Int64s | None) -> Bools | None:
+        """The groups that may have results, of evaluations that end at `upto`, or are not known; None for all."""
+        if not self._emitter.leaves_rows_out:
             return None
-        return self._emitter.may_pass(self._shown.rows(keys, played), played.failed(self._shown.answers))
+        return self._emitter.may_show(self._shown.rows(keys, played), played.failed(self._shown.answers), upto)
 
     @property
     def shows_counts(self) -> bool:

@@ -160,7 +160,7 @@ class PagedEvents:
     def _keep(self, events: pa.RecordBatch, played: EvaluatedGroups, runs: OrderedRuns) -> None:
         """Keeps what queries may have of the results of some events."""
         keys: list[Data] = list(events.columns[1 : 1 + len(self._node.group_by)])
-        shown, keep = self._shown.rows(keys, played)
+        shown, keep = self._shown.rows(keys, played, None)
         columns = [events.column(POSITION), events.column(TIME), *shown.columns]
         kept = pa.RecordBatch.from_arrays(columns, names=[POSITION, TIME, *shown.schema.names])
         runs.add(0, kept if keep is None else kept.filter(pa.array(keep)))

@@ -31,8 +31,11 @@ class ShownGroups:
         """What the queries ask for, each once."""
         return list(dict.fromkeys(answer for show in self.shows for answer in show.answers))
 
-    def rows(self, keys: list[Data], played: EvaluatedGroups) -> tuple[pa.RecordBatch, Bools | None]:
-        """Groups of evaluations that were played, and which of them some query may have results of; None for all."""
+    def rows(
+        self, keys: list[Data], played: EvaluatedGroups, upto: Int64s | None
+    ) -> tuple[pa.RecordBatch, Bools | None]:
+        """Groups of evaluations that were played, which end at `upto` if that is known, and which of them some query
+        may have results of; None for all."""
         kinds, count = self._kinds, len(played.slots)
         data: dict[str, Data] = {f"#{i}": key for i, key in enumerate(keys)}
         answers = self.answers
@@ -43,16 +46,7 @@ class ShownGroups:
                 data[f"!{i}"] = Vector(np.zeros(count, np.bool_) if failed is None else failed, None)
         batch = Batch(kinds, data, count)
         columns = [batch.column(name) for name in kinds]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema), self._may_show(keys, played)
-
-    def _may_show(self, keys: list[Data], played: EvaluatedGroups) -> Bools | None:
-        found: Bools = np.zeros(len(played.slots), np.bool_)
-        for show in self.shows:
-            some = show.may_show(keys, played)
-            if some is None:
-                return None
-            found |= some
-        return found
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema), may_show(self.shows, keys, played, upto)
 
     def joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         whole = pa.Table.from_batches(batches, self._schema).combine_chunks().to_batches()
@@ -77,6 +71,19 @@ class ShownGroups:
     @property
     def _schema(self) -> pa.Schema:
         return pa.schema([pa.field(name, kind.arrow) for name, kind in self._kinds.items()])
+
+
+def may_show(
+    shows: Sequence[ResultShow], keys: list[Data], played: EvaluatedGroups, upto: Int64s | None
+) -> Bools | None:
+    """The groups that some of the queries may have results of; None for all."""
+    found: Bools = np.zeros(len(played.slots), np.bool_)
+    for show in shows:
+        some = show.may_show(keys, played, upto)
+        if some is None:
+            return None
+        found |= some
+    return found
 
 
 class MergedGroups(EvaluatedGroups):

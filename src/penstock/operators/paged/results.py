@@ -31,15 +31,15 @@ from penstock.arrays import Int64s
 from penstock.components import component
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Shown
 from penstock.operators.arguments import OwnColumns
+from penstock.operators.paged.feed import feed
 from penstock.operators.paged.log import LoggedRows, joined, times_of
-from penstock.operators.paged.merged import MergedGroups, ShownGroups
+from penstock.operators.paged.merged import ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, Shard
 from penstock.operators.paged.shards import Shards
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode
-from penstock.store.batches import kept_bytes
 from penstock.windows.steps import FOREVER, Steps
 
 _NO_TURN = np.zeros(1, np.int64)
@@ -92,7 +92,8 @@ class PagedResults:
         self._played = int(due.ends[-1])
         for number in range(self._log.shards):
             self._log.release(number, shards.left[number])
-        self._show(due, runs)
+        evaluations = map(runs.merged, range(len(due.ends)))
+        feed(self._shown, evaluations, due.starts, due.ends, shards.account)
 
     def _play_shard(self, number: int, due: Due, runs: OrderedRuns) -> None:
         left = self._shards.left[number]
@@ -147,7 +148,7 @@ class PagedResults:
         played = shown.played
         if len(played.slots) == 0:
             return
-        rows, keep = self._shown.rows(shard.reading.groups.keys(played.slots), played)
+        rows, keep = self._shown.rows(shard.reading.groups.keys(played.slots), played, shown.upto)
         upto = shown.upto
         if keep is not None:
             upto = np.append(0, np.cumsum(keep))[upto]
@@ -156,37 +157,6 @@ class PagedResults:
         for number, end in zip((first + shown.steps).tolist(), upto.tolist(), strict=True):
             runs.add(number, rows.slice(begin, end - begin))
             begin = end
-
-    def _show(self, due: Due, runs: OrderedRuns) -> None:
-        """Evaluations with few rows are shown together; one with many in parts, unless a query needs all of it."""
-        is_whole = any(show.needs_whole_evaluations for show in self._shown.shows)
-        waiting: list[pa.RecordBatch] = []
-        shown: list[int] = []
-        upto: list[int] = []
-        rows = 0
-        for number in range(len(due.ends)):
-            shown.append(number)
-            upto.append(rows)
-            for batch in runs.merged(number):
-                waiting.append(batch)
-                rows += batch.num_rows
-                upto[-1] = rows
-                if rows >= EMITTED_AT_ONCE and not is_whole:
-                    self._see(waiting, shown, upto, due)
-                    waiting, shown, upto, rows = [], [number], [0], 0
-            if rows >= EMITTED_AT_ONCE:
-                self._see(waiting, shown, upto, due)
-                waiting, shown, upto, rows = [], [], [], 0
-        if shown:
-            self._see(waiting, shown, upto, due)
-
-    def _see(self, batches: list[pa.RecordBatch], numbers: list[int], upto: list[int], due: Due) -> None:
-        """Shows rows of these evaluations to the queries."""
-        batch = self._shown.joined(batches)
-        with self._shards.account.borrowed(kept_bytes(batch)):
-            groups = MergedGroups(batch, self._shown.answers, np.array(upto, np.int64))
-            for show in self._shown.shows:
-                show.see(self._shown.keys(batch), groups, groups.upto, due.starts[numbers], due.ends[numbers])
 
     # Durability
 

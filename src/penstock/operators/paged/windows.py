@@ -31,19 +31,16 @@ from penstock.arrays import Slots
 from penstock.components import component
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, RowRun
 from penstock.operators.arguments import OwnColumns
+from penstock.operators.paged.feed import feed
 from penstock.operators.paged.held import HeldGroups
-from penstock.operators.paged.merged import MergedGroups, ShownGroups
+from penstock.operators.paged.merged import ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.paged.shards import Shards
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode
-from penstock.store.batches import kept_bytes
 from penstock.windows.steps import FOREVER
-
-_SHOWN = 16
-"""Results of such a part of the memory are shown together."""
 
 
 @component("PagedWindows")
@@ -147,31 +144,15 @@ class PagedWindows:
         """Keeps what the query may have of groups, which are in order; the keys begin with a certain one."""
         for begin in range(0, len(slots), EMITTED_AT_ONCE):
             own = slots[begin : begin + EMITTED_AT_ONCE]
-            played = aggregation.evaluate(own, np.full(1, len(own), np.int64))
-            rows, keep = self._shown.rows(aggregation.groups.keys(own)[first_key:], played)
+            upto = np.full(1, len(own), np.int64)
+            played = aggregation.evaluate(own, upto)
+            rows, keep = self._shown.rows(aggregation.groups.keys(own)[first_key:], played, upto)
             runs.add(0, rows if keep is None else rows.filter(pa.array(keep)))
 
     def show(self, runs: OrderedRuns, start: int, end: int) -> None:
-        """Hands on what was shown of a window, in parts, unless the query needs all of it."""
-        waiting: list[pa.RecordBatch] = []
-        rows = nbytes = 0
-        for batch in runs.merged(0):
-            waiting.append(batch)
-            rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
-            if self._show.needs_whole_evaluations:
-                continue
-            if rows >= EMITTED_AT_ONCE or nbytes * _SHOWN >= self._shards.account.total:
-                self._see(waiting, start, end)
-                waiting, rows, nbytes = [], 0, 0
-        if waiting:
-            self._see(waiting, start, end)
-
-    def _see(self, batches: list[pa.RecordBatch], start: int, end: int) -> None:
-        batch = self._shown.joined(batches)
-        with self._shards.account.borrowed(kept_bytes(batch)):
-            groups = MergedGroups(batch, self._shown.answers, np.full(1, batch.num_rows, np.int64))
-            extent = np.full(1, start, np.int64), np.full(1, end, np.int64)
-            self._show.see(self._shown.keys(batch), groups, groups.upto, *extent)
+        """Hands on what was shown of a window."""
+        extent = np.full(1, start, np.int64), np.full(1, end, np.int64)
+        feed(self._shown, [runs.merged(0)], *extent, self._shards.account)
 
     # Durability
 
