@@ -68,3 +68,21 @@ def test_a_text_that_is_computed_of_one_row(paged: list[str]) -> None:
         ("", 1),
         ("A", 3),
     ]
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        "d",
+        "(SELECT k, c FROM d)",
+        "(SELECT k, COUNT(*) AS c FROM s [RANGE 3 MICROSECONDS SLIDE 3 MICROSECONDS] GROUP BY k)",
+    ],
+)
+def test_rows_that_come_with_the_end_of_a_run(outer: str, paged: list[str]) -> None:
+    """The last window of the inner query closes when the run ends. Its rows are events of the outer one."""
+    text = f"""INSERT INTO d SELECT k, COUNT(*) AS c FROM s [RANGE 3 MICROSECONDS SLIDE 3 MICROSECONDS] GROUP BY k;
+    CREATE QUERY q AS SELECT k, SUM(c) AS total FROM {outer} [RANGE 1 HOUR] GROUP BY k;"""
+    with ps.App(STREAM + text, memory="8MB") as app:
+        app.push("s", [{"t": t, "k": "a", "n": 1} for t in range(10)])
+        app.finish()
+        assert [row["total"] for row in app.results("q").to_pylist()] == [3, 6, 9, 10]
