@@ -86,3 +86,17 @@ def test_rows_that_come_with_the_end_of_a_run(outer: str, paged: list[str]) -> N
         app.push("s", [{"t": t, "k": "a", "n": 1} for t in range(10)])
         app.finish()
         assert [row["total"] for row in app.results("q").to_pylist()] == [3, 6, 9, 10]
+
+
+def test_a_query_that_comes_when_its_groups_are_in_shards(paged: list[str]) -> None:
+    """It has a window of its own. The stored one has slots of no group any more."""
+    query = "SELECT k, n, COUNT(*) AS c FROM s [RANGE {length} MICROSECONDS] GROUP BY k, n"
+    text = f"""CREATE QUERY q AS {query.format(length=50)};
+    CREATE QUERY other AS SELECT k, COUNT(*) AS c FROM s [RANGE 50 MICROSECONDS] GROUP BY k;"""
+    with ps.App(STREAM + text, memory="8MB") as app:
+        app.push("s", [{"t": t, "k": "a", "n": t % 2} for t in range(20)])
+        assert len(paged) == 2
+        app.add_query(f"CREATE QUERY later AS {query.format(length=10)}")
+        app.push("s", [{"t": t, "k": "a", "n": t % 2} for t in range(20, 40)])
+        app.finish()
+        assert [row["c"] for row in app.results("later").to_pylist()] == [min(1 + i // 2, 5) for i in range(20)]
