@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,14 @@ def test_a_query_that_comes_when_its_groups_are_in_shards(paged: list[str]) -> N
         app.push("s", [{"t": t, "k": "a", "n": t % 2} for t in range(20, 40)])
         app.finish()
         assert [row["c"] for row in app.results("later").to_pylist()] == [min(1 + i // 2, 5) for i in range(20)]
+
+
+def test_results_over_a_subquery_come_with_the_push(paged: list[str], tmp_path: Path) -> None:
+    """And a checkpoint right behind it loses none of them."""
+    inner = "SELECT k, COUNT(*) AS c FROM s [RANGE 3 MICROSECONDS SLIDE 3 MICROSECONDS] GROUP BY k"
+    text = f"CREATE QUERY q AS SELECT k, SUM(c) AS total FROM ({inner}) [RANGE 1 HOUR] GROUP BY k;"
+    for t in range(12):
+        with ps.App(STREAM + text, memory="8MB", checkpoint=tmp_path) as app:
+            app.push("s", [{"t": t, "k": "a", "n": 1}])
+            assert [row["total"] for row in app.results("q").to_pylist()] == ([t] if t and t % 3 == 0 else [])
+            app.checkpoint()
