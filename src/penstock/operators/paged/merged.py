@@ -13,10 +13,18 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.vector import Vector
-from penstock.operators.aggregation import EvaluatedGroups
+from penstock.operators.aggregation import EMITTED_AT_ONCE, EvaluatedGroups
 from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode, Answer
 from penstock.types import SqlType
+
+_SHOWN = 16
+"""Results of such a part of the memory are shown together at most."""
+
+
+def are_many(rows: int, nbytes: int, memory: int) -> bool:
+    """Whether groups out of runs that take so many bytes are to be shown before others are merged."""
+    return rows >= EMITTED_AT_ONCE or nbytes * _SHOWN >= memory
 
 
 class ShownGroups:

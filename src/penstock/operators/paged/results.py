@@ -32,7 +32,7 @@ from penstock.components import component
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Shown
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.log import LoggedRows, joined, times_of
-from penstock.operators.paged.merged import MergedGroups, ShownGroups
+from penstock.operators.paged.merged import MergedGroups, ShownGroups, are_many
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, Shard
 from penstock.operators.paged.shards import Shards
@@ -163,20 +163,21 @@ class PagedResults:
         waiting: list[pa.RecordBatch] = []
         shown: list[int] = []
         upto: list[int] = []
-        rows = 0
+        rows = nbytes = 0
+        memory = self._shards.account.total
         for number in range(len(due.ends)):
             shown.append(number)
             upto.append(rows)
             for batch in runs.merged(number):
                 waiting.append(batch)
-                rows += batch.num_rows
+                rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
                 upto[-1] = rows
-                if rows >= EMITTED_AT_ONCE and not is_whole:
+                if are_many(rows, nbytes, memory) and not is_whole:
                     self._see(waiting, shown, upto, due)
-                    waiting, shown, upto, rows = [], [number], [0], 0
-            if rows >= EMITTED_AT_ONCE:
+                    waiting, shown, upto, rows, nbytes = [], [number], [0], 0, 0
+            if are_many(rows, nbytes, memory):
                 self._see(waiting, shown, upto, due)
-                waiting, shown, upto, rows = [], [], [], 0
+                waiting, shown, upto, rows, nbytes = [], [], [], 0, 0
         if shown:
             self._see(waiting, shown, upto, due)
 

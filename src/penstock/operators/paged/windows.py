@@ -32,7 +32,7 @@ from penstock.components import component
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, RowRun
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.held import HeldGroups
-from penstock.operators.paged.merged import MergedGroups, ShownGroups
+from penstock.operators.paged.merged import MergedGroups, ShownGroups, are_many
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.paged.shards import Shards
@@ -41,9 +41,6 @@ from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode
 from penstock.store.batches import kept_bytes
 from penstock.windows.steps import FOREVER
-
-_SHOWN = 16
-"""Results of such a part of the memory are shown together."""
 
 
 @component("PagedWindows")
@@ -160,7 +157,7 @@ class PagedWindows:
             rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
             if self._show.needs_whole_evaluations:
                 continue
-            if rows >= EMITTED_AT_ONCE or nbytes * _SHOWN >= self._shards.account.total:
+            if are_many(rows, nbytes, self._shards.account.total):
                 self._see(waiting, start, end)
                 waiting, rows, nbytes = [], 0, 0
         if waiting:
