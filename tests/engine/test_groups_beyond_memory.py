@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import penstock as ps
@@ -129,3 +130,23 @@ def test_a_checkpoint_goes_on_in_any_budget(query: str, memory: int, tmp_path: P
             app.push("s", batch)
         app.finish()
     assert pa.Table.from_batches(found).equals(whole)
+
+
+def test_results_that_are_long_texts_are_shown_in_parts() -> None:
+    """Those of one evaluation take more than the memory."""
+    keys, memory, ends = 6_000, MEMORY // 2, pa.array(["x" * 200]).cast(pa.string())
+    query = "SELECT k, LAST(k) AS last, COUNT(*) AS n FROM s [RANGE 1 HOUR SLIDE 30 MINUTES] GROUP BY k"
+    found: list[pa.RecordBatch] = []
+    with ps.App(program(query, "STRING"), memory=memory, block_size="8KiB") as app:
+        app.subscribe("groups", found.append)
+        for start in range(0, 2 * keys, 2000):
+            numbers = np.arange(start, start + 2000)
+            names = pc.binary_join_element_wise(pa.array(numbers * 7919 % keys).cast(pa.string()), ends[0], "")
+            times = pa.array(numbers * (60 * MINUTE) // keys).view(pa.timestamp("us"))
+            app.push("s", pa.table({"t": times, "k": names, "x": numbers / 4}))
+        app.finish()
+        assert app.metrics.memory_peak <= memory
+    came = pa.Table.from_batches(found)
+    assert came["k"].equals(came["last"])
+    assert came.num_rows == keys // 2 + 3 * keys
+    assert sum(came["n"].to_pylist()) == 4 * keys - keys // 2

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.serializers import SpecialLengths
 
+from penstock.spark.keeper import _serve
 from penstock.spark.worker_task import Task, read_task
 
 from . import handing_over
@@ -128,3 +129,18 @@ def test_pyspark_hears_of_what_cannot_be_read(content: bytes, error: type[Except
 def test_other_tasks_are_of_no_bucket(content: bytes) -> None:
     """The last one names our operator, and is not what a task begins with."""
     assert Task(io.BytesIO(), content).bucket is None
+
+
+@pytest.mark.parametrize("sent", [b"", struct.pack("!q", 100)[:3], struct.pack("!q", 100) + b"cut"])
+def test_a_keeper_closes_the_connection_of_a_worker_that_ended_too_soon(sent: bytes) -> None:
+    """Of a worker that was killed before the keeper had all of the message."""
+    keeper, worker = socket.socketpair()
+    spark, connection = socket.socketpair()
+    with worker, spark:
+        with connection:
+            if sent:
+                socket.send_fds(worker, [sent], [connection.fileno()])
+            worker.shutdown(socket.SHUT_WR)
+        _serve(keeper)
+        spark.settimeout(5)
+        assert spark.recv(1) == b""

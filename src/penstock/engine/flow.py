@@ -417,7 +417,6 @@ class Flow:
         """Ends a bounded run. What derives from results ends later in the same loop (invariant 1). `last_times` says
         when the streams ended that have passed here only in part."""
         self._hand_on_all()
-        self.settle()
         ended, finished = last_times or {}, set[Stage]()
         for running in tuple(self.running.values()):
             self.tables.finish(tables_of(running.node))
@@ -425,8 +424,11 @@ class Flow:
             for stage in running.stages:
                 if stage not in finished:
                     finished.add(stage)
+                    self.settle()  # the last rows of a query may wait in a stage that reads them
                     stage.finish(last_time)
+            self.settle()
             running.pipeline.finish(last_time)
+        self.settle()
         self.tables.finish(self.tables.names)
 
     def _hand_on_all(self) -> None:

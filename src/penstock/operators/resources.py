@@ -135,8 +135,14 @@ class Resources:
         self._given.append(lambda: self._stores.drop(name))
         return device
 
-    def apart(self, reject: Reject | None = None, device: BlockDevice | None = None) -> Resources:
-        """The same for something that lives and ends by itself, may reject otherwise, and may have a device."""
+    def apart(
+        self,
+        reject: Reject | None = None,
+        device: BlockDevice | None = None,
+        later: list[Callable[[], None]] | None = None,
+    ) -> Resources:
+        """The same for something that lives and ends by itself, may reject otherwise, may have a device, and may call
+        what is put to `later` itself."""
         return Resources(
             self._stores,
             reject or self.reject,
@@ -144,7 +150,7 @@ class Resources:
             now=self.now,
             passed=self.passed,
             tables=self._tables,
-            later=self.later,
+            later=self.later if later is None else later,
             device=device,
         )
 

@@ -200,6 +200,8 @@ def slice_of(column: Evaluated, first: int, count: int) -> Data:
     if isinstance(held, list):
         return held[first : first + count]
     if isinstance(held, Vector):
+        if column.type is SqlType.STRING:  # one text for all rows, or an array
+            return column.values.slice(first, count)
         values, valid = column.columns
         return Vector(values[first : first + count], None if valid is None else valid[first : first + count])
     return held.slice(first, count)

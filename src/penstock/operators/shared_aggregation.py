@@ -389,6 +389,8 @@ class SharedAggregation:
         paged = self._begin_paging()
         for times, run in self.window.stored(member, member.position):
             chosen = np.flatnonzero(run.slots >= 0)
+            if len(chosen) == 0:
+                continue
             columns = [column.at(chosen) for column in run.columns]
             keys = groups.keys(run.slots[chosen])
             paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))

@@ -120,9 +120,10 @@ class SharedWindow(Stage):
         """What a query that begins now can read of its rows; None if it stores none."""
         if self._store is None or self.stream is None:
             return None
-        names = frozenset(spec.name for spec in self._layout)
+        in_shards = {name for name, grouping in self._groupings.items() if grouping.is_paged}
+        names = frozenset(spec.name for spec in self._layout if spec.name not in in_shards)
         texts = frozenset(name for name in names if name.startswith(TEXT) and self._columns.knows([name]))
-        keys = tuple(grouping.key for grouping in self._groupings.values() if not grouping.is_paged)
+        keys = tuple(grouping.key for name, grouping in self._groupings.items() if name not in in_shards)
         return StoredRows(self.name, self.stream, names, keys, texts)
 
     def join(self, node: AggregateNode, aggregation: Aggregating) -> WindowMember:

@@ -1,7 +1,12 @@
-"""Aggregation over the sliding window of one query: over rows of a subquery or a join, or by the local clock."""
+"""Aggregation over the sliding window of one query: over rows of a subquery or a join, or by the local clock.
+
+Invariants:
+1. An operator gives back what came of a call: no event waits for another call.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.components import component
@@ -31,7 +36,9 @@ class SlidingAggregate(Operator):
     def __init__(
         self, name: str, node: AggregateNode, resources: Resources, make_evaluation: MakeEvaluation = make_results
     ) -> None:
-        self._aggregation = SharedAggregation(name, (node,), resources.apart(), make_evaluation)
+        self._waiting: list[Callable[[], None]] = []
+        """Plays events that wait."""
+        self._aggregation = SharedAggregation(name, (node,), resources.apart(later=self._waiting), make_evaluation)
         self._output = self._aggregation.join(node, resources)
         self._output.consumer = self._take
         self._output.follows_time = False
@@ -50,6 +57,8 @@ class SlidingAggregate(Operator):
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         self._aggregation.window.process(chunk, watermark)
+        while self._waiting:
+            self._waiting.pop()()
         return Progress(self._given(), watermark - self._lag)
 
     def waits_for(self, port: int, watermark: int) -> bool:

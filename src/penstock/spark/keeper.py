@@ -85,14 +85,15 @@ def keep(switchboard: socket.socket) -> NoReturn:
 
 def _serve(asking: socket.socket) -> None:
     ended = threading.Event()
+    message, given = None, list[int]()
     with asking:
-        try:
+        with contextlib.suppress(OSError):
             asking.sendall(_READY)
             told, given, _, _ = socket.recv_fds(asking, _SIZE.size, 1)
             message = _received(asking, _SIZE.unpack(told)[0]) if len(told) == _SIZE.size else None
-        except OSError:
-            return
         if message is None or not given:
+            for connection in given:
+                os.close(connection)  # Spark does not hear of its end as long as it is open here
             return  # who asked has run the task itself, or has been killed
         threading.Thread(target=_end_with, args=(asking.dup(), ended), daemon=True).start()
         code = run_on(given[0], message)
