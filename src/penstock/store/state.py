@@ -130,6 +130,18 @@ def digest_of(data: Bytes) -> int:
     return digest
 
 
+def pieces_of(data: memoryview) -> list[memoryview]:
+    """What `sealed` gave, one after the other, by the lengths that their headers say; `opened` checks each."""
+    found = []
+    while len(data):
+        total = _HEADER.unpack_from(data)[3] if len(data) >= _HEADER.size and data[:8] == MAGIC else 0
+        if not _HEADER.size <= total <= len(data):
+            raise StorageError("saved state is damaged: it ends in the middle of a part")
+        found.append(data[:total])
+        data = data[total:]
+    return found
+
+
 def version_of(data: Bytes) -> int:
     """The format version of bytes that `decode` has accepted."""
     version: int = _HEADER.unpack_from(data)[1]
