@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.state import show_state
 from penstock.errors import CheckpointError
-from penstock.spark.verify import verify_segments
+from penstock.spark.verify import verify_files
 
 from .by_hand import Run
 
@@ -40,7 +40,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_whole_segments(place: Path) -> None:
-    verified = verify_segments(str(place))
+    verified = verify_files(str(place))
     files = list(place.rglob("*.segment"))
     assert verified.blocks > len(files) > 0
     assert verified.nbytes + 12 * verified.blocks == sum(file.stat().st_size for file in files)
@@ -53,7 +53,7 @@ def test_damage_is_told_with_its_queries(place: Path, whole: bool, capsys: pytes
     data = bytearray(file.read_bytes())
     data[100] ^= 1
     file.write_bytes(data if whole else data[:1000])
-    (damage,) = verify_segments(str(place)).damaged
+    (damage,) = verify_files(str(place)).damaged
     assert (damage.block, damage.rows, damage.queries) == (0, None, ("long",))
     assert ("its checksum does not fit" if whole else "the file is truncated") in damage.reason
     assert not show_state(str(place), as_json=False, verify=True)
@@ -62,4 +62,4 @@ def test_damage_is_told_with_its_queries(place: Path, whole: bool, capsys: pytes
 
 def test_a_checkpoint_without_a_query(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no streaming query yet"):
-        verify_segments(str(tmp_path))
+        verify_files(str(tmp_path))

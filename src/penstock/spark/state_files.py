@@ -108,17 +108,7 @@ class StateFiles:
             raise StorageError(f"the file {path} has {len(data):,} bytes, and {file.nbytes:,} were written")
         if xxhash.xxh3_64_intdigest(data) != file.checksum:
             raise StorageError(f"the file {path} is corrupt: its checksum does not fit")
-        return state_format.pieces_of(memoryview(data))
-
-
-def is_damaged(data: memoryview) -> str:
-    """What is wrong with the content of a file, as far as it says so itself."""
-    try:
-        for part in state_format.pieces_of(data):
-            state_format.opened(part)
-    except StorageError as error:
-        return str(error)
-    return ""
+        return list(state_format.one_by_one(memoryview(data)))
 
 
 def is_retired(name: str, committed: Directory) -> bool:
