@@ -43,7 +43,9 @@ def test_whole_segments(place: Path) -> None:
     verified = verify_files(str(place))
     files = list(place.rglob("*.segment"))
     assert verified.blocks > len(files) > 0
-    assert verified.nbytes + 12 * verified.blocks == sum(file.stat().st_size for file in files)
+    states = list(place.rglob("*.state"))
+    assert verified.parts == len(states) > 0
+    assert verified.nbytes + 12 * verified.blocks == sum(file.stat().st_size for file in [*files, *states])
     assert verified.damaged == ()
 
 
@@ -56,6 +58,20 @@ def test_damage_is_told_with_its_queries(place: Path, whole: bool, capsys: pytes
     (damage,) = verify_files(str(place)).damaged
     assert (damage.block, damage.rows, damage.queries) == (0, None, ("long",))
     assert ("its checksum does not fit" if whole else "the file is truncated") in damage.reason
+    assert not show_state(str(place), as_json=False, verify=True)
+    assert "needed by long" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["truncated", "a flipped bit"])
+def test_so_is_damage_of_a_state(place: Path, whole: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    file = next(iter(place.rglob("*.state")))
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data if whole else data[:1000])
+    (damage,) = verify_files(str(place)).damaged
+    assert (damage.store, damage.block, damage.queries) == (f"state of bucket {file.parent.name}", 0, ("long",))
+    assert file.name in damage.reason
+    assert ("checksum does not fit" if whole else "in the middle of a part") in damage.reason
     assert not show_state(str(place), as_json=False, verify=True)
     assert "needed by long" in capsys.readouterr().out
 
