@@ -135,7 +135,8 @@ class InBuckets:
         from spark.by_hand import Map, Value
 
         for bucket in self.run.buckets:
-            directory, state, tag = (self.directory / f"{bucket.label}.{name}" for name in ("directory", "state", "tag"))
+            names = ("directory", "state", "tag")
+            directory, state, tag = (self.directory / f"{bucket.label}.{name}" for name in names)
             if directory.exists():
                 bucket.states["directory"] = Value((directory.read_bytes(),))
             if state.exists():

@@ -1,9 +1,9 @@
 """Python workers that fail at random points of the library, in place of `penstock.spark.daemon`.
 
 A task attempt that is to fail does so in a call of one of the functions below: with an error, with kill -9 of its
-worker, or with kill -9 in the middle of writing a block or a state. Or it is slow, so that Spark starts a speculative attempt
-beside it. All of it follows from the seed, the micro-batch, the task and the number of the attempt. Every fault is
-noted in a file.
+worker, or with kill -9 in the middle of writing a block or a state. Or it is slow, so that Spark starts a speculative
+attempt beside it. All of it follows from the seed, the micro-batch, the task and the number of the attempt. Every fault
+is noted in a file.
 """
 
 from __future__ import annotations

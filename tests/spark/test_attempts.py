@@ -122,7 +122,7 @@ class Troubled:
         self.states[batch] = written
 
     def next_after(self, batch: int) -> int:
-        """Mostly the next micro-batch; or one that Spark can still go back to, from the last one that there ever was."""
+        """Mostly the next micro-batch; or one that Spark can still go back to from the last that there ever was."""
         if batch > RETAINED and self._chance.random() < 0.25:
             self.troubles["back"] += 1
             return max(batch - self._chance.randrange(RETAINED), max(self.states) - RETAINED + 1)

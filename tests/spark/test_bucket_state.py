@@ -145,7 +145,9 @@ def test_all_that_spark_may_load_is_there(
 
 
 @pytest.mark.parametrize("change", [few, some, everything])
-def test_files_stay_few_and_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tree], None]) -> None:
+def test_files_stay_few_and_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Tree], None]
+) -> None:
     """Also of a bucket that has lived long, and with a worker that dies now and then."""
     monkeypatch.setattr(bucket_state, "INSIDE", 0)
     run = Attempts(tmp_path, 20_000, change)

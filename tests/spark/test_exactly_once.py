@@ -147,9 +147,7 @@ def check_files(directory: Path, suffix: str) -> None:
     files = {file.name for file in (directory / "checkpoint").rglob(f"*{suffix}")}
     last = max(int(file.name) for file in (directory / "checkpoint" / "commits").iterdir() if file.name.isdigit())
     orphans = [int(name.split("-")[0]) for name in files - named]
-    print(
-        f"{len(files)} files, {len(orphans)} orphans of the micro-batches {sorted(orphans)}, the last is {last}"
-    )
+    print(f"{len(files)} files, {len(orphans)} orphans of the micro-batches {sorted(orphans)}, the last is {last}")
     assert files & named
     # They are looked for as often as Spark forgets a state.
     assert all(batch >= last - 2 * RETAINED_BATCHES - 2 for batch in orphans)

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock import spark as on_spark
-from penstock.spark import bucket_state
 from penstock.engine.inspect import Files
 from penstock.errors import CheckpointError, StorageError
+from penstock.spark import bucket_state
 from penstock.spark.inspect import inspect_checkpoint
 from penstock.store.state import VERSION
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -131,7 +132,9 @@ def test_equal_times_go_by_their_columns_however_they_come(
 
 def a_run_that_forgets(directory: Path) -> Run:
     """A micro-batch is committed, and the worker is gone."""
-    run = Run(f"{STREAM} SELECT k, SUM(n) AS a FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k", random.Random(0), directory)
+    run = Run(
+        f"{STREAM} SELECT k, SUM(n) AS a FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k", random.Random(0), directory
+    )
     events = in_disorder([{"gap": SECOND, "ahead": 0, "k": "abcdefgh"[i % 8], "v": 1.0, "n": i} for i in range(600)])
     run.settle(run.attempt(0, [{"s": events}]), commit=True)
     module._live = LiveObjects()
@@ -151,7 +154,9 @@ def test_a_file_of_state_that_cannot_be_read_is_told_with_who_needs_it(
         file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(StorageError) as told:
         run.attempt(1, None)
-    assert f"the state of bucket {file.parent.name} cannot be read, and none of its queries (q1) can go on" in str(told.value)
+    assert f"the state of bucket {file.parent.name} cannot be read, and none of its queries (q1) can go on" in str(
+        told.value
+    )
     assert file.name in str(told.value)
 
 

@@ -1,4 +1,4 @@
-"""Files of state: what is written is read, damage is told, and files go when no state that Spark may load needs them."""
+"""Files of state: what is written is read, damage is told, files go when no state that may be loaded needs them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Nothing else of a state depends on who commits it: whatever commits a directory for a bucket with the micro-batch, or
 does not, can stand in the place of Spark's state store.
+
+Why: docs/decisions/states-in-files.md
 """
 
 from __future__ import annotations

@@ -5,11 +5,13 @@
 Invariants:
 1. A file has a name of its own that no other attempt uses, so a failed or speculative attempt can do no harm.
 2. A file is closed, and durable with its name, before a directory that names it is published.
-3. A file is deleted when Spark can no longer go back to a micro-batch whose state may need it. A retired chain is needed
-   by the states before the micro-batch that retired it. A file that nothing names is of an attempt that failed or lost a
-   race; the state of its own micro-batch may still be the one that Spark loads. The file's name says which micro-batch
-   that was, so the rule needs no clock and an attempt may take any time.
+3. A file is deleted when Spark can no longer go back to a micro-batch whose state may need it. A retired chain is
+   needed by the states before the micro-batch that retired it. A file that nothing names is of an attempt that failed
+   or lost a race; the state of its own micro-batch may still be the one that Spark loads. The file's name says which
+   micro-batch that was, so the rule needs no clock and an attempt may take any time.
 4. Bytes that are not those that were written are never returned.
+
+Why: docs/decisions/states-in-files.md
 """
 
 from __future__ import annotations
