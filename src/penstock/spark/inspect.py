@@ -114,7 +114,7 @@ def _directories(spark: SparkSession, place: str, batch: int) -> dict[str, Direc
 
     try:
         earlier = rows("state", "value.state")
-        tags = {label: tuple(tag) for label, *tag in rows("tag", "value.tag", "value.fingerprint")} if earlier else {}
+        tags = {row[0]: row for row in rows("tag", "value.tag", "value.fingerprint")} if earlier else {}
         changes = _if_known(lambda: rows("changes", "user_map_key.number", "user_map_value.changes")) if earlier else []
         now = _if_known(lambda: rows("directory", "value.directory"))
     except PySparkException as error:
@@ -126,7 +126,8 @@ def _directories(spark: SparkSession, place: str, batch: int) -> dict[str, Direc
     found = {}
     for label, state in earlier:
         own = {number: bytes(data) for bucket, number, data in changes if bucket == label}
-        found[label] = of_earlier_version(*tags[label], bytes(state), own)
+        _, tag, fingerprint = tags[label]
+        found[label] = of_earlier_version(tag, fingerprint, bytes(state), own)
     return found | {label: Directory.decoded(bytes(data)) for label, data in now}
 
 

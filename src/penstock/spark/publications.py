@@ -52,7 +52,8 @@ class InStateStore:
             return None
         self._is_earlier.add(bucket)
         changes = {number: bytes(data) for (number,), (data,) in self._changes.iterator()}
-        return of_earlier_version(*named, bytes(state[0]), changes)
+        tag, fingerprint = named
+        return of_earlier_version(tag, fingerprint, bytes(state[0]), changes)
 
     def publish(self, bucket: str, directory: Directory) -> int:
         data = directory.encoded()

@@ -32,6 +32,9 @@ SUFFIX = ".state"
 _DEPTH = 3
 """Directories that may have to be made: the bucket's, the query's, that of all segments."""
 
+_BUFFER = 1 << 20
+"""A part is written in many small pieces."""
+
 
 def new_chain() -> str:
     return secrets.token_hex(8)
@@ -85,8 +88,9 @@ class StateFiles:
         name = f"{batch}-{chain}-{secrets.token_hex(8)}{SUFFIX}"
         path, checksum = f"{self._directory}/{name}", xxhash.xxh3_64()
         try:
-            self._files.create_dir(self._directory, recursive=True)
-            with self._files.open_output_stream(path) as stream:
+            if not self._has_durable_place:
+                self._files.create_dir(self._directory, recursive=True)
+            with self._files.open_output_stream(path, buffer_size=_BUFFER) as stream:
                 for piece in pieces:
                     stream.write(piece)
                     checksum.update(piece)
