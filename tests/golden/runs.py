@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock.lang import parse
+from penstock.store.differences import joined
+from penstock.store.state import decode
 
 from .programs import AGGREGATES, SECOND, START, Program, events, pushes
 
@@ -104,7 +106,7 @@ def uninterrupted(program: Program) -> Results:
 
 @dataclass
 class InBuckets:
-    """A program as on Spark, without Spark: a bucket's committed values are files of a directory."""
+    """A program as on Spark, without Spark: a bucket's committed values are files, beside those of its state."""
 
     program: Program
     directory: Path
@@ -125,22 +127,34 @@ class InBuckets:
 
     def write(self) -> None:
         for bucket in self.run.buckets:
-            state, tag, changes = (bucket.states[name].committed for name in ("state", "tag", "changes"))
-            (self.directory / f"{bucket.label}.state").write_bytes(state[0])
-            (self.directory / f"{bucket.label}.tag").write_bytes("\n".join(tag).encode())
-            for (number,), (data,) in changes.items():
-                (self.directory / f"{bucket.label}.changes-{number}").write_bytes(data)
+            (directory,) = bucket.states["directory"].committed
+            (self.directory / f"{bucket.label}.directory").write_bytes(directory)
 
     def take_up(self) -> None:
+        """Earlier versions have committed the state itself."""
         from spark.by_hand import Map, Value
 
         for bucket in self.run.buckets:
-            state, tag = (self.directory / f"{bucket.label}.{name}" for name in ("state", "tag"))
+            names = ("directory", "state", "tag")
+            directory, state, tag = (self.directory / f"{bucket.label}.{name}" for name in names)
+            if directory.exists():
+                bucket.states["directory"] = Value((directory.read_bytes(),))
             if state.exists():
                 bucket.states["state"] = Value((state.read_bytes(),))
                 bucket.states["tag"] = Value(tuple(tag.read_text().split("\n")))
                 files = self.directory.glob(f"{bucket.label}.changes-*")
                 bucket.states["changes"] = Map({(int(f.name.rpartition("-")[2]),): (f.read_bytes(),) for f in files})
+
+    def saved(self) -> Iterator[dict[str, Any]]:
+        """The states of the buckets, and the directories that say where they are."""
+        from penstock.spark.bucket_state import parts_of
+        from penstock.spark.directory import Directory
+        from penstock.spark.state_files import StateFiles
+
+        for file in self.directory.glob("*.directory"):
+            yield decode(file.read_bytes())
+            place = StateFiles(str(self.directory / "segments" / "query" / file.stem), retain=2)
+            yield joined(parts_of(Directory.decoded(file.read_bytes()), place))
 
 
 def _in_order(table: pa.Table) -> list[dict[str, Any]]:

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from penstock.components import Saved
+from penstock.spark.directory import Directory, StateFile
 from penstock.store.state import decode
 
 from .programs import PROGRAMS
-from .runs import written, written_in_buckets
+from .runs import InBuckets, written, written_in_buckets
 
 RECORDED = Path(__file__).with_name("shapes.json")
 Shape = dict[str, list[str]]
@@ -56,8 +57,13 @@ def shapes_of_today(root: Path) -> Shapes:
         written(program, root / "embedded" / program.name)
         if program.on_spark:
             written_in_buckets(program, root / "spark" / program.name)
-    for file in [*root.rglob("embedded/*/state"), *root.rglob("*.state")]:
-        for saved in _components(decode(file.read_bytes())):
+    trees = [decode(file.read_bytes()) for file in root.rglob("embedded/*/state")]
+    in_buckets = (InBuckets(program, root / "spark" / program.name) for program in PROGRAMS if program.on_spark)
+    trees += [saved for run in in_buckets for saved in run.saved()]
+    # What is inside of a directory, and what is retired, depends on sizes.
+    trees.append(decode(Directory("", "", "", (StateFile("", 0, 0),), (b"",), (("", 0),)).encoded()))
+    for tree in trees:
+        for saved in _components(tree):
             shape = found[saved.component, str(saved.version)]
             for path, kind in _parts(saved, "", _NAMED.get(saved.component, [])):
                 shape[path].add(kind)

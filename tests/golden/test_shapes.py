@@ -15,6 +15,7 @@ from penstock.components import Component, Saved
 from penstock.engine.checkpoint import APP
 from penstock.engine.inspect import inspect_app
 from penstock.spark import processor
+from penstock.spark.directory import DIRECTORY
 from penstock.spark.live import LiveObjects
 
 from .programs import PROGRAMS, Program
@@ -120,7 +121,7 @@ class Raised(Component):
 @pytest.fixture
 def raised() -> Iterator[None]:
     """Every component has version 2."""
-    every = (*components._declared.values(), APP, processor.BUCKET)
+    every = (*components._declared.values(), APP, processor.BUCKET, DIRECTORY)
     for component in every:
         object.__setattr__(component, "__class__", Raised)
     yield

@@ -47,6 +47,9 @@ class Value:
     def update(self, value: tuple[Any, ...]) -> None:
         self.written = value
 
+    def clear(self) -> None:
+        self.written = None
+
 
 class Map:
     """A MapState of the same kind."""

@@ -1,9 +1,9 @@
 """Python workers that fail at random points of the library, in place of `penstock.spark.daemon`.
 
 A task attempt that is to fail does so in a call of one of the functions below: with an error, with kill -9 of its
-worker, or with kill -9 in the middle of writing a block. Or it is slow, so that Spark starts a speculative attempt
-beside it. All of it follows from the seed, the micro-batch, the task and the number of the attempt. Every fault is
-noted in a file.
+worker, or with kill -9 in the middle of writing a block or a state. Or it is slow, so that Spark starts a speculative
+attempt beside it. All of it follows from the seed, the micro-batch, the task and the number of the attempt. Every fault
+is noted in a file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from typing import Any
 
 from pyspark import TaskContext
 
+from penstock.spark import bucket_state
 from penstock.spark.daemon import run
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import Packer
+from penstock.spark.publications import InStateStore
 from penstock.spark.segment_device import SegmentDevice
+from penstock.spark.state_files import StateFiles
 from penstock.store import differences
 from penstock.store.differences import Differences
 
-differences.SMALL = 0  # the state of these tests is small, and is to be written as changes all the same
+differences.SMALL = bucket_state.INSIDE = 0  # the state of these tests is small, and is to be changes in files
 
 POINTS: list[tuple[Any, str, int]] = [
     (LiveObjects, "take", 1),
@@ -37,6 +40,8 @@ POINTS: list[tuple[Any, str, int]] = [
     (SegmentDevice, "sync", 6),
     (Differences, "part", 1),
     (Differences, "keep", 1),
+    (StateFiles, "write_file", 1),
+    (InStateStore, "publish", 1),
 ]
 """Functions that a stateful task calls, and how often it surely does: a fault comes at one of these calls."""
 
@@ -117,12 +122,15 @@ def failing(original: Callable[..., Any], plan: dict[str, Any]) -> Callable[...,
 
 
 def write_half(name: str, arguments: tuple[Any, ...]) -> None:
-    """Leaves a file that ends in the middle of a block, if a block is to be written."""
+    """Leaves a file that ends in the middle of a block or of a state, if one is to be written."""
     if name == "write":
         device, payload = arguments
         stream = device._open or device._new_segment()
         stream.write(bytes(payload)[: len(payload) // 2])
         stream.flush()
+    elif name == "write_file":
+        files, batch, chain, pieces = arguments
+        files.write_file.__wrapped__(files, batch, chain, [bytes(pieces[0])[: len(pieces[0]) // 2]])
 
 
 if __name__ == "__main__":

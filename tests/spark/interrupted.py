@@ -3,7 +3,7 @@
     python interrupted.py DIRECTORY
 
 DIRECTORY holds `in/`, `settings.json` (see `Settings`) and, when the run has come to its end, `results.parquet` and
-`named.json`, the names of the segment files that the state names then.
+`named.json`, the names of the files that the state names then.
 Started again after a kill it goes on from its checkpoint. Its window is several times as large as its memory.
 """
 
@@ -24,7 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark import run, session
 from penstock.spark import write as to_sinks
+from penstock.spark.bucket_state import parts_of
+from penstock.spark.directory import Directory
 from penstock.spark.session import SHORT_RUN
+from penstock.spark.state_files import StateFiles
 
 PROGRAM = """
     CREATE STREAM s (t TIMESTAMP, k STRING, v DOUBLE, n BIGINT, EVENT TIME t LATENESS 2 SECONDS);
@@ -61,21 +64,24 @@ def main(directory: Path) -> None:
     write, read = SINKS[settings.sink](spark, directory / "out")
     tagged = settings.sink == "paths"
     run(spark, {"s": events}, PROGRAM, write, str(directory / "checkpoint"), memory=MEMORY, tagged=tagged)
-    (directory / "named.json").write_text(json.dumps(named_segments(spark, directory / "checkpoint")))
+    (directory / "named.json").write_text(json.dumps(named_files(spark, directory / "checkpoint")))
     pq.write_table(read(), directory / "results.parquet")
     spark.stop()
 
 
-def named_segments(spark: SparkSession, checkpoint: Path) -> list[str]:
-    """The segment files that the last committed state names, live or retired, out of Spark's state store."""
-    store = spark.read.format("statestore")
-    last = {}
-    for row in store.option("stateVarName", "state").load(str(checkpoint)).collect():
-        last[row.key.bucket] = 0, row.value.state
-    for row in store.option("stateVarName", "changes").load(str(checkpoint)).collect():
-        change = row.user_map_key.number, row.user_map_value.changes
-        last[row.key.bucket] = max(last[row.key.bucket], change)
-    return [name.decode() for _, part in last.values() for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", part)]
+def named_files(spark: SparkSession, checkpoint: Path) -> list[str]:
+    """The files that the last committed state names, live or retired: of the state itself, and segments."""
+    store = spark.read.format("statestore").option("stateVarName", "directory")
+    names: list[str] = []
+    for row in store.load(str(checkpoint)).collect():
+        directory = Directory.decoded(bytes(row.value.directory))
+        chains = [chain for chain, _ in directory.retired]
+        (place,) = checkpoint.glob(f"penstock/segments/*/{row.key.bucket}")
+        names += [file.name for file in place.glob("*.state") if file.name.split("-")[1] in chains]
+        names += [file.name for file in directory.files]
+        parts = parts_of(directory, StateFiles(str(place), retain=RETAINED_BATCHES))
+        names += [name.decode() for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", bytes(parts[-1]))]
+    return names
 
 
 def to_files(spark: SparkSession, out: Path) -> tuple[Callable[[DataFrame], Any], Callable[[], pa.Table]]:

@@ -16,10 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.spark import processor
+from penstock.spark import bucket_state, processor
+from penstock.spark.directory import Directory
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import decode
+from penstock.spark.publications import InStateStore
 from penstock.spark.segment_device import SegmentDevice
+from penstock.spark.state_files import StateFiles
 from penstock.store.differences import Differences
 
 from .application import made_up_events
@@ -42,6 +45,11 @@ POINTS: list[tuple[Any, str]] = [
     (LiveObjects, "put"),
     (Differences, "part"),
     (Differences, "keep"),
+    (StateFiles, "begin"),
+    (StateFiles, "write_file"),
+    (StateFiles, "read_file"),
+    (InStateStore, "committed"),
+    (InStateStore, "publish"),
 ]
 
 State = dict[str, dict[str, Any]]
@@ -114,10 +122,10 @@ class Troubled:
         self.states[batch] = written
 
     def next_after(self, batch: int) -> int:
-        """Mostly the next micro-batch; or one that Spark can still go back to."""
+        """Mostly the next micro-batch; or one that Spark can still go back to from the last that there ever was."""
         if batch > RETAINED and self._chance.random() < 0.25:
             self.troubles["back"] += 1
-            return batch - self._chance.randrange(RETAINED)
+            return max(batch - self._chance.randrange(RETAINED), max(self.states) - RETAINED + 1)
         return batch + 1
 
     @property
@@ -147,13 +155,15 @@ def test_a_worker_does_not_go_on_with_the_queries_of_an_earlier_start(tmp_path: 
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_troubles_leave_no_trace(tmp_path: Path, seed: int) -> None:
+def test_troubles_leave_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(bucket_state, "INSIDE", 4096 * seed)
     check(tmp_path, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 22))
-def test_more_troubles(tmp_path: Path, seed: int) -> None:
+def test_more_troubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(bucket_state, "INSIDE", 4096 * (seed % 3))
     check(tmp_path, seed)
 
 
@@ -174,10 +184,16 @@ def check(directory: Path, seed: int) -> None:
 
 
 def check_files(directory: Path, state: State, last: int) -> None:
-    """Blocks went to files, and only files are left that some state which Spark may load can name."""
-    parts = [max(v["changes"].items(), default=((0,), v["state"]))[1] for v in state.values()]
-    kept = b"".join(data for (data,) in parts)
-    named = {name.decode() for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", kept)}
-    files = {file.name for file in directory.rglob("*.segment")}
-    assert files & named
-    assert all(int(name.split("-")[0]) >= last - 2 * RETAINED - 2 for name in files - named)
+    """Blocks and state went to files, and only files are left that some state which Spark may load can name."""
+    named: set[str] = set()
+    for bucket in state.values():
+        published = Directory.decoded(bucket["directory"][0])
+        own = [next(directory.rglob(file.name)) for file in published.files]
+        named |= {file.name for file in own}
+        # What the state names is in its last part.
+        part = published.inside[-1] if published.inside else own[-1].read_bytes()
+        named |= {name.decode() for name in re.findall(rb"\d+-[0-9a-f]{32}\.segment", part)}
+    for suffix in (".segment", ".state"):
+        files = {file.name for file in directory.rglob(f"*{suffix}")}
+        assert files & named
+        assert all(int(name.split("-")[0]) >= last - 2 * RETAINED - 2 for name in files - named)

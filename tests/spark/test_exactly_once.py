@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from . import faults
-from .application import Application, check, is_alive, made_up_events, prepare, segments
+from .application import Application, check, is_alive, made_up_events, prepare
 from .interrupted import RETAINED_BATCHES, Settings
 
 pytestmark = pytest.mark.spark
@@ -137,18 +137,17 @@ def test_faults_at_every_point_of_a_task(tmp_path: Path, sink: str) -> None:
     assert len(noted) >= 16
     assert points >= {"pack", "take", "put", "write", "sync", "part"}
     check(tmp_path, events)
-    check_segments(tmp_path)
+    for suffix in (".segment", ".state"):
+        check_files(tmp_path, suffix)
 
 
-def check_segments(directory: Path) -> None:
+def check_files(directory: Path, suffix: str) -> None:
     """Orphans of failed attempts are gone, except the latest: a state that names them might still be loaded."""
     named = set(json.loads((directory / "named.json").read_text()))
-    files = {file.name for file in segments(directory)}
+    files = {file.name for file in (directory / "checkpoint").rglob(f"*{suffix}")}
     last = max(int(file.name) for file in (directory / "checkpoint" / "commits").iterdir() if file.name.isdigit())
     orphans = [int(name.split("-")[0]) for name in files - named]
-    print(
-        f"{len(files)} segment files, {len(orphans)} orphans of the micro-batches {sorted(orphans)}, the last is {last}"
-    )
+    print(f"{len(files)} files, {len(orphans)} orphans of the micro-batches {sorted(orphans)}, the last is {last}")
     assert files & named
     # They are looked for as often as Spark forgets a state.
     assert all(batch >= last - 2 * RETAINED_BATCHES - 2 for batch in orphans)

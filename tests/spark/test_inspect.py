@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from penstock import spark as on_spark
 from penstock.engine.inspect import Files
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, StorageError
+from penstock.spark import bucket_state
 from penstock.spark.inspect import inspect_checkpoint
 from penstock.store.state import VERSION
 
@@ -74,11 +75,18 @@ def test_segments_are_told_apart(spark: SparkSession, checkpoint: Path, tmp_path
     place = tmp_path / "checkpoint"
     shutil.copytree(checkpoint, place)
     files = sorted(place.rglob("*.segment"))
+    states = {file.name: file.stat().st_size for file in place.rglob("*.state")}
     state = inspect_checkpoint(spark, str(place))
-    size = sum(file.stat().st_size for file in files)
-    assert state.in_use.number + state.retired.number == len(files) > 1
+    size = sum(file.stat().st_size for file in files) + sum(states.values())
+    assert state.in_use.number + state.retired.number == len(files) + len(states)
     assert state.in_use.nbytes + state.retired.nbytes == size
-    assert sum(store.nbytes for store in state.saved.stores.values()) == state.in_use.nbytes
+    shown = {Path(path).name: nbytes for bucket in state.buckets for path, nbytes in bucket.files.items()}
+    assert shown
+    assert shown.items() <= states.items()
+    assert {bucket.name.rpartition(".")[0] for bucket in state.buckets} == {share.name for share in state.shares}
+    assert all(bucket.committed_bytes < 16_000 + bucket_state.INSIDE for bucket in state.buckets)
+    live = sum(store.nbytes for store in state.saved.stores.values())
+    assert live + sum(shown.values()) == state.in_use.nbytes
     assert (state.orphans, state.gone, state.missing) == (Files(), Files(), ())
 
     (files[0].parent / "1-of-a-failed-attempt.segment").write_bytes(b"orphan")
@@ -90,6 +98,15 @@ def test_segments_are_told_apart(spark: SparkSession, checkpoint: Path, tmp_path
     state = inspect_checkpoint(spark, str(place))
     assert (state.orphans, state.gone) == (Files(1, 6), Files(1, 4))
     assert [Path(path).name for path in state.missing] == [lost.name]
+
+
+def test_a_file_of_state_that_is_gone_is_told(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint"
+    shutil.copytree(checkpoint, place)
+    for file in place.rglob("*.state"):
+        file.unlink()
+    with pytest.raises(StorageError, match=r"the state of bucket .* cannot be read: the file .* is missing"):
+        inspect_checkpoint(spark, str(place))
 
 
 def test_what_is_no_checkpoint_of_ours_is_told(spark: SparkSession, checkpoint: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import App
+from penstock.errors import StorageError
 from penstock.lang import parse
 from penstock.plan.placement import Spread
+from penstock.spark import bucket_state
 from penstock.spark import processor as module
 from penstock.spark.live import LiveObjects
+from penstock.store import differences
 
 from .by_hand import Run
 from .runs import in_order, stream_of
@@ -124,3 +128,41 @@ def test_equal_times_go_by_their_columns_however_they_come(
     with App(program) as app:
         app.push("s", pa.RecordBatch.from_pylist(stream, stream_of(program).schema.arrow))
         assert in_order(run.table("q1")) == in_order(app.results("q1"))
+
+
+def a_run_that_forgets(directory: Path) -> Run:
+    """A micro-batch is committed, and the worker is gone."""
+    run = Run(
+        f"{STREAM} SELECT k, SUM(n) AS a FROM s [RANGE 1 HOUR SLIDE 10 SECONDS] GROUP BY k", random.Random(0), directory
+    )
+    events = in_disorder([{"gap": SECOND, "ahead": 0, "k": "abcdefgh"[i % 8], "v": 1.0, "n": i} for i in range(600)])
+    run.settle(run.attempt(0, [{"s": events}]), commit=True)
+    module._live = LiveObjects()
+    return run
+
+
+@pytest.mark.parametrize("damage", ["remove", "flip"])
+def test_a_file_of_state_that_cannot_be_read_is_told_with_who_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(bucket_state, "INSIDE", 0)
+    run = a_run_that_forgets(tmp_path)
+    file = next(tmp_path.rglob("*.state"))
+    if damage == "remove":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(StorageError) as told:
+        run.attempt(1, None)
+    assert f"the state of bucket {file.parent.name} cannot be read, and none of its queries (q1) can go on" in str(
+        told.value
+    )
+    assert file.name in str(told.value)
+
+
+def test_small_states_cost_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "SMALL", 1 << 14)
+    run = a_run_that_forgets(tmp_path)
+    run.settle(run.attempt(1, None), commit=True)
+    assert not list(tmp_path.rglob("*.state"))
+    assert len(run.table("q1"))

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.state import show_state
 from penstock.errors import CheckpointError
-from penstock.spark.verify import verify_segments
+from penstock.spark.verify import verify_files
 
 from .by_hand import Run
 
@@ -40,10 +40,12 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_whole_segments(place: Path) -> None:
-    verified = verify_segments(str(place))
+    verified = verify_files(str(place))
     files = list(place.rglob("*.segment"))
     assert verified.blocks > len(files) > 0
-    assert verified.nbytes + 12 * verified.blocks == sum(file.stat().st_size for file in files)
+    states = list(place.rglob("*.state"))
+    assert verified.parts == len(states) > 0
+    assert verified.nbytes + 12 * verified.blocks == sum(file.stat().st_size for file in [*files, *states])
     assert verified.damaged == ()
 
 
@@ -53,13 +55,27 @@ def test_damage_is_told_with_its_queries(place: Path, whole: bool, capsys: pytes
     data = bytearray(file.read_bytes())
     data[100] ^= 1
     file.write_bytes(data if whole else data[:1000])
-    (damage,) = verify_segments(str(place)).damaged
+    (damage,) = verify_files(str(place)).damaged
     assert (damage.block, damage.rows, damage.queries) == (0, None, ("long",))
     assert ("its checksum does not fit" if whole else "the file is truncated") in damage.reason
     assert not show_state(str(place), as_json=False, verify=True)
     assert "needed by long" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["truncated", "a flipped bit"])
+def test_so_is_damage_of_a_state(place: Path, whole: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    file = next(iter(place.rglob("*.state")))
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data if whole else data[:1000])
+    (damage,) = verify_files(str(place)).damaged
+    assert (damage.store, damage.block, damage.queries) == (f"state of bucket {file.parent.name}", 0, ("long",))
+    assert file.name in damage.reason
+    assert ("checksum does not fit" if whole else "in the middle of a part") in damage.reason
+    assert not show_state(str(place), as_json=False, verify=True)
+    assert "needed by long" in capsys.readouterr().out
+
+
 def test_a_checkpoint_without_a_query(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no streaming query yet"):
-        verify_segments(str(tmp_path))
+        verify_files(str(tmp_path))

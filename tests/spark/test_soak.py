@@ -24,6 +24,8 @@ WARM_UP = LEAST = 3 * endless.WINDOW_SECONDS
 ALLOWED = {
     "segment files": 1.2,
     "bytes in segments": 1.2,
+    "files of state": 1.3,
+    "bytes in files of state": 1.5,
     "bytes in Spark's state store": 1.5,
     "resident bytes of the JVM": 1.3,
     "resident bytes of Python": 1.2,
@@ -46,7 +48,7 @@ def sizes(directory: Path, pattern: str) -> list[int]:
 
 def figures(application: Application, checkpoint: Path) -> dict[str, float]:
     """What the application takes at this moment."""
-    segments = sizes(checkpoint, "*.segment")
+    segments, states = sizes(checkpoint, "*.segment"), sizes(checkpoint / "penstock", "*.state")
     jvm = python = files = 0
     for process in application.processes():
         try:
@@ -57,8 +59,8 @@ def figures(application: Application, checkpoint: Path) -> dict[str, float]:
                 files += process.num_fds()
         except psutil.NoSuchProcess:
             continue
-    state = sum(sizes(checkpoint / "state", "*"))
-    values = (len(segments), sum(segments), state, jvm, python, files)
+    committed = sum(sizes(checkpoint / "state", "*"))
+    values = (len(segments), sum(segments), len(states), sum(states), committed, jvm, python, files)
     return dict(zip(ALLOWED, map(float, values), strict=True))
 
 

@@ -18,7 +18,7 @@ from penstock.spark.standalone import SPARK_HOME, Cluster
 from . import faults
 from .application import Application, check, import_path, is_alive, made_up_events, prepare
 from .interrupted import Settings
-from .test_exactly_once import PATIENCE, beginning_of, check_segments
+from .test_exactly_once import PATIENCE, beginning_of, check_files
 
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 SPECULATION = {
@@ -66,7 +66,8 @@ def test_slow_attempts_race_with_speculative_ones(tmp_path: Path, cluster: Clust
     assert len(noted) >= 6
     assert any("attempt 1" in line for line in noted), "a speculative attempt ran"
     check(tmp_path, events)
-    check_segments(tmp_path)
+    for suffix in (".segment", ".state"):
+        check_files(tmp_path, suffix)
 
 
 def test_the_command_says_where_the_cluster_is_and_leaves_nothing_behind() -> None:

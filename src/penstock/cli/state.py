@@ -24,10 +24,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def show_state(directory: str, *, as_json: bool, verify: bool = False) -> bool:
     """With `verify` all checksums are verified, too; whether nothing was found to be damaged."""
     if verify and _is_sparks(directory):
-        from penstock.spark.verify import verify_segments
+        from penstock.spark.verify import verify_files
 
-        verified = verify_segments(directory)
-        typer.echo(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_verified(verified, "segments")))
+        verified = verify_files(directory)
+        what = f"{verified.parts:,} parts of state and"
+        typer.echo(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_verified(verified, what)))
         return not verified.damaged
     state = _inspect(directory, verify=verify)
     if as_json:
@@ -36,7 +37,7 @@ def show_state(directory: str, *, as_json: bool, verify: bool = False) -> bool:
     console = Console(highlight=False, soft_wrap=True)
     for line in _heading(state):
         console.print(line, markup=False)
-    for table in (_shares(state), _streams(state), _queries(state), _stores(state)):
+    for table in (_shares(state), _buckets(state), _streams(state), _queries(state), _stores(state)):
         if table.row_count:
             console.print()
             console.print(table)
@@ -120,6 +121,15 @@ def _shares(state: CheckpointState) -> Table:
     table = _table("shares", "share", "spread", "queries", "buckets", numbers=1)
     for share in state.shares:
         table.add_row(share.name, share.spread, ", ".join(share.queries), str(share.buckets))
+    return table
+
+
+def _buckets(state: CheckpointState) -> Table:
+    table = _table("states of buckets", "bucket", "file", "bytes", numbers=1)
+    for bucket in state.buckets:
+        for path, nbytes in bucket.files.items():
+            table.add_row(bucket.name, path.rpartition("/")[2], _size(nbytes))
+        table.add_row(bucket.name, "committed with the micro-batch", _size(bucket.committed_bytes))
     return table
 
 

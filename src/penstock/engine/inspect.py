@@ -30,6 +30,16 @@ class SavedShare:
 
 
 @dataclass(frozen=True)
+class SavedBucket:
+    """Where the state of a bucket of Spark is: `files` with their bytes, and so many bytes that are committed with the
+    micro-batch, the names of the files among them."""
+
+    name: str
+    files: dict[str, int]
+    committed_bytes: int
+
+
+@dataclass(frozen=True)
 class CheckpointState:
     """`number` is that of the checkpoint, or of Spark's micro-batch. Files are `in_use`; `retired`, which are kept as
     long as Spark may go back to them; `orphans`, which no state names; or `gone`, of shares that are there no more.
@@ -48,6 +58,7 @@ class CheckpointState:
     gone: Files = Files()
     missing: tuple[str, ...] = ()
     shares: tuple[SavedShare, ...] = ()
+    buckets: tuple[SavedBucket, ...] = ()
     texts: dict[str, str] | None = None
     components: dict[str, int] = field(default_factory=dict)
     """The versions of the components that the state has; empty if it names none, in format 7."""

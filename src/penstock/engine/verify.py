@@ -36,9 +36,12 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verified:
+    """`parts` are those of states that are in files of their own."""
+
     blocks: int
     nbytes: int
     damaged: tuple[Damage, ...]
+    parts: int = 0
 
 
 def verify_app(directory: Path, stores: Mapping[str, Any], queries: Mapping[str, SavedQuery]) -> Verified:

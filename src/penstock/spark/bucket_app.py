@@ -70,14 +70,19 @@ class BucketMaker:
         """`query` is the id of the streaming query, whose blocks are its own; it is empty for static data. `batch` is
         the number of its micro-batch."""
         budget = Budget(self.memory // self._buckets, self._buckets)
+        place = self.place_of(label, query)
         stores: StoreManager
         if not query:
             stores = ScratchStores(budget)
-        elif self.segments is None:
+        elif place is None:
             stores = StoreManager(budget, None)
         else:
-            stores = SegmentStores(budget, f"{self.segments}/{query}/{label}", batch, retain=self.retain)
+            stores = SegmentStores(budget, place, batch, retain=self.retain)
         return self._app(self.share_of(label), stores, label)
+
+    def place_of(self, label: str, query: str) -> str | None:
+        """The directory of a bucket beside the checkpoint; static data has none."""
+        return f"{self.segments}/{query}/{label}" if query and self.segments is not None else None
 
     def check_memory(self) -> None:
         """Refuses a budget in which not even an empty bucket has room. Tables are not loaded for that."""

@@ -50,6 +50,20 @@ def file_system(place: str) -> tuple[pafs.FileSystem, str]:
     return files, path
 
 
+def make_durable(files: pafs.FileSystem, path: str, directories: int) -> None:
+    """Flushes a local file to the disk, and its name: that is in its directory, whose name is in the one above. Other
+    file systems make a file durable when it is closed."""
+    if not isinstance(files, pafs.LocalFileSystem):
+        return
+    for _ in range(1 + directories):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        path = os.path.dirname(path)
+
+
 def make_own_directory(checkpoint: str) -> tuple[pafs.FileSystem, str]:
     """The directory of our files beside a Spark checkpoint. On a local file system it is for its owner alone; others
     have rights of their own."""

@@ -1,6 +1,6 @@
 """What a checkpoint's state belongs to: a small file beside it that says how each query was placed.
 
-    <checkpoint>/penstock/plan.json   {"version": 1, "streams": {...}, "shares": {...}, "queries": {...}, ...}
+    <checkpoint>/penstock/plan.json   {"version": 3, "streams": {...}, "shares": {...}, "queries": {...}, ...}
 
 When an application starts again with other queries, unchanged queries stay where their state is, whatever is placed
 beside them. New and changed queries begin afresh, and a warning says so. An application for which this is impossible is
@@ -33,8 +33,9 @@ from penstock.spark.checkpoint_files import last_begun
 from penstock.spark.file_system import file_system, make_own_directory
 from penstock.spark.shares import Columns, Share
 
-VERSION = 2
-"""In version 1 the fingerprint of a query was that of its whole plan, with all columns of its streams."""
+VERSION = 3
+"""In version 1 the fingerprint of a query was that of its whole plan, with all columns of its streams. Up to version 2
+all of a bucket's state was in Spark's state store; a Penstock that looks for it there refuses version 3."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 """The stateful operator: one bucket's queries, called once per bucket and micro-batch.
 
-What is committed with Spark's checkpoint, per bucket:
-- `tag`: a name unique to the attempt that wrote the state, and the fingerprint of the share that it belongs to;
-- `state`: the clocks and the bucket's snapshot, in the one format of `store.state`;
-- `changes`: what has changed since `state` was written, by numbers that rise (`store.differences`). Spark writes what
-  was put into the map in a micro-batch, and not the whole of it.
+A bucket's state are the clocks and the app's snapshot. It is in files (`bucket_state`), and what is committed with the
+micro-batch is a small directory of them (`directory`).
 
 Invariants:
-1. Spark commits all or nothing. A live app is used again only if its tag is the committed one (`spark.live`), and
-   only for the recipe that made it: a query that is started again may have other queries in it, or another budget.
+1. The directory is published as a whole or not at all (`publications`). A live app is used again only if its tag is the
+   committed one (`spark.live`), and only for the recipe that made it: a query that is started again may have other
+   queries in it, or another budget.
 2. Every bucket that reads a stream is called in every micro-batch in which that stream has events, since every one
    gets clock rows.
 3. All events of a micro-batch enter before the watermark passes any of them.
@@ -18,7 +16,6 @@ Invariants:
 
 from __future__ import annotations
 
-import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,19 +27,21 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.components import Component
-from penstock.errors import CheckpointError, InputError
+from penstock.errors import CheckpointError, InputError, StorageError
 from penstock.operators.reorder import START
 from penstock.plan.placement import Spread
 from penstock.spark.arrival import Arrivals, Ties, Told, decode_ties
 from penstock.spark.bucket_app import REJECTS as REJECTS_NAME
 from penstock.spark.bucket_app import BucketApp, BucketMaker, Output
+from penstock.spark.bucket_state import BucketState
 from penstock.spark.buckets import bucket_of
 from penstock.spark.clock import Clock
+from penstock.spark.directory import Directory
 from penstock.spark.failures import plainly
 from penstock.spark.live import LiveObjects
 from penstock.spark.packing import CLOCK, END, EVENTS, REJECTED, REJECTS, decode, encode
+from penstock.spark.publications import InStateStore, Publications
 from penstock.spark.shares import Share
-from penstock.store.differences import Differences, joined
 
 OUTPUT_DDL = (
     "name string, part int, rows bigint, packed binary, events bigint, late bigint, rejected bigint, "
@@ -58,11 +57,9 @@ BUCKET = Component("Bucket")
 class _Live:
     app: BucketApp
     recipe: str
+    state: BucketState
     clocks: dict[str, Clock] = field(default_factory=dict)
     ended: bool = False
-    differences: Differences = field(default_factory=Differences)
-    has_changes: bool = False
-    """Whether something is in the map of changes."""
 
     def tree(self) -> dict[str, Any]:
         """What is saved."""
@@ -152,9 +149,7 @@ class BucketProcessor(StatefulProcessor):
         self._streaming = streaming
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._tag = handle.getValueState("tag", "tag string, fingerprint string")
-        self._state = handle.getValueState("state", "state binary")
-        self._changes = handle.getMapState("changes", "number int", "changes binary")
+        self._publications: Publications = InStateStore(handle)
 
     def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
         (label,) = key
@@ -173,6 +168,7 @@ class BucketProcessor(StatefulProcessor):
             )
         app = live.app
         app.begin(batch_id)
+        live.state.begin(batch_id)
         late, rejected = app.late, app.rejected
         events = unread = sum(batch.num_rows for batch in given.rejects)
         share = self._recipe.share_of(label)
@@ -196,7 +192,7 @@ class BucketProcessor(StatefulProcessor):
             late=app.late - late,
             rejected=app.rejected - rejected + unread,
             bytes_read=app.bytes_read - read_before,
-            state_bytes=live.differences.whole_bytes,
+            state_bytes=live.state.whole_bytes,
             state_written=state_written,
             last_time=max(times, default=None),
             restored=int(state_read is not None),
@@ -204,59 +200,52 @@ class BucketProcessor(StatefulProcessor):
 
     def _take(self, label: str, query: str, batch_id: int) -> tuple[_Live, int | None]:
         """The bucket's live app and, if it had to be restored, how many bytes of state were read."""
-        committed = self._tag.get()
-        if committed is None:
-            app = self._recipe.create(label, query, batch_id)
-            app.start(None)
-            return _Live(app, self._recipe.id), None
-        tag, fingerprint = committed
-        if fingerprint != self._recipe.share_of(label).fingerprint:
+        recipe = self._recipe
+        share = recipe.share_of(label)
+        committed = self._publications.committed(label)
+        if committed is not None and committed.fingerprint != share.fingerprint:
             raise CheckpointError(
                 "the checkpoint belongs to other streams, another lateness or another number of buckets; "
                 "declare them as they were, or use a new checkpoint directory"
             )
-        live = _live.take(tag)
-        if live is not None and live.recipe == self._recipe.id:
+        live = None if committed is None else _live.take(committed.tag)
+        if live is not None and live.recipe == recipe.id:
             return live, None
-        parts = self._committed()
-        whole, differences = joined(parts), Differences()
-        differences.remember(parts, whole)
-        saved = BUCKET.read(whole)
-        app = self._recipe.create(label, query, batch_id)
+        state = BucketState(recipe.place_of(label, query), share.fingerprint, retain=recipe.retain)
+        app = recipe.create(label, query, batch_id)
+        if committed is None:
+            app.start(None)
+            return _Live(app, recipe.id, state), None
+        saved, nbytes = self._read(label, state, committed)
         app.start(saved["app"])
         ties = {name: Ties(*both) for name, both in saved.get("ties", {}).items()}
         clocks = {name: Clock(*both, *([ties[name]] if name in ties else [])) for name, both in saved["clocks"].items()}
-        live = _Live(app, self._recipe.id, clocks, saved["ended"], differences, has_changes=len(parts) > 1)
-        differences.follow(live.tree)
-        return live, sum(map(len, parts))
+        live = _Live(app, recipe.id, state, clocks, saved["ended"])
+        state.resumed(live.tree)
+        return live, nbytes
 
-    def _committed(self) -> list[bytes]:
-        """The committed state, and what has changed since, in order."""
-        state = self._state.get()
-        assert state is not None, "the tag and the state are committed together"
-        changes = sorted((number, bytes(data)) for (number,), (data,) in self._changes.iterator())
-        return [bytes(state[0]), *(data for _, data in changes)]
+    def _read(self, label: str, state: BucketState, committed: Directory) -> tuple[dict[str, Any], int]:
+        """The committed state of a bucket, and its bytes; says who needs it if it cannot be read."""
+        try:
+            whole, nbytes = state.restore(committed)
+        except StorageError as error:
+            names = ", ".join(query.name for query in self._recipe.share_of(label).queries)
+            raise StorageError(
+                f"the state of bucket {label} cannot be read, and none of its queries ({names}) can go on: {error}. "
+                "Bring the file back as it was, or begin again with a new checkpoint directory"
+            ) from None
+        return BUCKET.read(whole), nbytes
 
     def _keep(self, live: _Live, label: str, query: str, batch_id: int) -> int:
-        """Writes the state and files the live app under its tag; returns the bytes written. A query over static data
-        is over when its bucket is."""
+        """Saves and publishes the state, and files the live app under its tag; returns the bytes written. A query over
+        static data is over when its bucket is."""
         if not query:
             live.app.close()
             return 0
-        part = live.differences.part(live.tree())
-        data = part.data
-        if part.is_whole:
-            self._state.update((data,))
-            if live.has_changes:
-                self._changes.clear()
-        else:
-            self._changes.updateValue((part.number,), (data,))
-        live.has_changes = not part.is_whole
-        live.differences.keep()
-        tag = uuid.uuid4().hex
-        self._tag.update((tag, self._recipe.share_of(label).fingerprint))
-        _live.put(tag, query=query, batch=batch_id, live=live)
-        return len(data)
+        directory, written = live.state.save(live.tree())
+        written += self._publications.publish(label, directory)
+        _live.put(directory.tag, query=query, batch=batch_id, live=live)
+        return written
 
     def _results(self, label: str, share: Share, outputs: Iterable[Output]) -> Iterator[Row]:
         partial = share.placement.spread is Spread.PARTIALS

@@ -22,7 +22,6 @@ An address is the segment's number in the upper bits and the block's offset in t
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 import uuid
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ import xxhash
 from penstock.columns import Values
 from penstock.components import component
 from penstock.errors import StorageError
-from penstock.spark.file_system import file_system
+from penstock.spark.file_system import file_system, make_durable
 from penstock.store.device import BlockDevice
 
 SEGMENT_BYTES = 32 << 20
@@ -165,9 +164,8 @@ class SegmentDevice(BlockDevice):
         path = f"{self._directory}/{self._segments[number].name}"
         try:
             self._open.close()
-            if isinstance(self._files, pafs.LocalFileSystem):
-                _flush_to_disk(path, 1 if self._has_durable_place else _DEPTH)
-                self._has_durable_place = True
+            make_durable(self._files, path, 1 if self._has_durable_place else _DEPTH)
+            self._has_durable_place = True
         except OSError as error:
             raise StorageError(f"segment {path} cannot be closed: {error}") from error
         finally:
@@ -248,14 +246,3 @@ def _batch_of(name: str) -> int | None:
     """The micro-batch in which a segment was written, by the name of its file."""
     batch = name.partition("-")[0]
     return int(batch) if batch.isdigit() and name.endswith(SUFFIX) else None
-
-
-def _flush_to_disk(path: str, directories: int) -> None:
-    """Makes a file durable, and its name: that is in its directory, whose name is in the one above."""
-    for _ in range(1 + directories):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        path = os.path.dirname(path)

@@ -1,7 +1,7 @@
-"""Whether the segments beside a Spark checkpoint can be read back as they were written, without Spark.
+"""Whether the files beside a Spark checkpoint can be read back as they were written, without Spark.
 
-The state that names their blocks is in Spark's state store, which only Spark reads. So every block of every segment of
-the checkpoint's query is verified, and how many rows it has is not known.
+What names them is in Spark's state store, which only Spark reads. So every block of every segment and every part of a
+state of the checkpoint's query is verified, and how many rows a block has is not known.
 """
 
 from __future__ import annotations
@@ -13,35 +13,58 @@ import pyarrow.fs as pafs
 import xxhash
 
 from penstock.engine.verify import Damage, Verified
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, StorageError
 from penstock.spark.checkpoint_files import query_id
 from penstock.spark.file_system import file_system
 from penstock.spark.left_behind import segments_directory
 from penstock.spark.plan_file import Plan, read_plan
 from penstock.spark.segment_device import HEADER, OFFSET_BITS, SUFFIX
+from penstock.spark.state_files import SUFFIX as STATE_SUFFIX
+from penstock.store import state as state_format
 
 
-def verify_segments(directory: str) -> Verified:
-    """Reads all segments of the query that the checkpoint belongs to."""
+def verify_files(directory: str) -> Verified:
+    """Reads all files of the query that the checkpoint belongs to."""
     place = directory.rstrip("/")
     query = query_id(place)
     if query is None:
-        raise CheckpointError(f"{directory} has no streaming query yet; there are no segments to verify")
+        raise CheckpointError(f"{directory} has no streaming query yet; there are no files to verify")
     plan = read_plan(place)
     files, root = file_system(f"{segments_directory(place)}/{query}")
-    blocks = nbytes = 0
+    blocks = parts = nbytes = 0
     damaged: list[Damage] = []
     found = files.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True))
     for info in sorted(found, key=lambda info: info.path):
-        if info.type is not pafs.FileType.File or not info.path.endswith(SUFFIX):
+        if info.type is not pafs.FileType.File:
             continue
-        label, store, _ = info.path.removeprefix(f"{root}/").split("/")
-        for offset, size, reason in _blocks(files, info.path):
-            blocks, nbytes = blocks + 1, nbytes + size
+        label, _, inner = info.path.removeprefix(f"{root}/").partition("/")
+        if inner.endswith(SUFFIX):
+            store = unquote(inner.partition("/")[0])
+            for offset, size, reason in _blocks(files, info.path):
+                blocks, nbytes = blocks + 1, nbytes + size
+                if reason:
+                    queries = _queries_of(plan, label, store)
+                    damaged.append(Damage(store, offset, None, queries, f"{info.path} at {offset}: {reason}"))
+        elif inner.endswith(STATE_SUFFIX):
+            number, reason = _parts(files, info.path)
+            parts, nbytes = parts + number, nbytes + info.size
             if reason:
-                queries = _queries_of(plan, label, unquote(store))
-                damaged.append(Damage(unquote(store), offset, None, queries, f"{info.path} at {offset}: {reason}"))
-    return Verified(blocks, nbytes, tuple(damaged))
+                state = f"state of bucket {label}"
+                damaged.append(Damage(state, number, None, _queries_of(plan, label, ""), f"{info.path}: {reason}"))
+    return Verified(blocks, nbytes, tuple(damaged), parts)
+
+
+def _parts(files: pafs.FileSystem, path: str) -> tuple[int, str]:
+    """How many parts of a state are whole, and what is wrong with the next one."""
+    number = 0
+    try:
+        with files.open_input_file(path) as file:
+            for part in state_format.one_by_one(memoryview(file.read_buffer())):
+                state_format.opened(part)
+                number += 1
+    except (StorageError, OSError) as error:
+        return number, str(error)
+    return number, "" if number else "it is empty"
 
 
 def _blocks(files: pafs.FileSystem, path: str) -> Iterator[tuple[int, int, str]]:

@@ -34,7 +34,7 @@ from penstock.store.changes import BySlot, ChangedSlots, changes_of
 from penstock.store.parts import BYTES, PAGE, DifferenceWriter, Hashed, Known, Part, Tracked, hashes_of, raw_bytes
 from penstock.store.state import Reader, described, digest_of, opened, packed, place_of, zero_array
 
-SMALL = 1 << 16
+SMALL = 1 << 14
 """State of fewer bytes is always written whole."""
 
 MOST_PARTS = 100
