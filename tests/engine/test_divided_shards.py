@@ -79,6 +79,12 @@ def test_what_says_where_shards_are_is_on_the_account_and_limited() -> None:
     assert budget.used - used >= 4 * 4
 
 
+def test_texts_that_are_staged_fit_one_array() -> None:
+    """Arrow's offsets reach 2^31 bytes; half of what is staged is for a copy."""
+    log, _ = log_of([1], memory=1 << 40)
+    assert log._most_staged // 2 < 1 << 31
+
+
 def test_a_shard_of_one_large_group_is_not_divided_window_after_window(monkeypatch: pytest.MonkeyPatch) -> None:
     logs: list[RowLog] = []
     begin = RowLog.__init__

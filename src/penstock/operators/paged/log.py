@@ -43,6 +43,9 @@ TIME = "time"
 _STAGED = 4
 """So large a part of the memory may rows take that are not on the device yet."""
 
+_MOST_STAGED = 1 << 31
+"""Half of it is for a copy. So the texts of a column fit one Arrow array, whatever memory there is."""
+
 _ROW_BYTES = 12
 """What a row takes besides, while rows are put in the order of their shards."""
 
@@ -139,7 +142,7 @@ class RowLog:
         self._schema = pa.schema([pa.field(TIME, pa.int64()), *schema])
         self._types = tuple(types)
         self._staged: list[pa.RecordBatch] = []
-        self._most_staged = account.total // _STAGED
+        self._most_staged = min(account.total // _STAGED, _MOST_STAGED)
         self._most_joined = account.total // _JOINED
         self.bytes_added = 0
         """Of all rows that have come."""
