@@ -5,7 +5,8 @@ another side may have: the keys of these are marked, and a row whose place is no
 
 Invariants:
 1. A shard that takes more than `_SHARD` of the memory is divided, and both parts are played instead: what it had shown
-   and rejected is forgotten. It is not divided where all its rows have the same next bit of the hash.
+   and rejected is forgotten. It is not divided where all its rows have the same hash, so that they have one key;
+   but it is looked at again when it takes more than there is.
 2. Results come out in the order of their events, and those of one event as its shard gave them.
 
 Why: docs/decisions/joins-in-shards.md
@@ -26,7 +27,7 @@ from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.joins.logged import LoggedSide, events_of
 from penstock.operators.joins.piece import FIRST_PIECE, View
 from penstock.operators.joins.shard import JoinShard
-from penstock.operators.paged.log import RowLog, times_of
+from penstock.operators.paged.log import RowLog, are_divisible, times_of
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.resources import Resources
 from penstock.store.batches import decoded
@@ -117,9 +118,10 @@ class JoinShards:
         except (BudgetError, _TooLarge):
             for runs in self._runs:
                 runs.undo_shard()
-            if number in self._indivisible:
-                raise
+            had_to_fit = number in self._indivisible
             other = self._divide(number)
+            if other is None and had_to_fit:
+                raise
             for part in (number,) if other is None else (number, other):
                 self._visit(part)
             return
@@ -127,16 +129,13 @@ class JoinShards:
             self._reject(self._views[view], reason, row)
 
     def _divide(self, number: int) -> int | None:
-        """The number of the shard that gets a part of the rows; None if it got none, and for then on no part."""
-        others = [log.divide(number) for log in self._logs]
-        other = others[0]
-        if other is None:
+        """The number of the shard that may get a part of the rows; None if all have the same hash."""
+        if not are_divisible(self._logs, number):
             self._indivisible.add(number)
             return None
-        for part, whole in ((number, other), (other, number)):
-            if not any(log.has_rows(part) for log in self._logs):
-                self._indivisible.add(whole)
-        return other
+        self._indivisible.discard(number)
+        others = [log.divide(number) for log in self._logs]
+        return others[0]
 
     def _play(self, number: int) -> None:
         waiting = sum(log.count(number, self._since.time, FOREVER) for log in self._logs)

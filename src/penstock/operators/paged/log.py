@@ -43,6 +43,9 @@ TIME = "time"
 _STAGED = 4
 """So large a part of the memory may rows take that are not on the device yet."""
 
+_MOST_STAGED = 1 << 31
+"""Half of it is for a copy. So the texts of a column fit one Arrow array, whatever memory there is."""
+
 _ROW_BYTES = 12
 """What a row takes besides, while rows are put in the order of their shards."""
 
@@ -50,6 +53,9 @@ _JOINED = 64
 """Rows are staged and read together up to such a part of the memory."""
 
 _MOST_BITS = 24
+
+_DIRECTORY = 64
+"""What says which shard a hash belongs to takes at most such a part of the memory, however rows are divided."""
 
 
 @kernel
@@ -105,6 +111,16 @@ class _Shard:
         """A time up to which rows were read last, and that of the next row."""
 
 
+def are_divisible(logs: Sequence[RowLog], number: int) -> bool:
+    """Whether rows of a shard can go to two, now or after more divisions: their hashes differ, in a bit that there is
+    memory for. Nothing is staged."""
+    found = [hashes for log in logs if (hashes := log.hashes_between(number)) is not None]
+    if not found:
+        return False
+    least, most = min(low for low, _ in found), max(high for _, high in found)
+    return least >> 64 - logs[0].most_bits != most >> 64 - logs[0].most_bits
+
+
 @component("RowLog")
 class RowLog:
     """`schema` has the columns behind the time; the first ones are the keys, of these `types`. It begins with a shard
@@ -126,7 +142,7 @@ class RowLog:
         self._schema = pa.schema([pa.field(TIME, pa.int64()), *schema])
         self._types = tuple(types)
         self._staged: list[pa.RecordBatch] = []
-        self._most_staged = account.total // _STAGED
+        self._most_staged = min(account.total // _STAGED, _MOST_STAGED)
         self._most_joined = account.total // _JOINED
         self.bytes_added = 0
         """Of all rows that have come."""
@@ -134,8 +150,11 @@ class RowLog:
         """Pieces of up to so many bytes are put together."""
         self._shards = [_Shard(prefix, bits, account) for prefix in range(1 << bits)]
         self._bits = bits
+        self.most_bits = min(_MOST_BITS, max(bits, (account.total // _DIRECTORY // 4).bit_length() - 1))
+        """Shards differ in so many upper bits of the hash at most."""
+        account.charge(4 << bits)
         self._shard_of = np.arange(1 << bits, dtype=np.int32)
-        """The shard of the upper `_bits` bits of a hash."""
+        """The shard of the upper `_bits` bits of a hash. On the account, like what is known of the pieces."""
 
     @property
     def shards(self) -> int:
@@ -283,12 +302,22 @@ class RowLog:
 
     # Shards are divided
 
-    def divide(self, number: int) -> int | None:
-        """Gives a shard's rows with a 1 as the next bit of the hash to a new shard, and returns its number. None if
-        there are as many shards as there can be. Nothing is staged."""
+    def hashes_between(self, number: int) -> tuple[int, int] | None:
+        """The least and the greatest hash of a shard's rows; None if there is no row."""
+        least, most = 1 << 64, -1
+        for piece in self._shards[number].pieces.all():
+            hashes = self._hashes(self._read(piece))
+            least, most = min(least, int(hashes.min())), max(most, int(hashes.max()))
+        return None if most < 0 else (least, most)
+
+    def divide(self, number: int) -> int:
+        """Gives a shard's rows with a 1 as the next bit of the hash to a new shard, and returns its number. Nothing is
+        staged."""
         shard = self._shards[number]
-        if shard.bits == _MOST_BITS:
-            return None
+        if shard.bits == self._bits:
+            self._account.charge(self._shard_of.nbytes)
+            self._shard_of = np.repeat(self._shard_of, 2)
+            self._bits += 1
         parts = [_Shard(2 * shard.prefix + bit, shard.bits + 1, self._account) for bit in (0, 1)]
         try:
             self._distribute(shard, parts)
@@ -297,20 +326,20 @@ class RowLog:
                 self._drop(part)
             raise
         self._drop(shard)
-        if shard.bits == self._bits:
-            self._shard_of = np.repeat(self._shard_of, 2)
-            self._bits += 1
         self._shards[number] = parts[0]
         self._shards.append(parts[1])
         width = 1 << (self._bits - parts[1].bits)
         self._shard_of[parts[1].prefix * width : (parts[1].prefix + 1) * width] = len(self._shards) - 1
         return len(self._shards) - 1
 
+    def _hashes(self, rows: pa.RecordBatch) -> UInt64s:
+        return key_hashes(rows.columns[1 : 1 + len(self._types)], self._types, rows.num_rows)
+
     def _distribute(self, shard: _Shard, parts: list[_Shard]) -> None:
         """Appends the rows of a shard to two others, by the next bit of the hash."""
         for piece in shard.pieces.all():
             batch = self._read(piece)
-            hashes = key_hashes(batch.columns[1 : 1 + len(self._types)], self._types, batch.num_rows)
+            hashes = self._hashes(batch)
             bits = (hashes >> np.uint64(63 - shard.bits)).astype(np.int64) & 1
             for bit, part in enumerate(parts):
                 chosen = bits == bit
@@ -337,6 +366,8 @@ class RowLog:
         """The device has been restored before."""
         self._shards = []
         self._bits = int(snapshot["shards"][:, 1].max())
+        self._account.release(self._shard_of.nbytes)
+        self._account.charge(4 << self._bits)
         self._shard_of = np.zeros(1 << self._bits, np.int32)
         end = 0
         for number, (prefix, bits, rows, oldest, pieces) in enumerate(snapshot["shards"].tolist()):

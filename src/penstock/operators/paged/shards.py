@@ -8,7 +8,8 @@ Invariants:
 1. What is saved of a shard are its groups and states as they were played last. A shard of which nothing is saved gets
    them from the rows of its log.
 2. A shard is divided when it takes more than `_SHARD` of the memory. Its states are then made anew from its rows. It is
-   not divided where all its rows have the same next bit of the hash: most likely one group has most of them.
+   not divided where all its rows have the same hash, so that one group has all of them. It may grow then, and is looked
+   at again when that is more than there is memory for: other keys may have come.
 
 Why: docs/decisions/groups-in-shards.md
 """
@@ -24,7 +25,7 @@ import pyarrow as pa
 from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.operators.arguments import OwnColumns
-from penstock.operators.paged.log import LoggedRows, RowLog
+from penstock.operators.paged.log import LoggedRows, RowLog, are_divisible
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard, ShardReading
 from penstock.operators.resources import Resources
@@ -88,26 +89,25 @@ class Shards:
             return
         except (BudgetError, _TooLarge):
             runs.undo_shard()
-            if number in self._indivisible:
-                raise
+            had_to_fit = number in self._indivisible
             other = self._divide(number)
+            if other is None and had_to_fit:
+                raise
         for part in (number,) if other is None else (number, other):
             self.visit(part, play, runs)
 
     def _divide(self, number: int) -> int | None:
-        """The number of the shard that gets a part of the rows; None if it got none, and for then on no part."""
+        """The number of the shard that may get a part of the rows; None if all have the same hash."""
+        if not are_divisible([self.log], number):
+            self._indivisible.add(number)
+            return None
+        self._indivisible.discard(number)
         other = self.log.divide(number)
         blob, self._saved[number] = self._saved[number], None
         if blob is not None:
             blob.free(self.device)
-        if other is None:
-            self._indivisible.add(number)
-            return None
         self._saved.append(None)
         self.left.append(self.left[number])
-        for part, whole in ((number, other), (other, number)):
-            if not self.log.has_rows(part):
-                self._indivisible.add(whole)
         return other
 
     def divide_again(self) -> None:
