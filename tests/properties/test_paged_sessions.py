@@ -75,15 +75,13 @@ def test_sessions_of_a_stream_in_shards_give_the_answer_of_the_contract(examples
     assert cases > 0.2 * examples, f"groups were in shards in {cases} of {examples} cases"
 
 
-def _check_scenarios(
-    is_asked: Callable[[Scenario], bool], examples: int, counts: dict[str, int], what: str
-) -> int:
+def _check_scenarios(is_asked: Callable[[Scenario], bool], examples: int, counts: dict[str, int], what: str) -> int:
     """Returns the number of cases that counted something."""
     cases = 0
 
     @settings(
         settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck)),
-        phases=[Phase.generate],
+        phases=[Phase.generate, Phase.shrink],
     )
     @given(scenarios("session", shapes=("few", "crowd", "crowd", "wide")).filter(may_page).filter(is_asked), drives)
     def holds(scenario: Scenario, drive: Drive) -> None:

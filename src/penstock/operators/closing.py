@@ -246,7 +246,9 @@ class ClosingAggregate(Operator):
     def _most_groups(self) -> int:
         """For how many groups there is room in memory, rather too few: it is asked again before the next rows."""
         account, groups = self._account, self._intake.groups
-        group_bytes = 2 * ((groups.nbytes + self._windows.nbytes) // groups.capacity + self._state_bytes)
+        group_bytes = groups.nbytes // groups.capacity + self._state_bytes
+        group_bytes += self._windows.bytes_for_group(groups.capacity)
+        group_bytes *= 2
         spare = account.free - account.total // _LEAST_FREE
         least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
         return max(groups.capacity + spare // group_bytes, least // group_bytes)
@@ -259,8 +261,8 @@ class ClosingAggregate(Operator):
         return self._aggregation.nbytes >= max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
 
     def _begin_paging(self, *, with_last_rows: bool = False) -> None:
-        """Rows go to shards from here on, also those that came last if it is `with_last_rows`; groups that are in memory
-        stay there until their window closes."""
+        """Rows go to shards from here on, also those that came last if it is `with_last_rows`. Groups that are in
+        memory stay there until their window closes."""
         self._intake.groups.changes.clear()  # it may know of slots for which states have no room yet
         for interner in self._intake.groups.interners:
             if interner is not None:

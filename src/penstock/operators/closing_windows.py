@@ -44,6 +44,9 @@ class Windows(Protocol):
     def nbytes(self) -> int:
         """What is on an account for them."""
 
+    def bytes_for_group(self, groups: int) -> int:
+        """What they take, about, for each of so many groups."""
+
     def snapshot(self) -> dict[str, Any]: ...
 
     def restore(self, snapshot: dict[str, Any]) -> None: ...
@@ -100,6 +103,9 @@ class TumblingWindows:
 
     @property
     def nbytes(self) -> int:
+        return 0
+
+    def bytes_for_group(self, groups: int) -> int:
         return 0
 
     def snapshot(self) -> dict[str, Any]:

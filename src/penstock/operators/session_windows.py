@@ -202,6 +202,9 @@ class SessionWindows:
         arrays = self._current, self._numbers, self._starts, self._lasts, self._owners
         return self.partitions.nbytes + sum(array.nbytes for array in arrays)
 
+    def bytes_for_group(self, groups: int) -> int:
+        return self.nbytes // max(groups, self.partitions.capacity)
+
     def places(self, partitions: Slots) -> Int64s:
         """The places of the last sessions of these partitions."""
         places: Int64s = self._current.array[partitions]

@@ -260,9 +260,7 @@ class PagedSessions:
             sessions.close()
         return position
 
-    def _enter_held(
-        self, number: int, sessions: ShardSessions, held: HeldSessions, slots: Slots, position: int
-    ) -> int:
+    def _enter_held(self, number: int, sessions: ShardSessions, held: HeldSessions, slots: Slots, position: int) -> int:
         """The rows in the log of groups in memory, which have these slots, enter their states."""
         reading = self._shards.reading(self._columns)
         try:

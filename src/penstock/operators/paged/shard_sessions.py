@@ -3,6 +3,8 @@
     rows of the log ─▶ session of each row ─▶ sessions that are over, in the order of (window_end, partition key)
 
 The place of a session in that order is its rank. Only the rows of sessions that have a rank enter states.
+
+Why: docs/decisions/sessions-in-shards.md
 """
 
 from __future__ import annotations
