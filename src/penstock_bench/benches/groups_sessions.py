@@ -1,8 +1,9 @@
 """Sessions beyond memory: SUM and COUNT by key over sessions, with more of them open than memory holds.
 
 Each session has four events, scattered among those of all others, and is open for three gaps. HAVING lets a thousandth
-of them through, and every result is checked. `sessions_open` is how many are open at a time, `sessions_events_per_second` the rate of the median gap in the budget, and `sessions_paged_to_memory` that
-rate beside the one of an app that holds all of them in memory, in turns. `sessions_to_budget` is what they take there.
+of them through, and every result is checked. `sessions_open` is how many are open at a time. The rate of the median gap
+in the budget is `sessions_events_per_second`. `sessions_paged_to_memory` is that rate beside the one of an app that
+holds all of them in memory, in turns, and `sessions_to_budget` what they take there as a multiple of the budget.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class PagedSessions:
             self._gap,
             self._partition_by,
             self._shards.apart(),
-            self._log.count(number, left, FOREVER),
+            self._shards.device,
             held,
             held.of(*self._log.prefix(number)),
         )
@@ -189,11 +189,9 @@ class PagedSessions:
 
     def _rows_over(self, number: int, sessions: ShardSessions) -> Iterator[LoggedRows]:
         """The rows of sessions that are over, with the columns of rows that enter states."""
-        begin = 0
-        for rows in self._log.between(number, self._shards.left[number], FOREVER):
+        logged = self._log.between(number, self._shards.left[number], FOREVER)
+        for rows, ranks in zip(logged, sessions.ranks(), strict=True):
             batch = rows.batch
-            ranks = sessions.ranks(begin, begin + batch.num_rows)
-            begin += batch.num_rows
             chosen = np.flatnonzero((ranks >= 0) & batch.column(KEPT).to_numpy(zero_copy_only=False))
             if len(chosen):
                 batch, count = batch.take(pa.array(chosen)), len(self._logged)
