@@ -56,6 +56,7 @@ FIGURES = {
         *("keys_reached", "paged_to_memory", "paged_to_memory_even", "added_to_budget", "state_to_budget"),
         *("distinct_values", "distinct_paged_to_memory", "table_rows", "table_paged_to_memory"),
         *("join_to_budget", "join_paged_to_memory"),
+        *("sessions_open", "sessions_to_budget", "sessions_paged_to_memory"),
     ),
     "multi": ("one_stream_to_1", "n_streams_to_1", "n_threads_to_1"),
 }

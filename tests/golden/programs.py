@@ -404,4 +404,14 @@ PROGRAMS = (
         after=1800,
         on_spark=False,
     ),
+    Program(
+        "sessions_beyond_memory",
+        """
+        CREATE QUERY visits AS SELECT id, k, SUM(v) AS s, COUNT(*) AS c, MAX(n) AS m
+            FROM a [PARTITION BY id SESSION 90 MINUTES] GROUP BY id, k""",
+        memory="1500KB",
+        before=6000,
+        after=1800,
+        on_spark=False,
+    ),
 )

@@ -11,8 +11,9 @@ Invariants:
    alone how many windows are open.
 4. Rows that come one by one, and on which nothing can fail, may wait for each other (`_waiting`): they all lie in one
    tumbling window, and are added together before anything looks at the groups.
-5. Groups of tumbling windows stay in memory while there is enough of it. Then rows go to shards (`paged.windows`),
-   until a window closes behind which there are none and whose groups would have fit.
+5. Groups stay in memory while there is enough of it. Then rows go to shards: `paged.windows`, until a window closes
+   behind which there are none and whose groups would have fit; with PARTITION BY `paged.sessions`, until no session is
+   open.
 
 Why: docs/decisions/closing-windows.md
 """
@@ -32,16 +33,18 @@ from penstock.expressions.evaluate import is_total
 from penstock.expressions.tree import Column, Expression, walk
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk, from_bytes, to_bytes
-from penstock.operators.closing_windows import Closed, SessionWindows, TumblingWindows, Windows
+from penstock.operators.closing_windows import Closed, TumblingWindows, Windows
 from penstock.operators.cutting import Cuts
 from penstock.operators.groups import TooManyGroups
 from penstock.operators.intake import Intake, ReadRows, Taken
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Receive
+from penstock.operators.paged.sessions import PagedSessions
 from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.paged.windows import PagedWindows
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow, slice_of
+from penstock.operators.session_windows import SessionWindows
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import reads_of
 from penstock.store.state import decode, encode
@@ -105,16 +108,19 @@ class ClosingAggregate(Operator):
         self._cuts = Cuts(account, self._windows.next_close)
         self._rows = 0
         """A position behind those of all rows in memory."""
-        self._may_page = self.pages and bool(node.group_by) and isinstance(self._windows, TumblingWindows)
+        self._may_page = self.pages and _groups_may_page(node)
         self._may_grow = self._may_page and any(state.traits.grows for state in node.states)
-        self._paged: PagedWindows | None = None
+        self._paged: PagedWindows | PagedSessions | None = None
         self._is_paging = False
         """Whether rows go to shards."""
+        self._sweeping: PagedSessions | None = None
+        """While rows of sessions go to shards."""
         self._state_bytes = sum([state.traits.bytes_in_formulas for state in node.states])
         self._state_bytes += _TEXT_BYTES * node.key_types.count(SqlType.STRING)
         """About what a group takes that is not to be seen of those there are: its states, and its texts."""
         self._nothing_held = encode(self._aggregation.snapshot()) if self._may_page else b""
         """The groups and states as they are when there are none."""
+        self._nothing_open = encode(self._windows.snapshot()) if self._may_page else b""
         self._nothing = Progress([], -FOREVER)
         self._reads = _safe_reads(node)
         """The columns that are read, if rows may wait: none is a text and nothing can fail."""
@@ -137,19 +143,25 @@ class ClosingAggregate(Operator):
                     self._nothing = Progress([], watermark)
                 return self._nothing
         elif not chunk.rows and not self.waits_for(port, watermark):
-            return Progress([], watermark)
+            return Progress([], self._shown_up_to(watermark))
         self._add_waiting()
-        for part, reached in chunk.parts(watermark, self._cuts.count):
+        for part, reached in chunk.parts(watermark, None if self._sweeping else self._cuts.count):
             if part.rows:
                 self._add(part)
             self._close(reached)
-        return Progress(self._take(), watermark)
+            if self._may_grow and not self._is_paging and self._is_short():
+                self._begin_paging()
+        return Progress(self._take(), self._shown_up_to(watermark))
 
     def send_to(self, receive: Receive) -> None:
         self._show.outgoing.receiver = receive
 
     def waits_for(self, port: int, watermark: int) -> bool:
-        return self._windows.is_due(watermark)
+        return self._windows.is_due(watermark) if self._sweeping is None else self._sweeping.is_due(watermark)
+
+    def _shown_up_to(self, watermark: int) -> int:
+        """The time that later results do not precede."""
+        return watermark if self._sweeping is None else self._sweeping.reached(watermark)
 
     def _may_wait(self, time: int, watermark: int) -> bool:
         """Whether a row of this time may wait for more of them. The first row of a window does not, so that the window
@@ -182,7 +194,7 @@ class ClosingAggregate(Operator):
         return self._show.outgoing.take()
 
     def _add(self, chunk: Chunk) -> None:
-        instances = self._windows.assign(chunk)
+        instances = self._assign(chunk)
         keep = self._intake.passes(chunk)
         if keep is not None and self._filter_first:
             chunk, instances, keep = chunk.filter(keep), instances[keep], None
@@ -195,8 +207,17 @@ class ClosingAggregate(Operator):
             else:
                 self._aggregation.add(RowRun(self._rows, taken.slots, taken.columns))
                 self._rows += chunk.rows
-                if self._may_grow and self._is_short():
-                    self._begin_paging()
+
+    def _assign(self, chunk: Chunk) -> Int64s:
+        """The instance of each row's window; of no meaning for rows of sessions that go to shards."""
+        if self._sweeping is None:
+            try:
+                return self._windows.assign(chunk)
+            except BudgetError:
+                if not self._may_page or self._held_bytes < _LEAST_GROUP_BYTES:
+                    raise
+                self._begin_paging(with_last_rows=True)
+        return np.zeros(chunk.rows, np.int64)
 
     def _enter(self, read: ReadRows, rows: int, windows: pa.Array) -> Taken | None:
         """Rows get slots; None if memory is too short for their groups, which are in shards from here on."""
@@ -206,21 +227,28 @@ class ClosingAggregate(Operator):
             taken = self._intake.enter(read, rows, windows)
             self._aggregation.fit()
         except TooManyGroups:
-            self._begin_paging()
+            self._begin_paging(with_last_rows=True)
         except BudgetError:
-            if not self._may_page or self._aggregation.nbytes < _LEAST_GROUP_BYTES:
+            if not self._may_page or self._held_bytes < _LEAST_GROUP_BYTES:
                 raise
-            self._begin_paging()
+            self._begin_paging(with_last_rows=True)
         else:
             return taken
         return None
 
     # Groups page
 
+    @property
+    def _held_bytes(self) -> int:
+        """What groups and their windows take in memory."""
+        return self._aggregation.nbytes + self._windows.nbytes
+
     def _most_groups(self) -> int:
         """For how many groups there is room in memory, rather too few: it is asked again before the next rows."""
         account, groups = self._account, self._intake.groups
-        group_bytes = 2 * (groups.nbytes // groups.capacity + self._state_bytes)
+        group_bytes = groups.nbytes // groups.capacity + self._state_bytes
+        group_bytes += self._windows.bytes_for_group(groups.capacity)
+        group_bytes *= 2
         spare = account.free - account.total // _LEAST_FREE
         least = max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
         return max(groups.capacity + spare // group_bytes, least // group_bytes)
@@ -232,15 +260,26 @@ class ClosingAggregate(Operator):
             return False
         return self._aggregation.nbytes >= max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
 
-    def _begin_paging(self) -> PagedWindows:
-        """Rows go to shards from here on; groups that are in memory stay there until their window closes."""
+    def _begin_paging(self, *, with_last_rows: bool = False) -> None:
+        """Rows go to shards from here on, also those that came last if it is `with_last_rows`. Groups that are in
+        memory stay there until their window closes."""
         self._intake.groups.changes.clear()  # it may know of slots for which states have no room yet
         for interner in self._intake.groups.interners:
             if interner is not None:
                 interner.sweep()  # texts of rows that were refused
-        if self._paged is None:
-            self._paged = PagedWindows(self._name, self._node, self._intake.own, self._show, self._resources)
+        paged = self._make_paged()
+        if isinstance(paged, PagedSessions):
+            paged.begin(with_last_rows=with_last_rows)
+            self._sweeping = paged
         self._is_paging = True
+
+    def _make_paged(self) -> PagedWindows | PagedSessions:
+        if self._paged is None:
+            parts = self._name, self._node, self._intake.own, self._show, self._resources
+            if isinstance(self._windows, SessionWindows) and self._node.partition_by:
+                self._paged = PagedSessions(*parts, self._windows, self._aggregation)
+            else:
+                self._paged = PagedWindows(*parts)
         return self._paged
 
     def _log(self, chunk: Chunk, read: ReadRows) -> None:
@@ -267,19 +306,32 @@ class ClosingAggregate(Operator):
             self._is_paging = False
 
     def _shrink(self) -> None:
-        """If no group is left in memory, the memory that they had is for shards."""
-        groups = self._intake.groups
+        """If no group is left in memory, the memory that they had is for shards; and so for sessions."""
+        groups, windows = self._intake.groups, self._windows
         if groups.size and not groups.counts.any():
             groups.changes.clear()
             self._aggregation.restore(decode(self._nothing_held))
+        if self._sweeping is not None and isinstance(windows, SessionWindows) and not len(windows.open.numbers):
+            windows.partitions.changes.clear()
+            windows.restore(decode(self._nothing_open))
+
+    def _sweep(self, sessions: PagedSessions, watermark: int) -> None:
+        self._rows = sessions.sweep(watermark, self._rows)
+        self._shrink()
+        if sessions.is_empty:
+            self._sweeping, self._is_paging = None, False
 
     # Windows close
 
     def _close(self, watermark: int) -> None:
+        if self._sweeping is not None:
+            if self._sweeping.is_due(watermark):
+                self._sweep(self._sweeping, watermark)
+            return
         closed = self._windows.close(watermark)
         if len(closed.instances) == 0:
             return
-        if self._paged is not None and self._paged.oldest < closed.ends[-1]:
+        if isinstance(self._paged, PagedWindows) and self._paged.oldest < closed.ends[-1]:
             self._close_paged(self._paged, closed)
             return
         groups = self._intake.groups
@@ -310,7 +362,9 @@ class ClosingAggregate(Operator):
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         self._add_waiting()
         end = self._windows.end(last_time)
-        if end is not None:
+        if self._sweeping is not None:
+            self._sweep(self._sweeping, self._sweeping.end)
+        elif end is not None:
             self._close(end)
         return self._take()
 
@@ -338,11 +392,23 @@ class ClosingAggregate(Operator):
         self._show.restore(snapshot["show"])
         self._rows = snapshot["rows"]
         if snapshot["paged"] is not None:
-            self._begin_paging().restore(snapshot["paged"])
+            paged = self._make_paged()
+            paged.restore(snapshot["paged"])
+            if isinstance(paged, PagedSessions) and snapshot["is_paging"]:
+                self._sweeping = paged
         self._is_paging = snapshot["is_paging"]
         waiting = snapshot["waiting"]
         if waiting is not None:
             self._add(Chunk(waiting["times"], from_bytes(waiting["rows"])))
+
+
+def _groups_may_page(node: AggregateNode) -> bool:
+    """Groups of tumbling windows do; those of sessions, if nothing is compared with the session before, and no state
+    keeps texts, whose codes those in memory know."""
+    if not node.group_by or not node.window.extent.closes:
+        return bool(node.group_by)
+    has_texts = any(arg.type is SqlType.STRING for state in node.states for arg in state.args)
+    return not has_texts and not node.emission.emit.compares
 
 
 def _safe_reads(node: AggregateNode) -> dict[str, SqlType] | None:

@@ -18,7 +18,6 @@ from penstock.expressions.vector import ColumnView
 from penstock.lang.query import Emit
 from penstock.operators.aggregation import EMITTED_AT_ONCE
 from penstock.operators.chunk import Chunk, joined
-from penstock.operators.closing_windows import SessionWindows
 from penstock.operators.cutting import Cuts, cuts_of
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
@@ -29,6 +28,7 @@ from penstock.operators.partitioned_operator import PartitionedOperator
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
+from penstock.operators.session_windows import SessionWindows
 from penstock.plan.nodes import RelationNode
 from penstock.types import SqlType
 from penstock.windows.spec import Session

@@ -1,4 +1,4 @@
-"""State beyond memory: groups here, and distinct values, tables and joins in the files beside.
+"""State beyond memory: groups here, and distinct values, tables, joins and sessions in the files beside.
 
 Groups: SUM and COUNT by key over an hour, for ever more keys in the same budget.
 
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from penstock import App
 from penstock_bench.benches.groups_distinct import measure_distinct
 from penstock_bench.benches.groups_join import measure_join
+from penstock_bench.benches.groups_sessions import measure_sessions
 from penstock_bench.benches.groups_table import measure_table
 from penstock_bench.benches.memory import PeakMemory
 from penstock_bench.benches.report import Report
@@ -105,6 +106,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         **measure_distinct(size, report),
         **measure_table(size, report),
         **measure_join(size, report),
+        **measure_sessions(size, report),
     }
 
 

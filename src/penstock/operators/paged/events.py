@@ -33,7 +33,7 @@ from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.log import TIME, LoggedRows, joined, times_of
 from penstock.operators.paged.merged import MergedGroups, ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
-from penstock.operators.paged.shard import POSITION, EnteringRows, Shard
+from penstock.operators.paged.shard import POSITION, EnteringRows, LoggedColumns, Shard
 from penstock.operators.paged.shards import Shards
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
@@ -59,7 +59,8 @@ class PagedEvents:
         assert isinstance(node.window.extent, Range), "other windows do not page"
         self._node = node
         self._extent = node.window.extent
-        self._shards = Shards(name, node, own, resources, with_positions=True)
+        columns = LoggedColumns(node.key_types, node.states, POSITION)
+        self._shards = Shards(name, node, own, resources, columns)
         self._log = self._shards.log
         self._shown = ShownGroups(node, shows)
         self._played_upto = 0
@@ -152,7 +153,7 @@ class PagedEvents:
             self._keep(rows.batch.filter(pa.array(evaluates)), played, runs)
         shard.reading.forget(removed)
         shard.reading.groups.collect(len(removed.slots) + count)
-        self._shards.check(number, shard)
+        self._shards.check(number, shard.aggregation.nbytes)
         return last
 
     # Results

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from penstock.arrays import Slots, UInt64s
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
-from penstock.operators.aggregation import Aggregation
 from penstock.operators.groups import GroupTable
 from penstock.operators.paged.hashing import key_hashes
 from penstock.store.budget import Account
@@ -24,11 +23,20 @@ _AT_ONCE = 1 << 14
 """So many keys are hashed together."""
 
 
-class HeldGroups:
-    """The groups that have these slots of an aggregation. Their keys have these `types`; before them is the window."""
+def keys_of(groups: GroupTable, slots: Slots, types: Sequence[SqlType]) -> list[pa.Array]:
+    """The last keys of groups, which have these types."""
+    keys = groups.keys(slots)[-len(types) :]
+    return [
+        to_arrow(key, kind, len(slots)) if isinstance(key, Vector) else key
+        for key, kind in zip(keys, types, strict=True)
+    ]
 
-    def __init__(self, aggregation: Aggregation, slots: Slots, types: Sequence[SqlType], account: Account) -> None:
-        self.aggregation = aggregation
+
+class HeldGroups:
+    """The groups that have these slots. The last of their keys have these `types`; before them may be the window."""
+
+    def __init__(self, groups: GroupTable, slots: Slots, types: Sequence[SqlType], account: Account) -> None:
+        self._groups = groups
         self._types = tuple(types)
         self._account = account
         account.charge(8 * len(slots))
@@ -36,7 +44,7 @@ class HeldGroups:
         """The upper half of each group's hash, and its slot, in order."""
         for begin in range(0, len(slots), _AT_ONCE):
             own = slots[begin : begin + _AT_ONCE]
-            hashes = key_hashes(self._keys(own), self._types, len(own))
+            hashes = key_hashes(keys_of(groups, own, self._types), self._types, len(own))
             self._places[begin : begin + len(own)] = hashes >> _SLOT_BITS << _SLOT_BITS | own.astype(np.uint64)
         self._places.sort()
 
@@ -55,17 +63,9 @@ class HeldGroups:
         """These come first in a new table: what has a slot there below their number is one of them."""
         for begin in range(0, len(slots), _AT_ONCE):
             own = slots[begin : begin + _AT_ONCE]
-            views: list[Evaluated] = [
-                ColumnView(key, kind) for key, kind in zip(self._keys(own), self._types, strict=True)
-            ]
+            keys = keys_of(self._groups, own, self._types)
+            views: list[Evaluated] = [ColumnView(key, kind) for key, kind in zip(keys, self._types, strict=True)]
             groups.assign(views, len(own), None)
 
     def close(self) -> None:
         self._account.release(self._places.nbytes)
-
-    def _keys(self, slots: Slots) -> list[pa.Array]:
-        keys = self.aggregation.groups.keys(slots)[1:]
-        return [
-            to_arrow(key, kind, len(slots)) if isinstance(key, Vector) else key
-            for key, kind in zip(keys, self._types, strict=True)
-        ]

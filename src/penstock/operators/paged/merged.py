@@ -69,6 +69,11 @@ class ShownGroups:
         return state.traits.can_fail(tuple(arg.type for arg in state.args))
 
     @property
+    def names(self) -> list[str]:
+        """Those of the columns."""
+        return list(self._kinds)
+
+    @property
     def _schema(self) -> pa.Schema:
         return pa.schema([pa.field(name, kind.arrow) for name, kind in self._kinds.items()])
 

@@ -35,7 +35,7 @@ from penstock.operators.paged.feed import feed
 from penstock.operators.paged.log import LoggedRows, joined, times_of
 from penstock.operators.paged.merged import ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
-from penstock.operators.paged.shard import EnteringRows, Shard
+from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard
 from penstock.operators.paged.shards import Shards
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
@@ -62,7 +62,8 @@ class PagedResults:
         self, name: str, node: AggregateNode, own: OwnColumns, shows: list[ResultShow], resources: Resources
     ) -> None:
         self._node = node
-        self._shards = Shards(name, node, own, resources, with_positions=False)
+        columns = LoggedColumns(node.key_types, node.states)
+        self._shards = Shards(name, node, own, resources, columns)
         self._log = self._shards.log
         self._shown = ShownGroups(node, shows)
         self._played = -FOREVER
@@ -138,7 +139,7 @@ class PagedResults:
             yield from aggregation.evaluations(entered, left_rows, *upto, evaluates)
             reading.forget(left_rows)
             gone = len(left_rows.slots)
-        self._shards.check(number, shard)
+        self._shards.check(number, shard.aggregation.nbytes)
         reading.groups.collect(gone)
 
     # Results

@@ -23,13 +23,15 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.operators.paged.log import LoggedRows
 from penstock.operators.resources import Resources
-from penstock.plan.nodes import AggregateNode, StateSpec
+from penstock.plan.nodes import StateSpec
 from penstock.plan.reads import Read, reads_of
 from penstock.store.budget import Account
 from penstock.types import SqlType
 
-POSITION = "@"
-"""The last column of a log with positions."""
+POSITION, KEPT = "@", "&"
+"""The last column of a log with positions, or of a log that has rows that are in no group."""
+
+_MORE = {POSITION: SqlType.BIGINT, KEPT: SqlType.BOOLEAN}
 
 _NO_STEP = np.zeros(1, np.int64)
 _SILENT = np.zeros(1, np.bool_)
@@ -49,19 +51,31 @@ class EnteringRows(NamedTuple):
 
 class LoggedColumns:
     """The columns of a log, behind the time: the keys `#0`, `#1`, ... and what the states read, `$0`,
-    `$1`, ..., in the order of `OwnColumns`; with positions, the place of each row in the stream, `POSITION`."""
+    `$1`, ..., in the order of `OwnColumns`; then `POSITION`, the place of each row in the stream, or `KEPT`, whether a
+    row is in a group, if they are asked for. The first `hashed` keys say which shard a row is in: all, if not given."""
 
-    def __init__(self, node: AggregateNode, *, with_positions: bool) -> None:
-        self.key_types = node.key_types
-        self.reads = reads_of(node.states)
+    def __init__(
+        self,
+        key_types: tuple[SqlType, ...],
+        states: tuple[StateSpec, ...],
+        *more: str,
+        hashed: int | None = None,
+    ) -> None:
+        self.key_types = key_types
+        self.hashed_types = key_types[:hashed]
+        self.reads = reads_of(states)
         self._kinds = {f"#{i}": kind for i, kind in enumerate(self.key_types)}
         self._kinds |= {f"${i}": _type_of(read) for i, read in enumerate(self.reads)}
-        if with_positions:
-            self._kinds[POSITION] = SqlType.BIGINT
+        self._kinds |= {name: _MORE[name] for name in more}
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([pa.field(name, kind.arrow) for name, kind in self._kinds.items()])
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether rows are logged that are in no group."""
+        return KEPT in self._kinds
 
     def of(self, rows: EnteringRows) -> list[pa.Array]:
         """Rows as they are logged. Texts, which have codes here, are logged as texts."""
@@ -70,6 +84,8 @@ class LoggedColumns:
             data.append(to_data(values, valid, _type_of(read), interner))
         if POSITION in self._kinds:
             data.append(Vector(rows.positions, None))
+        if self.has_all_rows:
+            data.append(Vector(np.ones(len(rows.times), np.bool_) if rows.keep is None else rows.keep, None))
         batch = Batch(self._kinds, dict(zip(self._kinds, data, strict=True)), len(rows.times))
         return [batch.column(name) for name in self._kinds]
 

@@ -50,21 +50,21 @@ class _TooLarge(Exception):
 
 @component("Shards")
 class Shards:
-    """`own` are the columns that the states read. With positions, rows have their place in the stream, too."""
+    """`own` are the columns that the states read, `columns` those that are logged."""
 
     def __init__(
-        self, name: str, node: AggregateNode, own: OwnColumns, resources: Resources, *, with_positions: bool
+        self, name: str, node: AggregateNode, own: OwnColumns, resources: Resources, columns: LoggedColumns
     ) -> None:
         self._name = name
         self._node = node
         self._own = own
         self._resources = resources.apart()
         resources.at_end(self._resources.close)
-        self._columns = LoggedColumns(node, with_positions=with_positions)
+        self._columns = columns
         self.account = self._resources.account(f"{name}: rows and results of shards")
         staged = self._resources.account(f"{name}: rows on their way to shards", is_spare=True)
         self.device = self._resources.device(f"{name}-shards")
-        self.log = RowLog(self.device, self.account, staged, self._columns.schema, node.key_types, _BITS)
+        self.log = RowLog(self.device, self.account, staged, columns.schema, columns.hashed_types, _BITS)
         self._saved: list[Blob | None] = [None] * self.log.shards
         self._indivisible: set[int] = set()
         self.left = [-FOREVER] * self.log.shards
@@ -73,7 +73,7 @@ class Shards:
     def add(self, rows: EnteringRows) -> None:
         """Rows behind all others."""
         times, logged = rows.times, self._columns.of(rows)
-        if rows.keep is not None and not rows.keep.all():
+        if rows.keep is not None and not self._columns.has_all_rows and not rows.keep.all():
             chosen = pa.array(rows.keep)
             times, logged = times[rows.keep], [column.filter(chosen) for column in logged]
         self.log.add(times, logged)
@@ -114,16 +114,25 @@ class Shards:
         """Other keys come from here on: shards that could not be divided may be."""
         self._indivisible.clear()
 
-    def reading(self) -> ShardReading:
-        """What is read of the rows of a shard, without states. Its groups are to be closed."""
-        return ShardReading(self._columns, self._own, self.account)
+    def reading(self, columns: LoggedColumns | None = None) -> ShardReading:
+        """What is read of the rows of a shard, without states. Its groups are to be closed. The rows have these
+        columns, or those of the log."""
+        return ShardReading(columns or self._columns, self._own, self.account)
+
+    def empty(self, columns: LoggedColumns | None = None) -> Shard:
+        """A shard in memory without rows, for rows that have these columns, or those of the log."""
+        return Shard.make(self._name, columns or self._columns, self._own, self._node.states, self._resources)
+
+    def apart(self) -> Resources:
+        """For what lives and ends with a shard in memory."""
+        return self._resources.apart()
 
     def is_saved(self, number: int) -> bool:
         return self._saved[number] is not None
 
     def load(self, number: int, rows: Iterable[LoggedRows]) -> Shard:
         """A shard as it was played last; `rows` are those that its states hold, if they are not saved."""
-        shard = Shard.make(self._name, self._columns, self._own, self._node.states, self._resources)
+        shard = self.empty()
         try:
             blob = self._saved[number]
             if blob is not None:
@@ -149,11 +158,11 @@ class Shards:
         """Rows enter, and nothing is looked at."""
         for rows in entering:
             shard.aggregation.add(shard.reading.enter(rows))
-            self.check(number, shard)
+            self.check(number, shard.aggregation.nbytes)
 
-    def check(self, number: int, shard: Shard) -> None:
+    def check(self, number: int, nbytes: int) -> None:
         """Stops where a shard has become too large."""
-        if shard.aggregation.nbytes > self.account.total // _SHARD and number not in self._indivisible:
+        if nbytes > self.account.total // _SHARD and number not in self._indivisible:
             raise _TooLarge
 
     # Durability

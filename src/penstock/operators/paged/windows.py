@@ -35,7 +35,7 @@ from penstock.operators.paged.feed import feed
 from penstock.operators.paged.held import HeldGroups
 from penstock.operators.paged.merged import ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
-from penstock.operators.paged.shard import EnteringRows
+from penstock.operators.paged.shard import EnteringRows, LoggedColumns
 from penstock.operators.paged.shards import Shards
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
@@ -49,7 +49,8 @@ class PagedWindows:
 
     def __init__(self, name: str, node: AggregateNode, own: OwnColumns, show: ResultShow, resources: Resources) -> None:
         self._node = node
-        self._shards = Shards(name, node, own, resources, with_positions=False)
+        columns = LoggedColumns(node.key_types, node.states)
+        self._shards = Shards(name, node, own, resources, columns)
         self._log = self._shards.log
         self._show = show
         self._shown = ShownGroups(node, [show])
@@ -85,13 +86,13 @@ class PagedWindows:
         shards, log = self._shards, self._log
         runs = OrderedRuns(shards.device, shards.account, self._node.key_types, 1, 2 * log.shards)
         self.played_bytes = 0
-        held = HeldGroups(aggregation, slots, self._node.key_types, shards.account)
+        held = HeldGroups(aggregation.groups, slots, self._node.key_types, shards.account)
         try:
             for number in range(log.shards):
                 if log.count(number, start, end):
                     shards.visit(number, lambda part: self._play_shard(part, start, end, held, runs), runs)
             for number in range(log.shards if len(held) else 0):
-                position = self._play_held(number, start, end, held, runs, position)
+                position = self._play_held(number, start, end, aggregation, held, runs, position)
         finally:
             held.close()
             shards.divide_again()
@@ -108,19 +109,27 @@ class PagedWindows:
                 if len(slots):
                     run = run._replace(slots=np.where(run.slots < len(slots), np.int32(-1), run.slots))
                 shard.aggregation.add(run)
-                self._shards.check(number, shard)
+                self._shards.check(number, shard.aggregation.nbytes)
             groups = shard.reading.groups
             self._keep(shard.aggregation, groups.sorted(np.flatnonzero(groups.counts).astype(np.int32)), 0, runs)
             self.played_bytes += shard.aggregation.nbytes
         finally:
             shard.close()
 
-    def _play_held(self, number: int, start: int, end: int, held: HeldGroups, runs: OrderedRuns, position: int) -> int:
+    def _play_held(
+        self,
+        number: int,
+        start: int,
+        end: int,
+        aggregation: Aggregation,
+        held: HeldGroups,
+        runs: OrderedRuns,
+        position: int,
+    ) -> int:
         """Shows the groups in memory that belong to a shard, and forgets what they hold: the next ones may take it."""
         slots = held.of(*self._log.prefix(number))
         if len(slots) == 0:
             return position
-        aggregation = held.aggregation
         if self._log.count(number, start, end):
             reading = self._shards.reading()
             try:
