@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from test_order_statistics import WANTS, draw, in_order, oracle, percentile, shaped, state
 from test_selective import Shelf
 
-from penstock.aggregates import order_statistics, paged_order
+from penstock.aggregates import order_statistics, ordered_pages, paged_order
 from penstock.aggregates import ordered_page_kernels as kernels
 from penstock.aggregates.order_statistics import OrderState
+from penstock.aggregates.ordered_pages import OrderedPages
 from penstock.aggregates.packed_pages import PackedPages
 from penstock.aggregates.paged_order import PagedOrder
 from penstock.aggregates.state import Argument, Emitted, Rows, Schedule, Want
+from penstock.components import Saved
 from penstock.errors import BudgetError
 from penstock.store.budget import Budget
 from penstock.store.memory_device import MemoryDevice
@@ -26,7 +28,7 @@ from penstock.types import SqlType
 def paging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Every call pages what is in memory, and only some pages stay in memory. Counts what happens to pages."""
     counts = {"divided": 0, "united": 0, "dealt out": 0}
-    advance, put, unite, deal = OrderState.advance, PagedOrder._put, PagedOrder._unite, PagedOrder._deal_out
+    advance, put, unite, deal = OrderState.advance, OrderedPages.put, OrderedPages._unite, PagedOrder._deal_out
 
     def paged(self: OrderState, added: Rows, removed: Rows, schedule: Schedule) -> tuple[Emitted, ...]:
         if self._paged is None:
@@ -36,27 +38,27 @@ def paging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
             check_pages(self._paged, self)
         return columns
 
-    def counted_put(self: PagedOrder, place: int, entries: np.ndarray) -> None:
+    def counted_put(self: OrderedPages, place: int, entries: np.ndarray) -> None:
         put(self, place, entries)
         counts["divided"] += place in self._changed and len(self._changed[place]) > 1
 
-    def counted_unite(self: PagedOrder) -> None:
-        before = self._length
+    def counted_unite(self: OrderedPages) -> None:
+        before = self.length
         unite(self)
-        counts["united"] += before - self._length
+        counts["united"] += before - self.length
 
     def counted_deal(self: PagedOrder) -> None:
         counts["dealt out"] += 1
         deal(self)
 
     monkeypatch.setattr(OrderState, "advance", paged)
-    monkeypatch.setattr(PagedOrder, "_put", counted_put)
-    monkeypatch.setattr(PagedOrder, "_unite", counted_unite)
+    monkeypatch.setattr(OrderedPages, "put", counted_put)
+    monkeypatch.setattr(OrderedPages, "_unite", counted_unite)
     monkeypatch.setattr(PagedOrder, "_deal_out", counted_deal)
     monkeypatch.setattr(PagedOrder, "bytes_for", lambda *_: -1)
     monkeypatch.setattr(order_statistics, "_LEAST_TREE", 0)
     monkeypatch.setattr(order_statistics, "_BACK", 0 if request.param == "come back" else 1 << 40)
-    monkeypatch.setattr(paged_order, "mean_entries", lambda capacity, work: 2)
+    monkeypatch.setattr(ordered_pages, "mean_entries", lambda capacity, work: 2)
     monkeypatch.setattr(paged_order, "_UNEVEN", 1)
     if request.param == "in parts":
         monkeypatch.setattr(paged_order, "_WORK_BYTES", 1 << 14)
@@ -67,7 +69,8 @@ def paging(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
 
 def check_pages(paged: PagedOrder, made: OrderState) -> None:
     """The invariants of the directory, the log and the pages."""
-    rows = paged._rows
+    known = paged._pages
+    rows = known.rows
     assert made.nbytes == made._account.nbytes
     assert rows[:, kernels.COUNT].sum() == made._counts.sum()
     assert (rows[:, kernels.COUNT] >= 0).all()
@@ -77,11 +80,11 @@ def check_pages(paged: PagedOrder, made: OrderState) -> None:
     np.add.at(waiting, rows[:, kernels.PARTITION], rows[:, kernels.WAITING])
     assert waiting.tolist() == paged._log.waiting.tolist()
     pages = rows[:, kernels.PAGE].tolist()
-    assert sorted([*pages, *paged._free]) == list(range(paged._made))
+    assert sorted([*pages, *known._free]) == list(range(known._made))
     if len(rows) > 50:
         return
     for place, row in enumerate(rows):
-        entries = paged._pages.read(int(row[kernels.PAGE])).tolist()
+        entries = known.read(place).tolist()
         assert len(entries) == row[kernels.ENTRIES]
         owned = [[slot, key] for slot, key, _ in entries]
         assert owned == sorted(owned)
@@ -120,9 +123,7 @@ def test_any_doubles_and_fractions(
         np.array([0.0 if v is None else v for v in values]), np.array([v is not None for v in values], dtype=np.bool_)
     )
     shelf = Shelf()
-    check_history(
-        lambda: on(shelf, SqlType.DOUBLE, wants), make_history(rng, (argument,), slots), oracle(wants), rng
-    )
+    check_history(lambda: on(shelf, SqlType.DOUBLE, wants), make_history(rng, (argument,), slots), oracle(wants), rng)
 
 
 @pytest.mark.parametrize("shape", ["uniform", "few", "constant", "rising", "falling", "wide"])
@@ -247,7 +248,8 @@ def test_many_slots_with_few_values_stay_in_memory() -> None:
     made = OrderState(MEDIAN, SqlType.BIGINT, Budget(1 << 26).account("test"), MemoryDevice())
     made.ensure(1 << 20)
     count = 40_000
-    player = Player(made, History(np.arange(count, dtype=np.int32), (Argument(np.arange(count), None),), np.arange(count), ()))
+    numbers = np.arange(count)
+    player = Player(made, History(numbers.astype(np.int32), (Argument(numbers, None),), numbers, ()))
     player.play([Step(count, 0, (5,))])
     assert not made._give_up()
     assert made._paged is None
@@ -280,8 +282,6 @@ def test_a_restart_may_have_another_budget(total: int) -> None:
 
 def test_what_was_saved_by_the_version_before_is_read() -> None:
     saved = {"counts": np.array([3, 0]), "keys": np.array([2, 5, 9])}
-    from penstock.components import Saved
-
     made = state(SqlType.BIGINT, MEDIAN)
     made.restore(Saved(saved, "OrderState", 1))
     player = Player(made, make_history(np.random.default_rng(0), (Argument(np.arange(0), None),), 1))

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from conformance.runtimes import Drive
-from penstock.aggregates import order_statistics, paged_order
+from penstock.aggregates import order_statistics, ordered_pages, paged_order
 from penstock.aggregates.order_statistics import OrderState
 from penstock.aggregates.packed_pages import PackedPages
 from penstock.aggregates.paged_order import PagedOrder
@@ -35,7 +35,7 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.setattr(OrderState, "advance", paged)
     monkeypatch.setattr(order_statistics, "_LEAST_TREE", 0)
     monkeypatch.setattr(PagedOrder, "bytes_for", lambda *_: -1)
-    monkeypatch.setattr(paged_order, "mean_entries", lambda capacity, work: 2)
+    monkeypatch.setattr(ordered_pages, "mean_entries", lambda capacity, work: 2)
     monkeypatch.setattr(paged_order, "_UNEVEN", 1)
     keep = PackedPages._may_keep
     monkeypatch.setattr(PackedPages, "_may_keep", lambda self, nbytes: nbytes % 16 == 0 and keep(self, nbytes))

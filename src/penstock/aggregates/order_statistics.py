@@ -15,8 +15,8 @@ Invariants:
 2. The pools are large enough for the rows of a call before its first row enters: a `BudgetError` from `advance`
    changes nothing.
 3. What a line takes is on the account while it is there. It takes a small part of the free memory, or there is none.
-4. With a device, a tree that may not grow, or whose memory others need, goes to pages (`paged_order`), and is empty then.
-   Values that fit memory well again come back.
+4. With a device, a tree that may not grow, or whose memory others need, goes to pages (`paged_order`). Then the tree is
+   empty. Values that fit memory well again come back.
 5. While this state asks for memory itself (`_asks`), it gives none up.
 
 Created by the factory; driven by the operator through `AggregateState`.

@@ -1,6 +1,6 @@
 """Loops over the values of slots that are in pages in their order: see `paged_order`.
 
-A row of the *directory* is a page: the least (slot, key) that belongs to it, and what is known of it without reading it.
+A row of the *directory* is a page: the least (slot, key) that may belong to it, and what is known without reading it.
 An *operation* is a value that enters or leaves a slot: two words, the slot (its complement, which is negative, for one
 that leaves) and the key. A *query* asks for the key that so many others of a page precede, after so many operations.
 A *line* has the entries of a page, with those of load 0 that its operations need.

@@ -10,7 +10,7 @@ Invariants:
 2. `resident_nbytes` bytes of pages are in memory, and `_granted` are on the account for them, as many or more.
 3. A blob is freed after what takes its place is written or kept.
 
-Which entries belong to a page is said by `value_pages` (by hash) and `paged_order` (in order).
+Which entries belong to a page is said by `value_pages` (by hash) and `ordered_pages` (in order).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values beyond memory: COUNT(DISTINCT x) and percentiles over an hour without groups, for more values than memory holds.
+"""Values beyond memory: COUNT(DISTINCT x) and percentiles over an hour without groups, for more than memory holds.
 
 Each value comes once in an hour, in a scattered order; the window slides every ten minutes and every result of a full
 window is checked. `distinct_values` and `percentile_values` are how many were in the window in the budget,
@@ -151,7 +151,6 @@ class _Fed:
     def slide(self) -> Timing:
         """The events up to the next evaluation, and the evaluation."""
         return self.push(max(1, self._values // _SLIDES))
-
 
     def check(self) -> None:
         if self._wrong or not self._checked:
