@@ -270,10 +270,9 @@ def answer(
 ) -> None:
     """Plays the operations `own` of a call on a line, and answers the queries that come in between. `words` and
     `places` are those of these operations. The queries are those of `order` from `begin` to `end`."""
-    for block in range((length >> _BLOCK_BITS) + 1):
-        sums[block] = 0
-    for place in range(length):
-        sums[place >> _BLOCK_BITS] += line[place, LOAD]
+    sums[: (length >> _BLOCK_BITS) + 1] = 0
+    for row in range(length):
+        sums[row >> _BLOCK_BITS] += line[row, LOAD]
     block = before = played = np.int64(0)
     for number in range(begin, end):
         query = order[number]

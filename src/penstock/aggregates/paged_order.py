@@ -26,7 +26,7 @@ Why: docs/decisions/ordered-pages.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,11 +51,11 @@ from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 from penstock.store.device import BlockDevice
 
-_BUFFER_BYTES = 16384
+_BUFFER_BYTES = 8192
 _LEAST_PARTITIONS, _MOST_PARTITIONS = 4, 256
 
-_WORK_BYTES = 160
-"""What an operation takes while the operations of its partition are played: read, sorted, and in a page of its own."""
+_WORK_BYTES = 64
+"""What an operation or a query takes while those of a part, or of a partition, are played."""
 
 _UNEVEN = 4
 """Pages are dealt out to the partitions anew when one has so many times its share."""
@@ -179,27 +179,11 @@ class PagedOrder:
         operations, places = np.empty((added + removed, 2), np.int64), np.empty(added + removed, np.int64)
         queries, held = np.empty((QUERY_WORDS, asked), np.int64), np.empty(emits, np.int64)
         listed = np.empty(2, np.int64)
-        kernels.play_schedule(
-            self._pages.rows,
-            self._pages.length,
-            page_sums,
-            self._slot_sums.array,
-            counts,
-            wanted.floating,
-            *enters,
-            *leaves,
-            *schedule,
-            begin,
-            end,
-            emits > 0,
-            wanted.discrete,
-            wanted.fractions,
-            operations,
-            places,
-            queries,
-            held,
-            listed,
-        )
+        known = (self._pages.rows, self._pages.length, page_sums, self._slot_sums.array, counts)
+        listing = (operations, places, queries, held, listed)
+        asks = (emits > 0, wanted.discrete, wanted.fractions)
+        taken: list[Any] = [*known, wanted.floating, *enters, *leaves, *schedule, begin, end, *asks, *listing]
+        kernels.play_schedule(*taken)
         done, questions = listed.tolist()
         found = np.empty(asked, np.int64)
         self._play(operations[:done], places[:done], queries, questions, found)
