@@ -55,6 +55,7 @@ FIGURES = {
     "groups": (
         *("keys_reached", "paged_to_memory", "paged_to_memory_even", "added_to_budget", "state_to_budget"),
         *("distinct_values", "distinct_paged_to_memory", "table_rows", "table_paged_to_memory"),
+        *("percentile_values", "percentile_paged_to_memory", "percentile_paged_to_memory_events"),
         *("join_to_budget", "join_paged_to_memory"),
         *("sessions_open", "sessions_to_budget", "sessions_paged_to_memory"),
     ),

@@ -384,6 +384,18 @@ PROGRAMS = (
         on_spark=False,
     ),
     Program(
+        "order_beyond_memory",
+        """
+        CREATE QUERY slides AS SELECT MEDIAN(id) AS m, PERCENTILE_DISC(v, 0.9) AS p
+            FROM a [RANGE 20 HOURS SLIDE 10 HOURS];
+        CREATE QUERY of_groups AS SELECT n, MEDIAN(id) AS m, COUNT(*) AS r
+            FROM a [RANGE 20 HOURS SLIDE 10 HOURS] GROUP BY n""",
+        memory="2MB",
+        before=30000,
+        after=1200,
+        on_spark=False,
+    ),
+    Program(
         "tables_beyond_memory",
         f"""
         CREATE TABLE wide (id BIGINT PRIMARY KEY, k STRING, {", ".join(f"c{i} DOUBLE" for i in range(24))});

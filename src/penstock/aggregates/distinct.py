@@ -31,7 +31,7 @@ from penstock.aggregates import value_page_kernels as page_kernels
 from penstock.aggregates import value_table as values
 from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, NO_INTEGERS, plain
 from penstock.aggregates.images import from_images, images
-from penstock.aggregates.paged_values import LEAST_WORK, MOST_WORK, PagedValues
+from penstock.aggregates.paged_values import LEAST_WORK, MOST_WORK, PagedValues, work_of
 from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
@@ -364,7 +364,7 @@ class DistinctState(AggregateState):
         slots = len(saved["distinct"])
         self._distinct[:slots] = saved["distinct"]
         self._generations[:slots] = saved["generations"]
-        nbytes = min(saved["work"], _work_of(self._account))
+        nbytes = min(saved["work"], work_of(self._account))
         self._asks = True
         try:
             self._paged = PagedValues(self._device, self._account, nbytes)
@@ -376,13 +376,8 @@ class DistinctState(AggregateState):
         """What was in memory does not fit it any more."""
         slots = np.array(snapshot["entry_slots"], dtype=np.int64)
         owners = values.FIRST_GENERATION << 32 | slots
-        self._fill_pages(np.stack((owners, snapshot["entry_keys"], counts), axis=1), _work_of(self._account))
+        self._fill_pages(np.stack((owners, snapshot["entry_keys"], counts), axis=1), work_of(self._account))
         self._distinct += np.bincount(slots, minlength=len(self._distinct))
-
-
-def _work_of(account: Account) -> int:
-    """Memory for values on pages where nothing says how much their table took."""
-    return max(min(LEAST_WORK, account.total // 4), min(MOST_WORK, account.total // 8))
 
 
 def _column(argument: Argument) -> tuple[Int64s, Bools]:

@@ -98,7 +98,7 @@ MAKERS: dict[str, _Maker] = {
     "LAST": _selective("LAST"),
     "ARG_MIN": _selective("ARG_MIN"),
     "ARG_MAX": _selective("ARG_MAX"),
-    "ORDER": lambda order: OrderState(order.wants, order.types[0], order.account),
+    "ORDER": lambda order: OrderState(order.wants, order.types[0], order.account, order.device),
     "DISTINCT": lambda order: DistinctState(order.wants, order.types[0], order.account, order.device),
     "USER": _user,
 }

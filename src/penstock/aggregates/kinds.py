@@ -88,7 +88,7 @@ FIRST = Kind("FIRST", None, 24, is_paged=True, needs_positions=True)
 LAST = Kind("LAST", None, 24, is_paged=True, needs_positions=True, answers_newest=True)
 ARG_MIN = Kind("ARG_MIN", None, 24, is_paged=True, needs_positions=True)
 ARG_MAX = Kind("ARG_MAX", None, 24, is_paged=True, needs_positions=True)
-ORDER = Kind("ORDER", is_order_free=True, row_bytes=1792)
+ORDER = Kind("ORDER", pages_values=True, is_order_free=True, row_bytes=1792)
 DISTINCT = Kind("DISTINCT", pages_values=True, needs_positions=True, is_order_free=True)
 USER = Kind("USER", needs_positions=True, can_fail=_always)
 

@@ -15,6 +15,9 @@ Invariants:
 2. The pools are large enough for the rows of a call before its first row enters: a `BudgetError` from `advance`
    changes nothing.
 3. What a line takes is on the account while it is there. It takes a small part of the free memory, or there is none.
+4. With a device, a tree that may not grow, or whose memory others need, goes to pages (`paged_order`). Then the tree is
+   empty. Values that fit memory well again come back.
+5. While this state asks for memory itself (`_asks`), it gives none up.
 
 Created by the factory; driven by the operator through `AggregateState`.
 """
@@ -22,7 +25,7 @@ Created by the factory; driven by the operator through `AggregateState`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,9 +33,11 @@ from numpy.typing import NDArray
 
 from penstock.aggregates import order_line as line
 from penstock.aggregates import order_tree as tree
-from penstock.aggregates.columns import ALL_VALID, BOOL, plain
+from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, plain
 from penstock.aggregates.images import from_images, image_of_key, images, total_key
 from penstock.aggregates.order_tree_nodes import LEAF, LEAVES_USED, NODE_WORDS, empty_control, plant
+from penstock.aggregates.paged_order import Answers, Column, PagedOrder, Wanted
+from penstock.aggregates.paged_values import LEAST_WORK, MOST_WORK, work_of
 from penstock.aggregates.state import AggregateState, Argument, Emitted, Rows, Schedule, Snapshot, Want
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
@@ -40,12 +45,11 @@ from penstock.errors import BudgetError
 from penstock.jit import tight
 from penstock.store.budget import Account
 from penstock.store.charged import SHARE_OF_FREE
+from penstock.store.device import BlockDevice
 from penstock.types import SqlType
 
 Doubles = NDArray[np.float64]
 _Tree = tuple[Int64s, Slots, Slots, Int64s, Int64s]
-_Column = tuple[Slots, Int64s, Bools]
-"""Slots, images of values and validity of rows."""
 _Answers = tuple[Bools, Doubles, Doubles, Int64s, Bools]
 
 _LEAST_ROWS = 256
@@ -55,10 +59,21 @@ _VALUES_PER_ROW = 16
 _LINE_ROW_BYTES = 32
 """Keys and places of a row, twice, and its place in the line."""
 
+_LEAST_TREE = 2 * LEAST_WORK
+"""A tree of fewer bytes does not go to pages: what these need would take as much."""
+
+_BACK = 4
+"""Values come back from pages when so many times the memory is free that they need, even if they double."""
+
 Number = TypeVar("Number", bound=np.generic)
 
 
-@component("OrderState")
+def _in_memory(saved: Snapshot) -> Snapshot:
+    """Version 2 of version 1, when all values were in memory."""
+    return {**saved, "paged": None}
+
+
+@component("OrderState", 2, _in_memory)
 class OrderState(AggregateState):
     """Serves the wanted percentiles, in their order.
 
@@ -73,11 +88,18 @@ class OrderState(AggregateState):
     [[3.0], [2]]
     """
 
-    def __init__(self, wants: Sequence[Want], argument: SqlType, account: Account) -> None:
+    def __init__(
+        self, wants: Sequence[Want], argument: SqlType, account: Account, device: BlockDevice | None = None
+    ) -> None:
         self._wants = tuple(wants)
         self._storage = argument.storage
         self._floating = argument.is_floating
         self._account = account
+        self._device = device
+        self._paged: PagedOrder | None = None
+        self._asks = False
+        if device is not None:
+            account.give_up = self._give_up
         self._discrete: Bools = np.array([w.function == "PERCENTILE_DISC" for w in wants], dtype=np.bool_)
         self._fractions: Doubles = np.array([0.5 if w.parameter is None else w.parameter for w in wants])
         self._counts: Int64s = np.zeros(0, dtype=np.int64)
@@ -93,7 +115,7 @@ class OrderState(AggregateState):
     def ensure(self, slots: int) -> None:
         if slots > len(self._counts):
             room = max(16, slots)
-            self._charge(self.nbytes + 8 * (room - len(self._counts)))
+            self._make_room(8 * (room - len(self._counts)))
             grown = np.zeros(room, dtype=np.int64)
             grown[: len(self._counts)] = self._counts
             self._counts = grown
@@ -105,18 +127,27 @@ class OrderState(AggregateState):
         valid = np.empty(len(schedule.emit_slots), dtype=np.bool_)
         answers = (self._discrete, self._fractions, results, results.view(np.int64), valid)
         enters, leaves = (added.slots, entering, entering_valid), (removed.slots, leaving, leaving_valid)
-        if (spare := self._room_for_line(added.size, removed.size)) > 0:
-            self._charge(self.nbytes + spare)
-            self._play_line(enters, leaves, schedule, answers)
-            self._account.resize(self.nbytes)
+        if self._paged is None:
+            self._play_in_memory(enters, leaves, schedule, answers)
         else:
-            self._reserve(added.size)
-            taken: list[Any] = [*self._tree, self._counts, self._floating, *enters, *leaves, *schedule, *answers]
-            _play(*taken)
+            self._play_paged(self._paged, enters, leaves, schedule, Answers(*answers[2:]))
         return tuple(
             Emitted(from_images(column.view(np.int64), self._storage) if discrete else column, valid)
             for column, discrete in zip(results, self._discrete.tolist(), strict=True)
         )
+
+    def _play_in_memory(self, enters: Column, leaves: Column, schedule: Schedule, answers: _Answers) -> None:
+        if (spare := self._room_for_line(len(enters[0]), len(leaves[0]))) > 0:
+            self._charge(self.nbytes + spare)
+            self._play_line(enters, leaves, schedule, answers)
+            self._account.resize(self.nbytes)
+        else:
+            self._reserve(len(enters[0]))
+            if self._paged is not None:
+                self._play_paged(self._paged, enters, leaves, schedule, Answers(*answers[2:]))
+                return
+            taken: list[Any] = [*self._tree, self._counts, self._floating, *enters, *leaves, *schedule, *answers]
+            _play(*taken)
 
     @property
     def _tree(self) -> _Tree:
@@ -135,7 +166,7 @@ class OrderState(AggregateState):
         spare = grown + 8 * (most + most // 64 + cursors) + _LINE_ROW_BYTES * (inserts + deletes) + 8 * line.DIGITS
         return spare if spare <= self._account.free // SHARE_OF_FREE else 0
 
-    def _play_line(self, enters: _Column, leaves: _Column, schedule: Schedule, answers: _Answers) -> None:
+    def _play_line(self, enters: Column, leaves: Column, schedule: Schedule, answers: _Answers) -> None:
         """Plays rows that are many beside the values of the tree; what that takes is on the account."""
         held = int(tree.entries(self._sizes, self._nodes, self._control))
         in_keys, in_rows, entering = _sorted_rows(self._floating, enters)
@@ -156,7 +187,7 @@ class OrderState(AggregateState):
         tree.build(*self._tree, self._counts, values)
 
     def _reserve(self, inserts: int) -> None:
-        """Room for so many values, wherever they belong."""
+        """Room for so many values, wherever they belong, or all values are in pages."""
         leaves, nodes = tree.needed(self._control, inserts, int(self._control[LEAVES_USED]))
         if self._has(leaves, nodes):
             return
@@ -168,7 +199,12 @@ class OrderState(AggregateState):
         more_nodes = max(nodes, math.ceil(1.25 * len(self._nodes)))
         if self._bytes_with(more_leaves, more_nodes) - self.nbytes > self._account.free // SHARE_OF_FREE:
             more_leaves, more_nodes = max(leaves, len(self._sizes)), max(nodes, len(self._nodes))
-        self._charge(self._bytes_with(more_leaves, more_nodes))
+        try:
+            self._charge(self._bytes_with(more_leaves, more_nodes))
+        except BudgetError:
+            if not self._page(self._account.free // 2):
+                raise
+            return
         self._grow(more_leaves, more_nodes)
         if self._control[LEAVES_USED] == 0:
             plant(self._sizes, self._control)
@@ -188,36 +224,168 @@ class OrderState(AggregateState):
         return self._counts.nbytes + leaves * (12 * LEAF + 4) + nodes * 8 * NODE_WORDS
 
     def _charge(self, nbytes: int) -> None:
+        self._asks = True
         try:
             self._account.resize(nbytes)
         except BudgetError as refusal:
             names = " and ".join(sorted({want.function for want in self._wants}))
             raise BudgetError(f"{names} must keep every value of the window in memory: {refusal}") from refusal
+        finally:
+            self._asks = False
+
+    def _make_room(self, nbytes: int) -> None:
+        """So many bytes for slots, before what may page."""
+        while True:
+            try:
+                self._charge(self.nbytes + nbytes)
+                return
+            except BudgetError:
+                if not self._give_up():
+                    raise
+
+    # Pages
+
+    @property
+    def pageable_nbytes(self) -> int:
+        """What pages have, or could have: values page by themselves before their groups do."""
+        if self._paged is not None:
+            return self._paged.nbytes
+        return self.nbytes - self._counts.nbytes if self._device is not None else 0
+
+    def _give_up(self) -> bool:
+        """Others need memory: whether some was given back."""
+        if self._asks:
+            return False
+        return self._page() if self._paged is None else self._paged.page_out()
+
+    def _page(self, spare: int = 0) -> bool:
+        """All values go to pages, which may take so many bytes more than the tree; whether that was possible and of any
+        use."""
+        nbytes, values = self.nbytes - self._counts.nbytes + spare, int(self._counts.sum())
+        if self._device is None or nbytes < _LEAST_TREE:
+            return False
+        work = max(min(LEAST_WORK, nbytes // 2), min(MOST_WORK, nbytes // 4))
+        if PagedOrder.bytes_for(self._device, len(self._counts), values, work) >= nbytes:
+            return False
+        keys, _, sizes, nodes, control = self._tree
+        self._clear()
+        # The tree leaves the account first: what the pages take is less, and touched only as they are written.
+        self._account.resize(self.nbytes)
+
+        def read(rank: int, out: Int64s) -> None:
+            _export(keys, sizes, nodes, control, rank, out)
+
+        self._fill_pages(read, work)
+        return True
+
+    def _fill_pages(self, read: Callable[[int, Int64s], None], nbytes: int) -> None:
+        assert self._device is not None
+        self._asks = True
+        try:
+            self._paged = PagedOrder(self._device, self._account, nbytes)
+            self._paged.fill(self._counts, read)
+        finally:
+            self._asks = False
+
+    def _play_paged(
+        self, paged: PagedOrder, enters: Column, leaves: Column, schedule: Schedule, answers: Answers
+    ) -> None:
+        wanted = Wanted(self._discrete, self._fractions, self._floating)
+        self._asks = True
+        try:
+            paged.play(self._counts, wanted, enters, leaves, schedule, answers)
+            if len(schedule.emit_slots):
+                self._come_back(paged)
+        finally:
+            self._asks = False
+
+    def _come_back(self, paged: PagedOrder) -> None:
+        """Values that fit memory well are in memory."""
+        count = paged.values
+        if count == 0:
+            self._leave_pages(paged)
+            return
+        leaves, nodes = tree.built(2 * count)
+        if _BACK * (self._bytes_with(leaves, nodes) + 8 * count) > self._account.free:
+            return
+        grown = self._bytes_with(*tree.built(count)) - self._counts.nbytes
+        self._account.charge(grown + 8 * count)
+        keys = np.empty(count, np.int64)
+        paged.list_keys(keys)
+        self._grow(*tree.built(count))
+        tree.build(*self._tree, self._counts, keys)
+        self._leave_pages(paged)
+        self._account.resize(self.nbytes)
+
+    def _leave_pages(self, paged: PagedOrder) -> None:
+        paged.close()
+        self._paged = None
 
     def reset(self, slots: Slots) -> None:
-        _forget(*self._tree, self._counts, slots)
+        if self._paged is None:
+            _forget(*self._tree, self._counts, slots)
+            return
+        gone = plain(slots[self._counts[slots] > 0], INT32)
+        self._counts[slots] = 0
+        if not self._counts.any():
+            self._leave_pages(self._paged)
+        elif len(gone):
+            self._asks = True
+            try:
+                self._paged.drop(gone, len(self._counts))
+            finally:
+                self._asks = False
 
     @property
     def nbytes(self) -> int:
-        return self._counts.nbytes + self._keys.nbytes + self._slots.nbytes + self._sizes.nbytes + self._nodes.nbytes
+        held = self._counts.nbytes + self._keys.nbytes + self._slots.nbytes + self._sizes.nbytes + self._nodes.nbytes
+        return held if self._paged is None else held + self._paged.nbytes
 
     def snapshot(self) -> Snapshot:
-        """The values in order: by slot, then by key."""
-        keys = np.empty(int(self._counts.sum()), dtype=np.int64)
-        _export(self._keys, self._sizes, self._nodes, self._control, keys)
-        return {"counts": self._counts, "keys": keys}
+        """The values in order, by slot, then by key; or their pages."""
+        keys = np.empty(0 if self._paged is not None else int(self._counts.sum()), dtype=np.int64)
+        _export(self._keys, self._sizes, self._nodes, self._control, 0, keys)
+        paged = self._paged and {"values": self._paged.snapshot(), "work": self._paged.work_nbytes}
+        return {"counts": self._counts, "keys": keys, "paged": paged}
 
     def restore(self, snapshot: Snapshot) -> None:
         counts: Int64s = np.array(snapshot["counts"], dtype=np.int64)
         keys: Int64s = np.array(snapshot["keys"], dtype=np.int64)
         self._clear()
         self._counts = counts
-        self._charge(self._bytes_with(*tree.built(len(keys))))
+        if snapshot["paged"] is not None:
+            self._restore_pages(snapshot["paged"])
+            return
+        try:
+            self._charge(self._bytes_with(*tree.built(len(keys))))
+        except BudgetError:
+            if self._device is None:
+                raise
+            self._charge(counts.nbytes)
+            self._fill_pages(_reader_of(keys), work_of(self._account))
+            return
         self._grow(*tree.built(len(keys)))
         tree.build(*self._tree, counts, keys)
 
+    def _restore_pages(self, saved: Snapshot) -> None:
+        assert self._device is not None, "pages are saved where there is a device"
+        self._charge(self._counts.nbytes)
+        self._asks = True
+        try:
+            self._paged = PagedOrder(self._device, self._account, min(saved["work"], work_of(self._account)))
+            self._paged.restore(saved["values"])
+        finally:
+            self._asks = False
 
-def _sorted_rows(floating: bool, column: _Column) -> tuple[Int64s, Slots, int]:
+
+def _reader_of(keys: Int64s) -> Callable[[int, Int64s], None]:
+    def read(rank: int, out: Int64s) -> None:
+        out[:] = keys[rank : rank + len(out)]
+
+    return read
+
+
+def _sorted_rows(floating: bool, column: Column) -> tuple[Int64s, Slots, int]:
     """Keys and numbers of the rows that have a value, in order, and how many there are; one more follows."""
     rows = len(column[0])
     keys, places = np.empty((2, rows + 1), np.int64), np.empty((2, rows + 1), np.int32)
@@ -313,10 +481,12 @@ def _forget(
 
 
 @tight
-def _export(keys: Int64s, sizes: Slots, nodes: Int64s, control: Int64s, out: Int64s) -> None:
-    rank = 0
-    while rank < len(out):
-        leaf, _ = tree.find_rank(nodes, control, rank)
-        for place in range(sizes[leaf]):
-            out[rank] = keys[leaf, place]
-            rank += 1
+def _export(keys: Int64s, sizes: Slots, nodes: Int64s, control: Int64s, rank: int, out: Int64s) -> None:
+    """The keys of entries in their order, from a rank on."""
+    done = 0
+    while done < len(out):
+        leaf, place = tree.find_rank(nodes, control, rank + done)
+        while place < sizes[leaf] and done < len(out):
+            out[done] = keys[leaf, place]
+            place += 1
+            done += 1

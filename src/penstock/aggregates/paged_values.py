@@ -93,7 +93,7 @@ class PagedValues:
 
     def append(self, operations: Int64s, distinct: Int64s, generations: Int64s) -> None:
         """Values come and go, and nobody asks."""
-        self._log.append(operations)
+        self._log.append(operations, self._partitions_of(operations))
         for partition in np.flatnonzero(self._log.waiting > self._most).tolist():
             self._settle(partition, None, distinct, generations, _NO_CHANGES)
         self._pages.fit()
@@ -103,9 +103,7 @@ class PagedValues:
         changes = np.zeros(len(operations), np.int32)
         waiting = self._log.waiting
         if waiting.any():
-            numbers = np.empty(len(operations), np.int64)
-            kernels.find_partitions(operations, self._log.partitions - 1, numbers)
-            order, begins = _sorted(numbers, self._log.partitions)
+            order, begins = sorted_numbers(self._partitions_of(operations), self._log.partitions)
             for partition in np.flatnonzero((waiting > 0) | (np.diff(begins) > 0)).tolist():
                 own = order[begins[partition] : begins[partition + 1]]
                 self._settle(partition, (operations[own], own), distinct, generations, changes)
@@ -117,6 +115,12 @@ class PagedValues:
         self._pages.fit()
         self._pages.settle()
         return changes
+
+    def _partitions_of(self, operations: Int64s) -> Int64s:
+        """A partition has the pages whose numbers end in its bits."""
+        numbers = np.empty(len(operations), np.int64)
+        kernels.find_partitions(operations, self._log.partitions - 1, numbers)
+        return numbers
 
     def _settle(
         self,
@@ -137,7 +141,7 @@ class PagedValues:
     def _play(self, operations: Int64s, targets: Int64s, distinct: Int64s, generations: Int64s, changes: Slots) -> None:
         numbers = np.empty(len(operations), np.int64)
         kernels.find_pages(operations, self._pages.pages, self._pages.level, numbers)
-        order, begins = _sorted(numbers, self._pages.pages)
+        order, begins = sorted_numbers(numbers, self._pages.pages)
         for page in np.flatnonzero(np.diff(begins)).tolist():
             own = order[begins[page] : begins[page + 1]]
             self._play_page(page, operations, own, targets, distinct, generations, changes)
@@ -197,14 +201,19 @@ class PagedValues:
 
     def restore(self, snapshot: Snapshot) -> None:
         self.stale = snapshot["stale"]
-        self._log.restore(snapshot["log"])
+        self._log.restore(snapshot["log"], self._partitions_of)
         self._pages.restore(snapshot["pages"])
 
 
 _NO_NUMBERS = np.empty(0, np.int64)
 
 
-def _sorted(numbers: Int64s, count: int) -> tuple[Int64s, Int64s]:
+def work_of(account: Account) -> int:
+    """Memory for values on pages where nothing says how much they took before."""
+    return max(min(LEAST_WORK, account.total // 4), min(MOST_WORK, account.total // 8))
+
+
+def sorted_numbers(numbers: Int64s, count: int) -> tuple[Int64s, Int64s]:
     """In which order equal numbers are side by side, and where the run of each number below `count` begins."""
     begins: Int64s = np.zeros(count + 1, np.int64)
     kernels.count_numbers(numbers, begins)

@@ -2,17 +2,19 @@
 
     operations ─▶ a buffer for each partition ── full ──▶ a block
 
-A partition has the pages whose numbers end in its bits. So what waits for a page is found with what waits for some
-others, and a page is read once for all of it.
+A partition has some of the pages, and its owner knows which. So what waits for a page is found with what waits for
+some others, and a page is read once for all of it.
 
 Invariants:
 1. The operations of a partition are those of its blocks, in their order, and then those of its buffer.
 2. Blocks are freed once their operations have been played (`forget`).
 
-Owned by `paged_values.PagedValues`.
+Owned by `paged_values.PagedValues` or `paged_order.PagedOrder`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -28,7 +30,7 @@ OPERATION_BYTES = 16
 
 @component("ValueLog")
 class ValueLog:
-    """`partitions` is a power of two; the buffers take about so many bytes, which the owner has on its account."""
+    """The buffers take about so many bytes, which the owner has on its account."""
 
     def __init__(self, device: BlockDevice, partitions: int, nbytes: int) -> None:
         self._device = device
@@ -55,9 +57,10 @@ class ValueLog:
         """How many operations wait in each partition."""
         return self._on_device + self._buffered
 
-    def append(self, operations: Int64s) -> None:
+    def append(self, operations: Int64s, partitions: Int64s) -> None:
+        """Each of them to the partition that is named for it."""
         done = 0
-        while (done := kernels.append(operations, done, self._buffers, self._buffered)) < len(operations):
+        while (done := kernels.append(operations, partitions, done, self._buffers, self._buffered)) < len(operations):
             for partition in np.flatnonzero(self._buffered == self._room).tolist():
                 self._write_out(partition)
 
@@ -95,12 +98,12 @@ class ValueLog:
             "buffered": np.concatenate(buffered),
         }
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Buffers may be of another size than they were."""
+    def restore(self, snapshot: Snapshot, partitions_of: Callable[[Int64s], Int64s]) -> None:
+        """Buffers may be of another size than they were; the owner knows the partitions of what is in them."""
         room = self._room * self.partitions // snapshot["partitions"]
         self._room = max(1, min(room, self._device.capacity // OPERATION_BYTES))
         self._set_partitions(snapshot["partitions"])
         for partition, address, count in snapshot["blocks"].tolist():
             self._blocks[partition].append((address, count))
             self._on_device[partition] += count
-        self.append(snapshot["buffered"])
+        self.append(snapshot["buffered"], partitions_of(snapshot["buffered"]))

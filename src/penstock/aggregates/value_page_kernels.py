@@ -95,16 +95,15 @@ def play_changes(
 
 
 @tight
-def append(operations: Int64s, start: int, buffers: Int64s, counts: Int64s) -> int:
+def append(operations: Int64s, partitions: Int64s, start: int, buffers: Int64s, counts: Int64s) -> int:
     """Puts operations to the buffers of their partitions; returns how far it came before one was full."""
-    mask, room = len(buffers) - 1, buffers.shape[1]
+    room = buffers.shape[1]
     for at in range(start, len(operations)):
-        word = operations[at, 0]
-        partition = page_hash(~word if word < 0 else word, operations[at, 1]) & mask
+        partition = partitions[at]
         place = counts[partition]
         if place == room:
             return at
-        buffers[partition, place, 0] = word
+        buffers[partition, place, 0] = operations[at, 0]
         buffers[partition, place, 1] = operations[at, 1]
         counts[partition] = place + 1
     return len(operations)

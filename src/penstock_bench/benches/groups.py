@@ -1,4 +1,4 @@
-"""State beyond memory: groups here, and distinct values, tables, joins and sessions in the files beside.
+"""State beyond memory: groups here, and values, tables, joins and sessions in the files beside.
 
 Groups: SUM and COUNT by key over an hour, for ever more keys in the same budget.
 
@@ -26,10 +26,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock import App
-from penstock_bench.benches.groups_distinct import measure_distinct
 from penstock_bench.benches.groups_join import measure_join
 from penstock_bench.benches.groups_sessions import measure_sessions
 from penstock_bench.benches.groups_table import measure_table
+from penstock_bench.benches.groups_values import measure_distinct, measure_percentiles
 from penstock_bench.benches.memory import PeakMemory
 from penstock_bench.benches.report import Report
 from penstock_bench.benches.sizes import Size
@@ -104,6 +104,7 @@ def measure(size: Size, report: Report) -> dict[str, Any]:
         "memory_mb": plan.memory / 1e6,
         "rounds": plan.rounds,
         **measure_distinct(size, report),
+        **measure_percentiles(size, report),
         **measure_table(size, report),
         **measure_join(size, report),
         **measure_sessions(size, report),
