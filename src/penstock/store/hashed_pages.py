@@ -114,12 +114,18 @@ class HashedPages:
 
     def page(self, place: int) -> Records:
         """The records of a page."""
+        if self.texts.end < 0:
+            return Records(self._rows(place), NO_BYTES)
         entry = self._directory[place]
-        payload = _blob(entry).read(self._device)
-        words = int(entry["rows"]) * self.width
-        rows: Int64s = np.frombuffer(payload, np.int64, words).reshape(-1, self.width)
-        texts = NO_BYTES if self.texts.end < 0 else np.frombuffer(payload, np.uint8, offset=8 * words)
-        return Records(rows, texts)
+        payload, words = _blob(entry).read(self._device), int(entry["rows"]) * self.width
+        rows = np.frombuffer(payload, np.int64, words).reshape(-1, self.width)
+        return Records(rows, np.frombuffer(payload, np.uint8, offset=8 * words))
+
+    def _rows(self, place: int) -> Int64s:
+        """The same without texts."""
+        payload = _blob(self._directory[place]).read(self._device)
+        rows: Int64s = np.frombuffer(payload, np.int64).reshape(-1, self.width)
+        return rows
 
     def none(self) -> Records:
         return Records(np.empty((0, self.width), np.int64), NO_BYTES)
@@ -130,12 +136,23 @@ class HashedPages:
             return self.none(), np.empty(0, np.int64)
         hashes = self.hashes(keys.rows)
         order = np.argsort(hashes)
-        hashes = hashes[order]
+        find = self._find_rows if self.texts.end < 0 else self._find_by_texts
+        return find(keys, hashes[order], order)
+
+    def _find_rows(self, keys: Records, hashes: Hashes, order: Int64s) -> tuple[Records, Int64s]:
+        """The same for keys in such an order of their hashes, and records without texts."""
+        rows, found = np.empty((len(order), self.width), np.int64), np.empty(len(order), np.bool_)
+        in_order = keys.rows[order]
+        for place, begin, stop in _stretches(self.places(hashes)):
+            kernels.find(self._rows(place), in_order, hashes, begin, stop, rows, found)
+        return Records(rows[found], NO_BYTES), order[found]
+
+    def _find_by_texts(self, keys: Records, hashes: Hashes, order: Int64s) -> tuple[Records, Int64s]:
         where = np.empty(len(order), np.int64)
         parts = []
         for place, begin, stop in _stretches(self.places(hashes)):
             page = self.page(place)
-            kernels.find(*page, *keys, hashes, order, begin, stop, self.words, *self.texts, where)
+            kernels.find_by_texts(*page, *keys, hashes, order, begin, stop, self.words, *self.texts, where)
             there = where[begin:stop]
             parts.append(taken(page, there[there >= 0], self.texts.end))
         return joined(parts, self.texts.end), order[where >= 0]
@@ -183,7 +200,9 @@ class HashedPages:
             own = cut_out(records, start, stop, self.texts.end)
             begins = first if start == 0 else int(self.hashes(own.rows[:1])[0])
             oldest = 0 if self.clock is None else int(own.rows[:, self.clock].min())
-            blob = write_blob(self._device, own.rows.data if self.texts.end < 0 else b"".join(map(memoryview, own)))
+            blob = write_blob(
+                self._device, own.rows.data if self.texts.end < 0 else b"".join([own.rows.data, own.texts.data])
+            )
             found.append(np.array([(begins, *blob, len(own.rows), oldest)], _ENTRY))
             start = stop
         return found
@@ -246,9 +265,13 @@ class _Merge:
         for place, begin, stop in _stretches(pages.places(pages.hashes(records.rows))):
             self._come_to(place)
             assert self._open is not None
-            where = np.empty(len(self._open.rows) + stop - begin, np.int64)
-            count = kernels.merge(*self._open, *records, gone, begin, stop, pages.words, *pages.texts, where)
-            self._open = taken_of_two(self._open, records, where[:count], pages.texts.end)
+            most, has_texts = len(self._open.rows) + stop - begin, pages.texts.end >= 0
+            rows, where = np.empty((0 if has_texts else most, pages.width), np.int64), np.empty(most, np.int64)
+            count = kernels.merge(*self._open, *records, gone, begin, stop, pages.words, *pages.texts, rows, where)
+            if has_texts:
+                self._open = taken_of_two(self._open, records, where[:count], pages.texts.end)
+            else:
+                self._open = Records(rows[:count], NO_BYTES)
 
     def _come_to(self, place: int) -> None:
         if self._open is not None:

@@ -5,6 +5,8 @@
 Invariants:
 1. The texts of a row stand behind those of the row before and in front of its `end`, those of its key first.
 2. Records without texts have no lengths, no `end` and no bytes.
+
+Why: docs/decisions/cold-texts-in-rows.md
 """
 
 from __future__ import annotations
@@ -69,13 +71,12 @@ def _put(rows: Int64s, texts: Bytes, place: int, end: int, to: int, out: Int64s,
     """One row with its texts as row `to` of others."""
     for w in range(rows.shape[1]):
         out[to, w] = rows[place, w]
-    if end >= 0:
-        start = begin_of(out, to, end)
-        begin = begin_of(rows, place, end)
-        length = int(rows[place, end]) - begin
-        for i in range(length):
-            out_texts[start + i] = texts[begin + i]
-        out[to, end] = start + length
+    start = begin_of(out, to, end)
+    begin = begin_of(rows, place, end)
+    length = int(rows[place, end]) - begin
+    for i in range(length):
+        out_texts[start + i] = texts[begin + i]
+    out[to, end] = start + length
 
 
 @kernel
@@ -101,16 +102,18 @@ def _take_of_two(
 def taken(records: Records, places: Int64s, end: int) -> Records:
     """The records at some places, in that order."""
     rows, texts = records
+    if end < 0:
+        return Records(rows[places], NO_BYTES)
     out = np.empty((len(places), rows.shape[1]), np.int64)
-    out_texts = np.empty(_bytes_of(rows, places, end), np.uint8) if end >= 0 else NO_BYTES
+    out_texts = np.empty(_bytes_of(rows, places, end), np.uint8)
     _take(rows, texts, places, end, out, out_texts)
     return Records(out, out_texts)
 
 
 def taken_of_two(one: Records, other: Records, places: Int64s, end: int) -> Records:
-    """The same of two, one behind the other."""
+    """The same of two with texts, one behind the other."""
     out = np.empty((len(places), one.rows.shape[1]), np.int64)
-    out_texts = np.empty(_bytes_of_two(one.rows, other.rows, places, end), np.uint8) if end >= 0 else NO_BYTES
+    out_texts = np.empty(_bytes_of_two(one.rows, other.rows, places, end), np.uint8)
     _take_of_two(*one, *other, places, end, out, out_texts)
     return Records(out, out_texts)
 

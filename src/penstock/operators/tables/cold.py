@@ -20,7 +20,7 @@ Why: docs/decisions/cold-rows-by-hash.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int32s, Int64s, UInt64s
 from penstock.columns import Argument
 from penstock.components import component
+from penstock.operators.chunk import Chunk
 from penstock.operators.resources import Resources
 from penstock.operators.tables.coded_rows import CodedRows
 from penstock.operators.tables.cold_records import ColdRecords, Rows
@@ -170,11 +171,18 @@ class ColdRows:
                 self._put(self._alone(self.pages.page(place)))
         self._is_whole = True
 
-    def prepare(self, rows: int, nbytes: int) -> None:
-        """Has room for the texts of so many rows, and for those that these have on disk. No code is at work."""
+    @property
+    def is_short_of_texts(self) -> bool:
+        """Whether there may be no room for the texts of a chunk."""
+        return bool(self._texts.interners) and (self.is_on or 2 * self._account.free < self._account.total)
+
+    def prepare(self, chunks: Sequence[Chunk]) -> None:
+        """Has room for the texts of chunks, and for those that their rows have on disk. No code is at work."""
+        if self.is_short_of_texts and (self.is_on or self.can_go()):
+            self._make_text_room(sum(chunk.rows for chunk in chunks), sum(chunk.columns.nbytes for chunk in chunks))
+
+    def _make_text_room(self, rows: int, nbytes: int) -> None:
         texts = self._texts
-        if not texts.interners or not (self.is_on or self.can_go()):
-            return
         wanted = texts.room_for(rows, nbytes)
         if not self.is_on:
             if self._store.rows and not texts.can_take(wanted):
@@ -190,7 +198,7 @@ class ColdRows:
             self._forget_texts()
 
     def rows_at_once(self, rows: int, nbytes: int) -> int:
-        """How many of the rows of a chunk, of so many bytes, are one run: the texts that it asks for stay till its end."""
+        """How many rows of a chunk, of so many bytes, are one run: the texts that it asks for stay till its end."""
         if not self._texts.interners:
             return min(rows, self.keys_at_once)
         return max(1, min(rows, self.keys_at_once, rows * (self._most // _CHUNKS) // max(1, nbytes)))
@@ -376,7 +384,7 @@ class ColdRows:
         """What has changed goes to disk."""
         self._merge(self._changed(everything=False))
 
-    def _merge(self, parts: Iterable[Int64s]) -> None:
+    def _merge(self, parts: Iterable[Records]) -> None:
         """Rows go to disk, and keys that are gone leave it."""
         self.pages.merge(self._with_gone(parts))
         if self._gone is not None:

@@ -3,8 +3,10 @@
     in memory   key word | code of a key's text | value | code of a text
     on disk     key word | hash of a key's text | length of it | end | value | length of a text ;  bytes of the texts
 
-Texts are on disk themselves, behind the records of their page, and are found by their bytes: codes are those of texts in
-memory, and may stand for others once a row has left it.
+Texts are on disk themselves, behind the records of their page, and are found by their bytes: codes are those of texts
+in memory, and may stand for others once a row has left it.
+
+Why: docs/decisions/cold-texts-in-rows.md
 """
 
 from __future__ import annotations

@@ -123,11 +123,11 @@ class TableReading:
         odd = None if self._shorter is None else self._odd(self._shorter, piece)
         most = PAIRS
         if self.table.cold.is_on:
-            most = min(PAIRS, self.table.cold.rows_at_once(count, _nbytes(piece.rows)))
+            most = min(PAIRS, self.table.cold.rows_at_once(count, piece.rows.columns.nbytes))
         for start, stop in stretches(self._pairs(odd, count), most):
             part = piece.taken(np.arange(start, stop))
             if self._asks_disk:
-                self.table.cold.prepare(stop - start, _nbytes(part.rows))
+                self.table.cold.prepare([part.rows])
             if self._shorter is None or odd is None:
                 pieces.append(self._by(self._shorter or self._way, part, position))
             else:
@@ -312,10 +312,6 @@ class TableReading:
     def _emptied(self, batch: Batch, there: Bools) -> Batch:
         """The table's columns NULL where there is no row."""
         return batch.with_columns({name: emptied(batch.data(name), there) for name in self._wanted})
-
-
-def _nbytes(rows: Chunk) -> int:
-    return rows.columns.nbytes
 
 
 def _mask(odd: Bools | None, rows: int) -> Bools:

@@ -16,7 +16,7 @@ Why: docs/decisions/table-history.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
 from penstock.lang.table_options import ttl_of
+from penstock.operators.chunk import Chunk
 from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
@@ -413,7 +414,7 @@ class Table:
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows that were read, in place of those with their keys; of several rows of a key the last counts."""
         columns = {f.name: ColumnView(batch.column(f.name), f.type) for f in self.definition.schema}
-        self.cold.prepare(batch.num_rows, batch.nbytes)
+        self.cold.prepare([Chunk(np.empty(batch.num_rows, np.int64), batch)])
         with self.cold.at_work:
             words, valid = self.words([columns[f.name] for f in self._keys], [f.type for f in self._keys])
             keep = last_of_each(words, valid)
@@ -439,6 +440,7 @@ class Table:
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
+        self.settle()  # events that asked for nothing may have left texts
         return {
             "rows": self._pages.snapshot(),
             "cold": self.cold.snapshot() if self.cold.is_on else None,
@@ -471,3 +473,4 @@ class Table:
         self.cold.take(self._pages.parts(snapshot["rows"]), saved)
         self.texts.restore(saved.left())
         self.texts.settle()
+        self.texts.shrink()

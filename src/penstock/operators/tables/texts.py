@@ -6,6 +6,8 @@ Invariants:
 2. Uses that are given up are released by `settle`, which is called when no code is at work: not within a run of changes
    or a look-up, where rows may leave the store while their codes are still to be read. Until then a code stands for
    its text.
+
+Why: docs/decisions/cold-texts-in-rows.md
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ class TableTexts:
 
     def can_take(self, nbytes: int) -> bool:
         """Whether there is memory for so much more: it is asked for, and given back until it is needed."""
-        if nbytes <= self._account.unused:
+        if nbytes <= self._account.free:
             return True
         try:
             with self._account.borrowed(nbytes):

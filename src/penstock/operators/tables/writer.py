@@ -135,9 +135,7 @@ class TableWriter:
             expiry.note(min(self._table.heard.values()))
 
     def _make(self, chunks: list[tuple[str, Chunk]]) -> None:
-        if self._table.interners:
-            rows, nbytes = sum(chunk.rows for _, chunk in chunks), sum(chunk.columns.nbytes for _, chunk in chunks)
-            self._table.cold.prepare(rows, nbytes)
+        self._table.cold.prepare([chunk for _, chunk in chunks])
         with self._table.cold.at_work:
             asked = [operations for stream, chunk in chunks for operations in self._asked(stream, chunk)]
             done = self._carry_out(asked) if asked else []
