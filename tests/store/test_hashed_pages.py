@@ -13,6 +13,7 @@ from penstock.store.budget import Budget
 from penstock.store.hashed_kernels import Hashes
 from penstock.store.hashed_pages import HashedPages
 from penstock.store.memory_device import MemoryDevice
+from penstock.store.text_records import NO_BYTES, Records
 
 Key = tuple[int, int]
 
@@ -37,6 +38,10 @@ def keys_of(keys: list[Key]) -> Int64s:
     return np.array(keys, np.int64).reshape(-1, 2)
 
 
+def plain(rows: Int64s) -> Records:
+    return Records(rows, NO_BYTES)
+
+
 def merge(pages: HashedPages, model: dict[Key, Key], new: dict[Key, Key], gone: set[Key]) -> None:
     rows = new | dict.fromkeys(gone, (0, 0))
     records = np.array([[*key, *value] for key, value in rows.items()], np.int64).reshape(-1, 4)
@@ -46,7 +51,7 @@ def merge(pages: HashedPages, model: dict[Key, Key], new: dict[Key, Key], gone: 
     half = len(records) // 2
     while 0 < half < len(records) and _same(pages.hashes(records[half - 1 : half + 1])):
         half += 1
-    pages.merge([(records[:half], is_gone[:half]), (records[half:], is_gone[half:])])
+    pages.merge([(plain(records[:half]), is_gone[:half]), (plain(records[half:]), is_gone[half:])])
     pages.settle()
     model.update(new)
     for key in gone:
@@ -58,11 +63,11 @@ def _same(hashes: Hashes) -> bool:
 
 
 def check(pages: HashedPages, model: dict[Key, Key], asked: list[Key]) -> None:
-    records, found = pages.find(keys_of(asked))
-    assert found.tolist() == [key in model for key in asked]
-    for key, record in zip(asked, records.tolist(), strict=True):
-        assert key not in model or record == [*key, *model[key]]
-    every = [pages.page(place) for place in range(len(pages))]
+    records, found = pages.find(plain(keys_of(asked)))
+    assert sorted(found.tolist()) == [at for at, key in enumerate(asked) if key in model]
+    for at, record in zip(found.tolist(), records.rows.tolist(), strict=True):
+        assert record == [*asked[at], *model[asked[at]]]
+    every = [pages.page(place).rows for place in range(len(pages))]
     assert pages.rows == len(model) == sum(map(len, every))
     assert {tuple(r[:2]): tuple(r[2:]) for page in every for r in page.tolist()} == model
     assert all(len(page) for page in every)

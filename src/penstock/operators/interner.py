@@ -243,6 +243,11 @@ class Interner:
 
     # Memory and durability
 
+    def room_for(self, strings: int, nbytes: int) -> int:
+        """About the most bytes that so many new strings of so many bytes take besides those that are on the account."""
+        numbers = 8 * max(0, len(self) + strings - len(self._uses)) + 4 * max(0, strings - len(self._unused))
+        return self._texts.room_for(strings, nbytes) + numbers + numbers // 8
+
     @property
     def nbytes(self) -> int:
         return self._texts.nbytes + self._order.nbytes + self._uses.nbytes + self._unused.nbytes

@@ -401,6 +401,16 @@ class TextTable:
 
     # Room
 
+    def room_for(self, strings: int, nbytes: int) -> int:
+        """About the most bytes that so many new strings of so many bytes take besides those that are on the account."""
+        codes = self.codes + max(0, strings - (self.codes - self.strings_kept)) - len(self._records)
+        words = self._end - self._gone + (_HEAD + 1) * strings + nbytes // 4 - len(self._words)
+        entries = power_of_two(-(-4 * (self.strings_kept + strings) // 3))
+        growth = 16 * max(0, codes) + 4 * max(0, words)
+        if growth:
+            growth += growth // 8 + self._words.nbytes // 16
+        return growth + (8 * entries if entries > len(self._entries) else 0)
+
     def _make_room(self, strings: int, codes: int, words: int) -> None:
         """For so many more of each."""
         self._is_changing = True

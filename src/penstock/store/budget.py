@@ -110,11 +110,7 @@ class Account:
     def resize(self, nbytes: int) -> None:
         """From now on this account holds `nbytes`; `BudgetError` and no change if they are not there."""
         while not self.try_resize(nbytes):
-            self._budget.call_in(nbytes - self.nbytes)
-            if self.try_resize(nbytes):
-                return
-            if not self._budget.give_up():
-                raise BudgetError(self._budget.refusal(self, nbytes))
+            self._make_room(nbytes)
 
     def try_resize(self, nbytes: int) -> bool:
         """The same without a lender's help; answers whether it was granted."""
@@ -132,7 +128,14 @@ class Account:
 
     def charge(self, nbytes: int) -> None:
         """So many bytes more, for something that is about to be kept; `BudgetError` and no change without them."""
-        self.resize(self.nbytes + nbytes)
+        while not self.try_resize(self.nbytes + nbytes):
+            self._make_room(self.nbytes + nbytes)  # what is given up may be on this account, too
+
+    def _make_room(self, nbytes: int) -> None:
+        """Has others give memory back, as long as they can; then it is refused."""
+        self._budget.call_in(nbytes - self.nbytes)
+        if self._budget.used - self.nbytes + nbytes > self._budget.total and not self._budget.give_up():
+            raise BudgetError(self._budget.refusal(self, nbytes))
 
     def release(self, nbytes: int) -> None:
         """So many bytes less: what they were for is gone."""

@@ -1,7 +1,7 @@
 """Records on a block device by their keys, in pages in the order of the keys' hash: what a table has beyond memory.
 
     directory   first hash | first hash | first hash ...      in memory: where each page is, and what it has
-    device      page       | page       | page       ...      records in the order of their hash
+    device      page       | page       | page       ...      records in the order of their hash, then their texts
 
 A page belongs to a range of hashes. Keys that are looked for are put in the same order, so each page is read once for
 all of them. Changes are merged in this order, too: pages without any stay as they are, one that is full is cut, one
@@ -11,6 +11,7 @@ Invariants:
 1. The first range begins at 0. A page has a record at least. All records of one hash are in one page.
 2. A page is written once. One that changes has a new place; the old one is freed, which the device honours after the
    next commit.
+3. A page is larger than `PAGE_BYTES` only for a few wide records, one long text, or many records of one hash.
 
 Why: docs/decisions/cold-rows-by-hash.md
 """
@@ -30,6 +31,7 @@ from penstock.store.blobs import Blob, write_blob
 from penstock.store.budget import Account
 from penstock.store.device import BlockDevice
 from penstock.store.hashed_kernels import Hashes
+from penstock.store.text_records import NO_BYTES, NO_TEXTS, Records, TextWords, cut_out, joined, taken, taken_of_two
 
 PAGE_BYTES = 1 << 15
 """The most bytes of a page: keys that are looked for one by one read one each."""
@@ -52,17 +54,25 @@ _ENTRY = np.dtype(
 )
 
 Directory = NDArray[Any]
-Part = tuple[Int64s, Bools]
+Part = tuple[Records, Bools]
 """Records in the order of their hash, with different keys, and which of them say that their key is gone."""
 
 
 @component("HashedPages")
 class HashedPages:
-    """Records are of `width` words, of which the first `words` are the key. With `clock` this word is a time, and the
-    directory knows the least of each page."""
+    """Records are of `width` words, of which the first `words` are the key, and have `texts`. With `clock` this word is
+    a time, and the directory knows the least of each page."""
 
-    def __init__(self, width: int, words: int, clock: int | None, device: BlockDevice, account: Account) -> None:
-        self.width, self.words, self.clock = width, words, clock
+    def __init__(
+        self,
+        width: int,
+        words: int,
+        clock: int | None,
+        device: BlockDevice,
+        account: Account,
+        texts: TextWords = NO_TEXTS,
+    ) -> None:
+        self.width, self.words, self.clock, self.texts = width, words, clock, texts
         self._device = device
         self._account = account
         self._directory: Directory = np.empty(0, _ENTRY)
@@ -71,6 +81,11 @@ class HashedPages:
     @property
     def rows(self) -> int:
         return int(self._directory["rows"].sum())
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the pages have on the device."""
+        return int(self._directory["nbytes"].sum())
 
     @property
     def oldest(self) -> Int64s:
@@ -86,10 +101,10 @@ class HashedPages:
     def __len__(self) -> int:
         return len(self._directory)
 
-    def hashes(self, records: Int64s) -> Hashes:
+    def hashes(self, rows: Int64s) -> Hashes:
         """The hashes of records, or of keys alone."""
-        found: Hashes = np.empty(len(records), np.uint64)
-        kernels.hash_all(records, self.words, found)
+        found: Hashes = np.empty(len(rows), np.uint64)
+        kernels.hash_all(rows, self.words, found)
         return found
 
     def places(self, hashes: Hashes) -> Int64s:
@@ -97,25 +112,50 @@ class HashedPages:
         places: Int64s = np.searchsorted(self._firsts, hashes, side="right") - 1
         return np.maximum(places, 0)
 
-    def page(self, place: int) -> Int64s:
+    def page(self, place: int) -> Records:
         """The records of a page."""
-        payload = _blob(self._directory[place]).read(self._device)
-        records: Int64s = np.frombuffer(payload, np.int64).reshape(-1, self.width)
-        return records
+        if self.texts.end < 0:
+            return Records(self._rows(place), NO_BYTES)
+        entry = self._directory[place]
+        payload, words = _blob(entry).read(self._device), int(entry["rows"]) * self.width
+        rows = np.frombuffer(payload, np.int64, words).reshape(-1, self.width)
+        return Records(rows, np.frombuffer(payload, np.uint8, offset=8 * words))
 
-    def find(self, keys: Int64s) -> tuple[Int64s, Bools]:
-        """The records of keys, in their order, and which are there."""
-        out, found = np.empty((len(keys), self.width), np.int64), np.zeros(len(keys), np.bool_)
-        if not len(self) or not len(keys):
-            return out, found
-        hashes = self.hashes(keys)
+    def _rows(self, place: int) -> Int64s:
+        """The same without texts."""
+        payload = _blob(self._directory[place]).read(self._device)
+        rows: Int64s = np.frombuffer(payload, np.int64).reshape(-1, self.width)
+        return rows
+
+    def none(self) -> Records:
+        return Records(np.empty((0, self.width), np.int64), NO_BYTES)
+
+    def find(self, keys: Records) -> tuple[Records, Int64s]:
+        """The records of keys that are there, in any order, and whose key each is."""
+        if not len(self) or not len(keys.rows):
+            return self.none(), np.empty(0, np.int64)
+        hashes = self.hashes(keys.rows)
         order = np.argsort(hashes)
-        keys, hashes = keys[order], hashes[order]
-        for place, begin, end in _stretches(self.places(hashes)):
-            kernels.find(self.page(place), keys, hashes, begin, end, out, found)
-        in_order, there = np.empty_like(out), np.empty_like(found)
-        in_order[order], there[order] = out, found
-        return in_order, there
+        find = self._find_rows if self.texts.end < 0 else self._find_by_texts
+        return find(keys, hashes[order], order)
+
+    def _find_rows(self, keys: Records, hashes: Hashes, order: Int64s) -> tuple[Records, Int64s]:
+        """The same for keys in such an order of their hashes, and records without texts."""
+        rows, found = np.empty((len(order), self.width), np.int64), np.empty(len(order), np.bool_)
+        in_order = keys.rows[order]
+        for place, begin, stop in _stretches(self.places(hashes)):
+            kernels.find(self._rows(place), in_order, hashes, begin, stop, rows, found)
+        return Records(rows[found], NO_BYTES), order[found]
+
+    def _find_by_texts(self, keys: Records, hashes: Hashes, order: Int64s) -> tuple[Records, Int64s]:
+        where = np.empty(len(order), np.int64)
+        parts = []
+        for place, begin, stop in _stretches(self.places(hashes)):
+            page = self.page(place)
+            kernels.find_by_texts(*page, *keys, hashes, order, begin, stop, self.words, *self.texts, where)
+            there = where[begin:stop]
+            parts.append(taken(page, there[there >= 0], self.texts.end))
+        return joined(parts, self.texts.end), order[where >= 0]
 
     def merge(self, parts: Iterable[Part]) -> None:
         """Puts records in, or in place of those with their keys, and takes others out; the parts are in the order of
@@ -150,24 +190,42 @@ class HashedPages:
     def entries(self) -> Directory:
         return self._directory
 
-    def written(self, records: Int64s, first: int) -> list[Directory]:
+    def written(self, records: Records, first: int) -> list[Directory]:
         """Writes records as pages, whose ranges begin at a hash; returns their entries."""
-        most = max(_LEAST_ROWS, min(PAGE_BYTES, self._device.capacity) // (8 * self.width))
-        count = len(records)
-        step = -(-count // max(1, -(-count // most)))
         found, start = [], 0
-        while start < count:
-            stop = kernels.cut(records, self.words, min(start + step, count))
-            own = np.ascontiguousarray(records[start:stop])
-            begins = first if start == 0 else int(self.hashes(own[:1])[0])
-            oldest = 0 if self.clock is None else int(own[:, self.clock].min())
-            blob = write_blob(self._device, own.data)
-            found.append(np.array([(begins, *blob, len(own), oldest)], _ENTRY))
+        for wanted in self._cuts(records):
+            stop = kernels.cut(records.rows, self.words, wanted)
+            if stop <= start:
+                continue
+            own = cut_out(records, start, stop, self.texts.end)
+            begins = first if start == 0 else int(self.hashes(own.rows[:1])[0])
+            oldest = 0 if self.clock is None else int(own.rows[:, self.clock].min())
+            blob = write_blob(
+                self._device, own.rows.data if self.texts.end < 0 else b"".join([own.rows.data, own.texts.data])
+            )
+            found.append(np.array([(begins, *blob, len(own.rows), oldest)], _ENTRY))
             start = stop
         return found
 
-    def is_small(self, records: Int64s) -> bool:
-        return len(records) * 8 * self.width * _FEW < min(PAGE_BYTES, self._device.capacity)
+    def _cuts(self, records: Records) -> list[int]:
+        """Where pages should end."""
+        count, most = len(records.rows), min(PAGE_BYTES, self._device.capacity)
+        if self.texts.end < 0:
+            rows = max(_LEAST_ROWS, most // (8 * self.width))
+            step = -(-count // max(1, -(-count // rows)))
+            return [*range(step, count, step), count] if count else []
+        ends = np.arange(1, count + 1) * (8 * self.width) + records.rows[:, self.texts.end]
+        cuts = [0]
+        while cuts[-1] < count:
+            before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
+            pages = -(-(int(ends[-1]) - before) // most)
+            wanted = before + (int(ends[-1]) - before) // pages + 8 * self.width
+            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, min(wanted, before + most), side="right"))))
+        return cuts[1:]
+
+    def is_small(self, records: Records) -> bool:
+        nbytes = len(records.rows) * 8 * self.width + len(records.texts)
+        return nbytes * _FEW < min(PAGE_BYTES, self._device.capacity)
 
     def free(self, place: int) -> None:
         _blob(self._directory[place]).free(self._device)
@@ -196,21 +254,24 @@ class _Merge:
         self._done: list[Directory] = []
         self._next = 0
         """The first page that has not been come to."""
-        self._open: Int64s | None = None
+        self._open: Records | None = None
         self._first = 0
         self._replaced: list[int] = []
 
-    def put(self, records: Int64s, gone: Bools) -> None:
-        if not len(records):
+    def put(self, records: Records, gone: Bools) -> None:
+        if not len(records.rows):
             return
         pages = self._pages
-        for place, begin, end in _stretches(pages.places(pages.hashes(records))):
+        for place, begin, stop in _stretches(pages.places(pages.hashes(records.rows))):
             self._come_to(place)
             assert self._open is not None
-            new = records[begin:end]
-            out = np.empty((len(self._open) + len(new), pages.width), np.int64)
-            count = kernels.merge(self._open, new, gone[begin:end], pages.words, out)
-            self._open = out[:count]
+            most, has_texts = len(self._open.rows) + stop - begin, pages.texts.end >= 0
+            rows, where = np.empty((0 if has_texts else most, pages.width), np.int64), np.empty(most, np.int64)
+            count = kernels.merge(*self._open, *records, gone, begin, stop, pages.words, *pages.texts, rows, where)
+            if has_texts:
+                self._open = taken_of_two(self._open, records, where[:count], pages.texts.end)
+            else:
+                self._open = Records(rows[:count], NO_BYTES)
 
     def _come_to(self, place: int) -> None:
         if self._open is not None:
@@ -221,7 +282,7 @@ class _Merge:
             self._close()
         self._done.append(self._old[self._next : place])
         self._next = place
-        self._open = np.empty((0, self._pages.width), np.int64)
+        self._open = self._pages.none()
         self._first = int(self._old["first"][place]) if len(self._old) else 0
         if len(self._old):
             self._take_next()
@@ -229,7 +290,7 @@ class _Merge:
     def _take_next(self) -> None:
         """The records of the next page, behind those that are open."""
         assert self._open is not None
-        self._open = np.concatenate([self._open, self._pages.page(self._next)])
+        self._open = joined([self._open, self._pages.page(self._next)], self._pages.texts.end)
         self._replaced.append(self._next)
         self._next += 1
 

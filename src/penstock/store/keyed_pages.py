@@ -66,7 +66,8 @@ class KeyedPages:
         self._take_pages(snapshot)
         for page, count in zip(self._pages, snapshot["counts"].tolist(), strict=True):
             keys = np.empty((count, self._store.words), self._store.key_type)
-            columns = [np.empty(count, spec.dtype) for spec in self._store.specs]
+            specs = self._store.specs[: len(snapshot["masked"])]  # a column may have been added since
+            columns = [np.empty(count, spec.dtype) for spec in specs]
             valid = [np.empty(count, np.bool_) if masked else None for masked in snapshot["masked"]]
             arrays: list[Values] = [keys]
             for values, mask in zip(columns, valid, strict=True):

@@ -42,7 +42,7 @@ class LookedUpTable(Table):
         self.questions = 0
 
     def look_up(self, words: Int64s, valid: Bools | None, numbers: Int64s | None) -> Matched:
-        held = [(i, codes if valid is None else codes[valid]) for i, codes in self.key_strings(words)]
+        held = [(i, codes if valid is None else codes[valid]) for i, codes in self.texts.of_keys(words)]
         # What is forgotten meanwhile must not take the strings along that are asked for.
         for interner, codes in held:
             interner.use(codes)
@@ -72,7 +72,7 @@ class LookedUpTable(Table):
             self.add(self._database.fetch(keys.filter(pa.array(~unfit))))
         gone = asked[self.store.find(asked, None, False).rows < 0]
         self._absent.put(gone)
-        for interner, codes in self.key_strings(gone):
+        for interner, codes in self.texts.of_keys(gone):
             interner.use(codes)
 
     def _unknown(self, words: Int64s, valid: Bools | None) -> Int64s:
@@ -90,7 +90,7 @@ class LookedUpTable(Table):
         """All that is kept, found and not found."""
         rows = self._absent.all_rows()
         absent = self._absent.key_words(Found(rows, None, len(rows)))
-        for interner, codes in [*self.strings(), *self.key_strings(absent)]:
+        for interner, codes in [*self.strings(), *self.texts.of_keys(absent)]:
             interner.release(codes)
         self.store.clear()
         self._absent.clear()

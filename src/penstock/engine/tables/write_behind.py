@@ -44,7 +44,7 @@ class WriteBehind:
 
     def _note(self, words: Int64s) -> None:
         fresh = words[self._changed.put(words)[1]]
-        for interner, codes in self._table.key_strings(fresh):
+        for interner, codes in self._table.texts.of_keys(fresh):
             interner.use(codes)
 
     @property
@@ -74,7 +74,7 @@ class WriteBehind:
 
     def forget(self) -> None:
         """The database has everything: what is here was loaded from it, or has been written."""
-        for interner, codes in self._table.key_strings(self._words()):
+        for interner, codes in self._table.texts.of_keys(self._words()):
             interner.release(codes)
         self._changed.clear()
 

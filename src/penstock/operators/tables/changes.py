@@ -111,7 +111,7 @@ class Statement:
         table = self._table
         sets_all = self.write.kind is ChangeKind.UPSERT and not self._late and self._match is None
         sets_all = sets_all and all(field.name in self._early for field in table.others)
-        return sets_all and not self._counts and not table.interners and not table.keeps_history
+        return sets_all and not self._counts and not table.keeps_history
 
     def _read(self, expressions: Sequence[Expression]) -> list[str]:
         """The columns of the table that expressions read."""

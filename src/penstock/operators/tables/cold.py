@@ -12,27 +12,33 @@ Invariants:
    now.
 2. A row of the store without `_CHANGED` is on disk as it is.
 3. Rows do not leave the store while one is `at_work`: what was found has their numbers.
-4. Texts that a row on disk names stay in the table's interners as long as the row is that of now.
+4. Rows on disk have their texts with them. A row that leaves the store gives up its uses of texts in memory, and so do
+   keys that leave `_gone`. Uses are released when no code is at work (`prepare`, `_give_up`, and the table's `settle`).
 
 Why: docs/decisions/cold-rows-by-hash.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.arrays import Bools, Int32s, Int64s
+from penstock.arrays import Bools, Int32s, Int64s, UInt64s
 from penstock.columns import Argument
 from penstock.components import component
+from penstock.operators.chunk import Chunk
 from penstock.operators.resources import Resources
+from penstock.operators.tables.coded_rows import CodedRows
+from penstock.operators.tables.cold_records import ColdRecords, Rows
+from penstock.operators.tables.texts import SavedTexts, TableTexts
 from penstock.store.blocks import ColumnSpec
 from penstock.store.device import BlockDevice
 from penstock.store.hashed_pages import HashedPages, Part
 from penstock.store.keyed import Found, KeyedStore
-from penstock.store.records import RecordLayout
+from penstock.store.text_records import Records, cut_out, joined, taken
 
 _COPY, _CHANGED, _USED = 1, 2, 4
 """Marks: the key is on disk, or may be; the row differs from what is there; it was asked for again."""
@@ -54,8 +60,15 @@ _ROW_BYTES = 9
 _KEPT = 2
 """At most this part of the rows in memory stays there when room is made."""
 
-Rows = tuple[Int64s, tuple[Argument, ...]]
-"""The keys of rows, and the columns besides."""
+_TEXT_BYTES = 64
+"""What a text in memory takes besides its bytes, about."""
+
+_ORDERED_ROWS = 1 << 14
+"""So many rows with texts in their keys go to disk together."""
+
+_ORDER_BYTES, _RANGE_BITS = 24, 4
+"""What the order of a row takes while rows are sorted. Where it has no room, rows are sorted range by range, by so many
+bits of the hash."""
 
 
 class AtWork:
@@ -73,25 +86,37 @@ class AtWork:
         self.count -= 1
 
 
-@component("ColdRows")
+def _with_codes(saved: dict[str, Any]) -> dict[str, Any]:
+    """In version 1 rows on disk had codes in place of texts."""
+    return {**saved, "has_codes": True}
+
+
+@component("ColdRows", 2, _with_codes)
 class ColdRows:
     """`written` is the place of the column with the time of a row's last change, if rows have a time to live. `can_go`
     is set by what writes the table: only then rows may go to disk."""
 
     def __init__(
-        self, name: str, store: KeyedStore, words: int, written: int | None, device: BlockDevice, resources: Resources
+        self,
+        name: str,
+        store: KeyedStore,
+        texts: TableTexts,
+        written: int | None,
+        device: BlockDevice,
+        resources: Resources,
     ) -> None:
         self._name = name
         self._store = store
-        self._words = words
+        self._texts = texts
+        self._words = store.words
         self._resources = resources
+        self._device = device
         self._columns = len(store.specs)
-        keys = [ColumnSpec(f"key {w}", np.dtype(np.int64), False) for w in range(words)]
-        self._layout = RecordLayout([*keys, *store.specs])
-        clock = None if written is None else self._layout.word_of(words + written)
+        self._records = records = ColdRecords(texts, store.words, store.specs)
+        clock = None if written is None else records.word_of(written)
         self._account = resources.account(f"table {name}: where its rows are on disk")
         self._account.give_up = self._give_up
-        self.pages = HashedPages(self._layout.words, words, clock, device, self._account)
+        self.pages = HashedPages(records.width, records.words, clock, device, self._account, records.text_words)
         self.is_on = False
         self.can_go: Callable[[], bool] = _never
         self._gone: KeyedStore | None = None
@@ -103,10 +128,13 @@ class ColdRows:
         """Whether rows on disk were not looked at when rows were brought last."""
         self._brought: Int64s | None = None
         """Keys that were brought last, as long as no row leaves the store."""
+        self._coded: dict[str, Any] | None = None
+        """The directory of pages of version 1, until their rows have their texts."""
         self._most = self._account.total - min(self._account.total // _SHARE, _LEFT)
-        values = 8 * words + sum(spec.dtype.itemsize + spec.nullable for spec in store.specs)
-        self._row_bytes = values + _ROW_BYTES
-        self.keys_at_once = max(16, self._most // (_CHUNKS * (values + 8 * self._layout.words)))
+        values = 8 * store.words + sum(spec.dtype.itemsize + spec.nullable for spec in store.specs)
+        self._row_bytes = values + _ROW_BYTES + _TEXT_BYTES * len(texts.interners)
+        chunk_bytes = values + 8 * records.width + 2 * _TEXT_BYTES * len(texts.interners)
+        self.keys_at_once = max(16, self._most // (_CHUNKS * chunk_bytes))
         """So many keys are brought together at most."""
 
     # Rows come to memory
@@ -129,9 +157,9 @@ class ColdRows:
         missing = words[absent]
         if self._gone is not None and self._gone.rows:
             missing = missing[self._gone.find(missing, None, False).rows < 0]
-        records, found = self.pages.find(missing)
-        self._put(records[found])
-        self._brought = words if valid is None else None
+        records, _ = self.pages.find(self._records.keys(missing))
+        self._put(records)
+        self._brought = words if valid is None and not self._texts.interners else None
 
     def bring_all(self) -> None:
         """Has all rows in memory; `BudgetError` where they have no room."""
@@ -142,6 +170,48 @@ class ColdRows:
             for place in range(len(self.pages)):
                 self._put(self._alone(self.pages.page(place)))
         self._is_whole = True
+
+    @property
+    def is_short_of_texts(self) -> bool:
+        """Whether there may be no room for the texts of a chunk."""
+        return bool(self._texts.interners) and (self.is_on or 2 * self._account.free < self._account.total)
+
+    def prepare(self, chunks: Sequence[Chunk]) -> None:
+        """Has room for the texts of chunks, and for those that their rows have on disk. No code is at work."""
+        if self.is_short_of_texts and (self.is_on or self.can_go()):
+            self._make_text_room(sum(chunk.rows for chunk in chunks), sum(chunk.columns.nbytes for chunk in chunks))
+
+    def _make_text_room(self, rows: int, nbytes: int) -> None:
+        texts = self._texts
+        wanted = texts.room_for(rows, nbytes)
+        if not self.is_on:
+            if self._store.rows and not texts.can_take(wanted):
+                with self.at_work:
+                    self._begin()
+                self._forget_texts()
+            return
+        wanted = texts.room_for(rows, nbytes + rows * self._mean_bytes)
+        for make_room in (self.flush, self._empty):
+            if texts.nbytes + self._store.nbytes + wanted <= self._most and texts.can_take(wanted):
+                return
+            make_room()
+            self._forget_texts()
+
+    def rows_at_once(self, rows: int, nbytes: int) -> int:
+        """How many rows of a chunk, of so many bytes, are one run: the texts that it asks for stay till its end."""
+        if not self._texts.interners:
+            return min(rows, self.keys_at_once)
+        return max(1, min(rows, self.keys_at_once, rows * (self._most // _CHUNKS) // max(1, nbytes)))
+
+    @property
+    def _mean_bytes(self) -> int:
+        """What a row has on disk."""
+        return self.pages.stored_bytes // max(1, self.pages.rows)
+
+    def _forget_texts(self) -> None:
+        """The texts of rows that have left the store leave memory. No code is at work."""
+        self._texts.settle()
+        self._texts.shrink()
 
     def _fit(self, words: Int64s) -> bool:
         """Whether rows of keys have room in memory, with all others."""
@@ -173,41 +243,38 @@ class ColdRows:
         return False
 
     def _has_room(self, rows: int, gone: int) -> bool:
-        room = self._store.can_take(rows, self._most)
+        room = self._store.can_take(rows, self._most - self._texts.nbytes)
         return room and (self._gone is None or not gone or self._gone.can_take(gone, self._most // _CHUNKS))
 
-    def _put(self, records: Int64s) -> None:
+    def _put(self, records: Records) -> None:
         """Rows from disk."""
-        if not len(records):
+        if not len(records.rows):
             return
-        words, columns = self._unpacked(records)
-        rows, _ = self._store.put(words)
+        words, columns = self._records.rows(records)
+        rows, fresh = self._store.put(words)
+        if self._texts.interners:
+            own = words[fresh], [column.at(np.flatnonzero(fresh)) for column in columns]
+            for interner, codes in self._texts.of_rows(*own):
+                interner.use(codes)
         for place, column in enumerate(columns):
             self._store.write(place, rows, *column)
         self._mark(rows, np.full(len(rows), _COPY, np.uint8))
 
-    def _alone(self, records: Int64s) -> Int64s:
+    def _alone(self, records: Records) -> Records:
         """Records of a page that are rows of now, and not in the store."""
-        words = np.ascontiguousarray(records[:, : self._words])
+        words = self._records.known_keys(records)
         keep = self._store.find(words, None, False).rows < 0
         if self._gone is not None and self._gone.rows:
             keep &= self._gone.find(words, None, False).rows < 0
-        return records[keep]
+        return taken(records, np.flatnonzero(keep), self.pages.texts.end)
 
-    def alone(self) -> Iterator[Rows]:
-        """The rows that are not in the store, a page at a time."""
+    def alone(self) -> Iterator[tuple[Int64s, tuple[Argument, ...], dict[str, pa.StringArray]]]:
+        """The rows that are not in the store, a page at a time; texts stand in arrays of their own."""
         if self.is_on and not self._is_whole:
             for place in range(len(self.pages)):
                 records = self._alone(self.pages.page(place))
-                if len(records):
-                    yield self._unpacked(records)
-
-    def _unpacked(self, records: Int64s) -> Rows:
-        columns = self._layout.unpack(np.ascontiguousarray(records))
-        words = np.stack([column.values for column in columns[: self._words]], axis=1)
-        return words, columns[self._words :]
-
-    # Marks
+                if len(records.rows):
+                    yield self._records.read(records)
 
     def _marks(self, rows: Int32s) -> Any:
         return self._store.column(self._columns, Found(rows, None, len(rows))).values
@@ -229,6 +296,7 @@ class ColdRows:
             new = np.flatnonzero(fresh)
             back = new[self._gone.find(words[new], None, False).rows >= 0]
             marks[back] |= _COPY
+            self._texts.give_up(self._texts.of_keys(words[back]))
             self._gone.remove(words[back])
         self._mark(rows, marks)
 
@@ -238,7 +306,9 @@ class ColdRows:
             there = np.flatnonzero(rows >= 0)
             copies = there[(self._marks(rows[there]) & _COPY) > 0]
             if len(copies):
-                self._gone_keys().put(words[copies])
+                _, fresh = self._gone_keys().put(words[copies])
+                for interner, codes in self._texts.of_keys(words[copies][fresh]):
+                    interner.use(codes)
 
     def _gone_keys(self) -> KeyedStore:
         if self._gone is None:
@@ -251,6 +321,7 @@ class ColdRows:
     def _begin(self) -> None:
         """From now on rows are on disk."""
         self._merge(self._changed(everything=True))
+        self._leave(self._store.all_rows())
         self._store.clear()
         self._store.add_column(_MARKS)
         self.pages.settle()
@@ -261,20 +332,27 @@ class ColdRows:
         """Others need memory."""
         if self.at_work.count:
             return False
-        held = self._store.nbytes
+        held = self._store.nbytes + self._texts.nbytes
         with self.at_work:
             if self.is_on:
                 self._empty()
             elif held * _LEAST > self._account.total and self.can_go():
                 self._begin()
-        return self._store.nbytes < held
+            self._forget_texts()
+        return self._store.nbytes + self._texts.nbytes < held
 
     def _empty(self) -> None:
         """All rows go to disk, and the memory is given back."""
         self._save()
+        self._leave(self._store.all_rows())
         self._store.clear()
         self.pages.settle()
         self._is_whole, self._brought = False, None
+
+    def _leave(self, rows: Int32s) -> None:
+        """Rows that are about to leave the store give up their uses of texts."""
+        if self._texts.interners:
+            self._texts.give_up(self._texts.of_rows(*self._columns_of(rows)))
 
     def flush(self) -> None:
         """Changes go to disk. Of the rows in memory those stay that were asked for again, unless they are too many."""
@@ -285,7 +363,7 @@ class ColdRows:
                 self._keep_used()
                 return
         self._empty()
-        rows = self._most // self._row_bytes
+        rows = self._most // (self._row_bytes + (self._mean_bytes if self._texts.interners else 0))
         if store.is_free(rows):
             store.reserve(rows)  # what grows is copied, and needs more memory meanwhile
 
@@ -295,8 +373,9 @@ class ColdRows:
         for part in range(store.partitions):
             used = (self._marks_of(part) & _USED) > 0
             used[np.flatnonzero(used)[len(used) // _KEPT :]] = False
-            places = np.flatnonzero(~used)
-            store.remove(store.key_words(_found((part * store.capacity + places).astype(np.int32))))
+            rows = (part * store.capacity + np.flatnonzero(~used)).astype(np.int32)
+            self._leave(rows)
+            store.remove(store.key_words(_found(rows)))
             self._marks_of(part)[:] = _COPY
         store.dirty[:] = True
         self._is_whole, self._brought = False, None
@@ -305,44 +384,78 @@ class ColdRows:
         """What has changed goes to disk."""
         self._merge(self._changed(everything=False))
 
-    def _merge(self, parts: Iterable[Int64s]) -> None:
+    def _merge(self, parts: Iterable[Records]) -> None:
         """Rows go to disk, and keys that are gone leave it."""
         self.pages.merge(self._with_gone(parts))
         if self._gone is not None:
+            self._texts.give_up(self._texts.of_keys(self._gone.key_words(_found(self._gone.all_rows()))))
             self._gone.clear()
 
-    def _changed(self, *, everything: bool) -> Iterator[Int64s]:
-        """The rows that have changed, or all, a partition at a time: each has the hashes of a range."""
+    def _changed(self, *, everything: bool) -> Iterator[Records]:
+        """The rows that have changed, or all, in the order of the hashes of their keys."""
+        if self._texts.in_key:
+            yield from self._by_hash(everything=everything)
+        else:
+            yield from map(self._packed, self._changed_rows(everything=everything))
+
+    def _changed_rows(self, *, everything: bool) -> Iterator[Int32s]:
+        """The same, a partition at a time: without texts in keys, each has the hashes of a range."""
         store = self._store
         for part, count in enumerate(store.counts.tolist()):
             places = np.arange(count) if everything else np.flatnonzero(self._marks_of(part) & _CHANGED)
-            yield self._packed((part * store.capacity + places).astype(np.int32))
+            yield (part * store.capacity + places).astype(np.int32)
 
-    def _with_gone(self, parts: Iterable[Int64s]) -> Iterator[Part]:
-        """Records and the keys that are gone, in the order of their hashes. Those of a part are below those of the
+    def _by_hash(self, *, everything: bool) -> Iterator[Records]:
+        """Rows with texts in their keys: partitions in memory are no ranges of hashes on disk."""
+        count = sum(map(len, self._changed_rows(everything=everything)))
+        held = self._account.nbytes
+        bits = 0 if self._account.try_resize(held + _ORDER_BYTES * count) else _RANGE_BITS
+        step = min(_ORDERED_ROWS, self.keys_at_once)
+        for at in range(1 << bits):
+            rows, hashes = self._of_range(at, bits, everything=everything)
+            order = np.argsort(hashes)
+            for start in range(0, len(order), step):
+                yield self._packed(rows[order[start : start + step]])
+        self._account.resize(held)
+
+    def _of_range(self, at: int, bits: int, *, everything: bool) -> tuple[Int32s, UInt64s]:
+        """The rows whose hash on disk begins with such bits, and their hashes."""
+        found, hashes = [np.empty(0, np.int32)], [np.empty(0, np.uint64)]
+        for rows in self._changed_rows(everything=everything):
+            own = self.pages.hashes(self._records.keys(self._store.key_words(_found(rows))).rows)
+            within = own >> np.uint64(64 - bits) == at if bits else slice(None)
+            found.append(rows[within])
+            hashes.append(own[within])
+        return np.concatenate(found), np.concatenate(hashes)
+
+    def _with_gone(self, parts: Iterable[Records]) -> Iterator[Part]:
+        """Records and the keys that are gone, in the order of their hashes. Those of a part are not above those of the
         next one."""
-        gone = np.empty((0, self._layout.words), np.int64)
+        gone, end = self.pages.none(), self.pages.texts.end
         if self._gone is not None and self._gone.rows:
-            gone = np.zeros((self._gone.rows, self._layout.words), np.int64)
-            gone[:, : self._words] = self._gone.key_words(_found(self._gone.all_rows()))
-        gone_hashes = self.pages.hashes(gone)
-        order = np.argsort(gone_hashes)
-        gone, gone_hashes = gone[order], gone_hashes[order]
+            words = self._gone.key_words(_found(self._gone.all_rows()))
+            gone = self._records.widened(self._records.keys(words))
+            gone = taken(gone, np.argsort(self.pages.hashes(gone.rows)), end)
+        gone_hashes, passed = self.pages.hashes(gone.rows), 0
         for records in parts:
-            if not len(records):
+            count = len(records.rows)
+            if not count:
                 continue
-            hashes = self.pages.hashes(records)
-            count = int(np.searchsorted(gone_hashes, hashes.max(), side="right"))
-            both = np.concatenate([records, gone[:count]])
-            order = np.argsort(np.concatenate([hashes, gone_hashes[:count]]))
-            yield both[order], (np.arange(len(both)) >= len(records))[order]
-            gone, gone_hashes = gone[count:], gone_hashes[count:]
-        yield gone, np.ones(len(gone), np.bool_)
+            hashes = self.pages.hashes(records.rows)
+            upto = int(np.searchsorted(gone_hashes, hashes.max(), side="right"))
+            both = joined([records, cut_out(gone, passed, upto, end)], end)
+            order = np.argsort(np.concatenate([hashes, gone_hashes[passed:upto]]))
+            yield taken(both, order, end), order >= count
+            passed = max(passed, upto)
+        yield cut_out(gone, passed, len(gone.rows), end), np.ones(len(gone.rows) - passed, np.bool_)
 
-    def _packed(self, rows: Int32s) -> Int64s:
+    def _packed(self, rows: Int32s) -> Records:
+        return self._records.packed(*self._columns_of(rows))
+
+    def _columns_of(self, rows: Int32s) -> Rows:
         found = _found(rows)
-        keys = [Argument(self._store.key_word(w, found), None) for w in range(self._words)]
-        return self._layout.pack([*keys, *(self._store.column(place, found) for place in range(self._columns))])
+        columns = [self._store.column(place, found) for place in range(self._columns)]
+        return self._store.key_words(found), tuple(columns)
 
     def clear(self) -> None:
         """There is no row any more."""
@@ -353,57 +466,118 @@ class ColdRows:
 
     # Rows whose time is over
 
-    def sweep(self, limit: int, share: float) -> Iterator[Rows]:
-        """Takes rows that were written up to a time from the disk, of a share of the pages in turn, and gives those
-        that are not in memory, too."""
+    def sweep(self, limit: int, share: float) -> int:
+        """Takes rows that were written up to a time from the disk, of a share of the pages in turn. Returns how many of
+        them are not in memory, too."""
         count = len(self.pages)
         if not count:
-            return
+            return 0
         turns = min(count, max(1, int(share * count)))
         places = np.sort((self._swept + np.arange(turns)) % count)
         self._swept = (self._swept + turns) % count
         parts: list[Part] = []
-        clock = self.pages.clock
+        clock, end, alone = self.pages.clock, self.pages.texts.end, 0
         for place in places[self.pages.oldest[places] <= limit].tolist():
             page = self.pages.page(place)
-            over = page[page[:, clock] <= limit]
-            words = np.ascontiguousarray(over[:, : self._words])
-            parts.append((over, np.ones(len(over), np.bool_)))
+            over = taken(page, np.flatnonzero(page.rows[:, clock] <= limit), end)
+            words = self._records.known_keys(over)
+            parts.append((over, np.ones(len(words), np.bool_)))
             rows = self._store.find(words, None, False).rows
             if (rows >= 0).any():  # it is on disk no more as it is
                 rows, _ = self._store.put(words[rows >= 0])
                 self._mark(rows, self._marks(rows) | _CHANGED)
-            alone = self._alone(over)
-            if len(alone):
-                yield self._unpacked(alone)
+            alone += len(self._alone(over).rows)
         self.pages.merge(parts)
         self.pages.settle()
+        return alone
 
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
         gone = self._gone_keys()
-        return {"pages": self.pages.snapshot(), "gone": gone.key_words(_found(gone.all_rows()))}
+        return {
+            "pages": self.pages.snapshot(),
+            "gone": gone.key_words(_found(gone.all_rows())),
+            "has_codes": False,
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Before the rows of the store are restored."""
         self.is_on = True
         self._store.add_column(_MARKS)
         self._gone_keys().put(np.ascontiguousarray(snapshot["gone"]).reshape(-1, self._words))
-        self.pages.restore(snapshot["pages"])
+        if snapshot["has_codes"] and self._texts.interners:
+            self._coded = snapshot["pages"]
+        else:
+            self.pages.restore(snapshot["pages"])
 
-    def take(self, parts: Iterable[Rows]) -> None:
-        """The rows of a store that has no room here, partition by partition, go to disk. They may have marks."""
-        if not self.is_on:
-            self._begin()
-        self._merge(map(self._of_saved, parts))
+    @property
+    def has_codes(self) -> bool:
+        """Whether rows on disk have codes in place of texts, until `decode`."""
+        return self._coded is not None
+
+    def decode(self) -> None:
+        """Rows that have codes on disk get their texts. The store, and the texts of all rows, are in memory."""
+        if self._coded is None:
+            return
+        coded = CodedRows(self._words, self._store.specs[: self._columns], self._device, self._coded)
+        self._coded = None
+        for part in range(self._store.partitions):
+            self._marks_of(part)[:] |= _CHANGED
+        self._store.dirty[:] = True
+        for some in self._gathered(map(self._decoded, coded.parts())):
+            self.pages.merge([(some, np.zeros(len(some.rows), np.bool_))])
+            self._texts.settle()
+        coded.clear()
+        self._gone_keys().clear()
         self.pages.settle()
 
-    def _of_saved(self, rows: Rows) -> Int64s:
+    def _decoded(self, rows: Rows) -> Records:
+        """Rows that are not in the store; they give up their uses of texts."""
         words, columns = rows
-        keys = [Argument(words[:, w], None) for w in range(self._words)]
-        records = self._layout.pack([*keys, *columns[: self._columns]])
-        return records if len(columns) == self._columns else records[(columns[-1].values & _CHANGED) > 0]
+        keep = self._store.find(words, None, False).rows < 0
+        keep &= self._gone_keys().find(words, None, False).rows < 0
+        alone = np.flatnonzero(keep)
+        words, columns = words[alone], tuple(column.at(alone) for column in columns)
+        self._texts.give_up(self._texts.of_rows(words, columns))
+        return self._records.packed(words, columns)
+
+    def take(self, parts: Iterable[Rows], saved: SavedTexts) -> None:
+        """The rows of a store that has no room here, partition by partition, go to disk. They may have marks. The texts
+        are those of a snapshot."""
+        if not self.is_on:
+            self._begin()
+        with self._records.decoded_by(saved.decode):
+            records = (self._of_saved(rows, saved) for rows in parts)
+            if self._texts.in_key:
+                for some in self._gathered(records):
+                    self._merge([some])
+            else:
+                self._merge(records)
+        self.pages.settle()
+
+    def _of_saved(self, rows: Rows, saved: SavedTexts) -> Records:
+        words, columns = rows
+        saved.give_up(words, columns)
+        if len(columns) > self._columns:
+            changed = np.flatnonzero(columns[-1].values & _CHANGED)
+            words, columns = words[changed], tuple(column.at(changed) for column in columns)
+        return self._records.packed(words, columns[: self._columns])
+
+    def _gathered(self, parts: Iterable[Records]) -> Iterator[Records]:
+        """As many as have room together, in the order of their hashes."""
+        waiting, nbytes = [self.pages.none()], 0
+        for records in parts:
+            waiting.append(records)
+            nbytes += records.rows.nbytes + records.texts.nbytes
+            if nbytes > self._most // _CHUNKS:
+                yield self._sorted(waiting)
+                waiting, nbytes = [self.pages.none()], 0
+        yield self._sorted(waiting)
+
+    def _sorted(self, parts: list[Records]) -> Records:
+        records = joined(parts, self.pages.texts.end)
+        return taken(records, np.argsort(self.pages.hashes(records.rows)), self.pages.texts.end)
 
 
 def _never() -> bool:

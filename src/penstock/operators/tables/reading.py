@@ -121,14 +121,23 @@ class TableReading:
             return []
         pieces = []
         odd = None if self._shorter is None else self._odd(self._shorter, piece)
-        most = min(PAIRS, self.table.cold.keys_at_once) if self.table.cold.is_on else PAIRS
+        most = PAIRS
+        if self.table.cold.is_on:
+            most = min(PAIRS, self.table.cold.rows_at_once(count, piece.rows.columns.nbytes))
         for start, stop in stretches(self._pairs(odd, count), most):
             part = piece.taken(np.arange(start, stop))
+            if self._asks_disk:
+                self.table.cold.prepare([part.rows])
             if self._shorter is None or odd is None:
                 pieces.append(self._by(self._shorter or self._way, part, position))
             else:
                 pieces.append(self._both_ways(self._shorter, part, odd[start:stop], position))
         return pieces
+
+    @property
+    def _asks_disk(self) -> bool:
+        """Whether keys are looked for on disk, and nothing else."""
+        return self.table.cold.is_on and self._way.index is None and self._shorter is None
 
     def _pairs(self, odd: Bools | None, count: int) -> Int64s:
         """How many pairs are made for each row, as far as it is known before: all rows of the table where these are
@@ -211,7 +220,8 @@ class TableReading:
     def _by_key(self, way: _RowFinder, rows: Chunk, sequences: Int64s, position: int) -> _Joined:
         columns, keep = self._computed(way, rows)
         rows = self._without_keys(rows)
-        words, valid = self.table.words(columns, way.kinds, only_known=not self.table.reads_by_key_only)
+        only_known = not self.table.reads_by_key_only and not self.table.cold.is_on
+        words, valid = self.table.words(columns, way.kinds, only_known=only_known)
         self.table.cold.bring(words, valid)
         matched = self.table.look_up(words, valid, self._numbers(rows.times, sequences, position, before=False))
         matched = self._alive(matched, rows.times)

@@ -8,15 +8,15 @@ Invariants:
    long as there are readers. `collect` forgets entries that all readers have passed.
 3. With a time to live, `expiry` says which rows a moment still sees (`alive`), and each row has a hidden column,
    `WRITTEN`, behind the others.
-4. Every row and every entry of the history holds one use of each of its strings. Strings that rows give up during a
-   run of changes are released at the end of the run, when the history holds its own uses.
+4. Strings that rows give up during a run of changes are released at the end of the run, when the history holds its own
+   uses (`operators.tables.texts`).
 
 Why: docs/decisions/table-history.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from penstock.expressions.batch import Data
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.lang.table_defs import TableDef
 from penstock.lang.table_options import ttl_of
+from penstock.operators.chunk import Chunk
 from penstock.operators.columns import from_images, image, to_argument, to_data
 from penstock.operators.interner import Interner
 from penstock.operators.reorder import START
@@ -39,6 +40,7 @@ from penstock.operators.tables.expiry import WRITTEN, Expiry
 from penstock.operators.tables.history import BEFORE_ALL, Entries, History
 from penstock.operators.tables.last import last_of_each
 from penstock.operators.tables.matched import Matched, these
+from penstock.operators.tables.texts import SavedTexts, TableTexts, Uses, present
 from penstock.operators.tables.whole import whole_table
 from penstock.store.blocks import ColumnSpec
 from penstock.store.keyed import Found
@@ -98,10 +100,8 @@ class Table:
         self.places = {field.name: place for place, field in enumerate(self.others)}
         self._flags = [place for place, field in enumerate(self.others) if field.type is SqlType.BOOLEAN]
         name = f"table {definition.name}"
-        self._texts = resources.account(f"{name}: strings")
-        self.interners: dict[str, Interner] = {
-            f.name: Interner(self._texts) for f in definition.schema if f.type is SqlType.STRING
-        }
+        self.texts = TableTexts(self._keys, self.others, resources.account(f"{name}: strings"))
+        self.interners = self.texts.interners
         specs = [ColumnSpec(f.name, f.type.storage, f.nullable) for f in self.others]
         narrow = not any(field.type in _WIDE for field in self._keys)
         self.store = resources.keyed(name, len(self._keys), narrow, specs)
@@ -110,12 +110,11 @@ class Table:
         device = resources.device(f"table-{definition.name}")
         self._pages = KeyedPages(self.store, device)
         written = None if self.expiry is None else self.expiry.place
-        self.cold = ColdRows(definition.name, self.store, len(self._keys), written, device, resources)
+        self.cold = ColdRows(definition.name, self.store, self.texts, written, device, resources)
         self.heard: dict[int, int] = {}
         self._readers: list[TableReader] = []
         self._collected = ((START, BEFORE_ALL), -1)
         """What readers had passed, and how many changes there were, when `collect` looked last."""
-        self._given_up: list[tuple[str, Int32s]] = []
         self._known = _FoundKeys(np.empty((0, len(self._keys)), np.int64), np.empty(0, np.int32), -1)
         self.on_change: Callable[[Int64s], None] | None = None
         self.unfit_for_copy: Callable[[pa.Array, SqlType], Bools | None] | None = None
@@ -176,10 +175,7 @@ class Table:
         with self.cold.at_work:
             swept = self.expiry.sweep((*self.heard.values(), *passed), self._free)
             if swept is not None and self.cold.is_on:
-                for words, columns in self.cold.sweep(*swept):
-                    self.expiry.expired += len(words)
-                    self._release(words, columns)
-                self.changed(None)
+                self.expiry.expired += self.cold.sweep(*swept)
 
     def _free(self, over: Found) -> None:
         words = self.store.key_words(over)
@@ -188,13 +184,6 @@ class Table:
             self.remove(part)
         self.changed(None)
         self.store.shrink()
-
-    def _release(self, words: Int64s, columns: Sequence[Argument]) -> None:
-        """The texts of rows that are there no more, nor in the store."""
-        self._given_up += [(name, codes) for name, codes in self._names_in(words)]
-        for field, column in zip(self.others, columns, strict=True):
-            if field.name in self.interners:
-                self._give_up(field.name, column)
 
     def parts_of(self, words: Int64s) -> list[Int64s]:
         """Keys, as many at a time as have room in memory together."""
@@ -219,9 +208,8 @@ class Table:
         return np.stack(found, axis=1), valid
 
     def settle(self) -> None:
-        """Forgets strings that no row has."""
-        for interner in self.interners.values():
-            interner.sweep()
+        """Forgets strings that nothing uses; none is at work."""
+        self.texts.settle()
 
     def key_data(self, name: str, words: Int64s, valid: Bools | None) -> Data:
         return self.key_values(name, words[:, self.definition.key.index(name)], valid)
@@ -327,17 +315,18 @@ class Table:
         if fresh.any():
             self._known = _FoundKeys(words, rows, self.store.layout)
             new = rows[fresh]
-            for w, field in enumerate(self._keys):
-                if field.name in self.interners:
-                    self.interners[field.name].use(words[fresh, w].astype(np.int32))
+            if self.texts.in_key:
+                for interner, codes in self.texts.of_keys(words[fresh]):
+                    interner.use(codes)
             for place, field in enumerate(self.others):
                 if field.name not in columns:
                     self.store.write(place, new, np.zeros(len(new), field.type.storage), np.zeros(len(new), np.bool_))
         for name, column in columns.items():
             place = self.places[name]
             if name in self.interners:
-                self.interners[name].use(_present(column))
-                self._give_up(name, self.store.column(place, these(rows[~fresh])))
+                interner = self.interners[name]
+                interner.use(present(column))
+                self.texts.give_up([(interner, present(self.store.column(place, these(rows[~fresh]))))])
             self.store.write(place, rows, column.values, column.valid)
 
     def remove(self, words: Int64s) -> None:
@@ -346,10 +335,9 @@ class Table:
         self.cold.note_removed(words, found.rows)
         if self.on_change is not None:
             self.on_change(words)
-        for name in self.interners:
-            if name in self.places:
-                self._give_up(name, self.store.column(self.places[name], found))
-        self._given_up += self._names_in(words)
+        if self.interners:
+            columns = [self.store.column(place, found) for place in range(len(self.others))]
+            self.texts.give_up(self.texts.of_rows(words, columns))
         self.store.remove(words)
 
     def begin_anew(self, words: Int64s) -> None:
@@ -364,22 +352,10 @@ class Table:
             for interner, codes in self._strings_of(entries):
                 interner.use(codes)
             self.history.append(entries)
-        for name, codes in self._given_up:
-            self.interners[name].release(codes)
-        self._given_up.clear()
         self.settle()
 
-    def _names_in(self, words: Int64s) -> Iterator[tuple[str, Int32s]]:
-        """The texts of keys, by the column."""
-        for w, field in enumerate(self._keys):
-            if field.name in self.interners:
-                yield field.name, words[:, w].astype(np.int32)
-
-    def _give_up(self, name: str, column: Argument) -> None:
-        self._given_up.append((name, _present(column)))
-
     def _strings_of(self, entries: Entries) -> Iterator[tuple[Interner, Int32s]]:
-        yield from self.key_strings(entries.keys)
+        yield from self.texts.of_keys(entries.keys)
         for field, column in zip(self.others, entries.columns, strict=True):
             if field.name in self.interners:
                 there = entries.existed if column.valid is None else entries.existed & column.valid
@@ -405,11 +381,16 @@ class Table:
     def ordered(self, words: Int64s, before: Int64s | None = None) -> Int64s:
         """In which order keys stand: by the first column, then the others; numbers up, strings by their bytes. What
         stands `before` counts more."""
+        ranks = {name: self.interners[name].ranks()[words[:, w]] for w, name in self.texts.in_key.items()}
+        return self.ordered_by(words, ranks, before)
+
+    def ordered_by(self, words: Int64s, ranks: Mapping[str, Int64s], before: Int64s | None = None) -> Int64s:
+        """The same, if the texts of keys have such ranks."""
         sort_keys = [] if before is None else [before]
         for w, field in enumerate(self._keys):
             values = words[:, w]
-            if field.name in self.interners:
-                values = self.interners[field.name].ranks()[values]
+            if field.name in ranks:
+                values = ranks[field.name]
             elif field.type.is_floating:
                 values = np.where(values < 0, np.int64(-(2**63)) - values, values)
             sort_keys.append(values)
@@ -417,60 +398,53 @@ class Table:
 
     def to_arrow(self) -> pa.Table:
         """All rows as they are now, in the order of their keys."""
-        return whole_table(self)
+        with self.cold.at_work:
+            return whole_table(self)
 
     def load(self, batches: Iterable[pa.RecordBatch], rows: int | None = None) -> None:
         """Replaces everything by rows that were read; the last row of a key counts."""
         self.clear()
         if rows is not None and (self.store.can_take(rows) or not self.cold.can_go()):
             self.store.reserve(rows)
-        step = min(LOADED_ROWS, self.cold.keys_at_once)
         for batch in batches:
+            step = min(LOADED_ROWS, self.cold.rows_at_once(batch.num_rows, batch.nbytes))
             for start in range(0, batch.num_rows, step):
                 self.add(batch.slice(start, step))
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows that were read, in place of those with their keys; of several rows of a key the last counts."""
         columns = {f.name: ColumnView(batch.column(f.name), f.type) for f in self.definition.schema}
-        words, valid = self.words([columns[f.name] for f in self._keys], [f.type for f in self._keys])
-        keep = last_of_each(words, valid)
-        stored = {f.name: self.stored(f.name, columns[f.name], f.type) for f in self.others}
-        if keep is not None:
-            words = words[keep]
-            stored = {name: column.at(keep) for name, column in stored.items()}
+        self.cold.prepare([Chunk(np.empty(batch.num_rows, np.int64), batch)])
         with self.cold.at_work:
+            words, valid = self.words([columns[f.name] for f in self._keys], [f.type for f in self._keys])
+            keep = last_of_each(words, valid)
+            stored = {f.name: self.stored(f.name, columns[f.name], f.type) for f in self.others}
+            if keep is not None:
+                words = words[keep]
+                stored = {name: column.at(keep) for name, column in stored.items()}
             self.cold.bring(words, new=True)
             self.write(words, stored)
-        self.changed(None)
+            self.changed(None)
 
-    def strings(self) -> Iterator[tuple[Interner, Int32s]]:
+    def strings(self) -> Iterator[Uses]:
         """The strings of all rows, one code for each use."""
         found = self.all_rows()
-        words = self.store.key_words(found)
-        yield from self.key_strings(words)
-        for place, field in enumerate(self.others):
-            if field.name in self.interners:
-                yield self.interners[field.name], _present(self.store.column(place, found))
-
-    def key_strings(self, words: Int64s) -> Iterator[tuple[Interner, Int32s]]:
-        """The strings of keys."""
-        for name, codes in self._names_in(words):
-            yield self.interners[name], codes
+        columns = [self.store.column(place, found) for place in range(len(self.others))]
+        yield from self.texts.of_rows(self.store.key_words(found), columns)
 
     def clear(self) -> None:
         self.store.clear()
         self.cold.clear()
-        for interner in self.interners.values():
-            interner.close()
-        self.interners = {name: Interner(self._texts) for name in self.interners}
+        self.texts.clear()
 
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
+        self.settle()  # events that asked for nothing may have left texts
         return {
             "rows": self._pages.snapshot(),
             "cold": self.cold.snapshot() if self.cold.is_on else None,
-            "strings": {name: interner.snapshot() for name, interner in self.interners.items()},
+            "strings": self.texts.snapshot(),
             "history": self.history.snapshot(),
             "expiry": None if self.expiry is None else self.expiry.snapshot(),
         }
@@ -481,17 +455,22 @@ class Table:
                 self.cold.restore(snapshot["cold"])
             try:
                 self._pages.restore(snapshot["rows"])
+                self.texts.restore(snapshot["strings"])
             except BudgetError:
-                if not self.cold.can_go():
+                if not self.cold.can_go() or self.cold.has_codes:
                     raise
-                self.cold.take(self._pages.parts(snapshot["rows"]))
-        for name, interner in self.interners.items():
-            interner.restore(snapshot["strings"][name])
+                self._restore_to_disk(snapshot)
+            self.cold.decode()
         self.history.restore(snapshot["history"])
         if self.expiry is not None:
             self.expiry.restore(snapshot["expiry"])
 
-
-def _present(column: Argument) -> Int32s:
-    codes: Int32s = column.values if column.valid is None else column.values[column.valid]
-    return codes
+    def _restore_to_disk(self, snapshot: dict[str, Any]) -> None:
+        """Rows, or their texts, have no room in memory. What else uses texts is restored after it."""
+        self.store.clear()
+        self.texts.clear()
+        saved = SavedTexts(self.texts, snapshot["strings"])
+        self.cold.take(self._pages.parts(snapshot["rows"]), saved)
+        self.texts.restore(saved.left())
+        self.texts.settle()
+        self.texts.shrink()

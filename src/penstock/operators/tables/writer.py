@@ -14,7 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from penstock.components import component
 from penstock.expressions.batch import Row
 from penstock.jit import kernel
 from penstock.lang.table_defs import TableWrite
-from penstock.operators.chunk import NO_EVENTS, Chunk
+from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk
 from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
@@ -98,13 +98,23 @@ class TableWriter:
                         if expiry is not None:
                             expiry.note(time)
                         continue
-                for part, _ in chunk.parts(watermark):
+                for part in self._runs(chunk, watermark):
                     self._make([(stream, part)])
             return
         port = self.streams.index(stream)
         for chunk in chunks or [NO_EVENTS]:
             self._ports.put(port, chunk, watermark)
         self._make_due(self._ports.take_due())
+
+    def _runs(self, chunk: Chunk, watermark: int) -> Iterator[Chunk]:
+        """The chunk in parts, each of which is carried out as a whole."""
+        count = None
+        if self._table.interners and chunk.rows > 1:
+            most = min(CHUNK_ROWS, self._table.cold.rows_at_once(chunk.rows, chunk.columns.nbytes))
+            if most < chunk.rows:
+                count = lambda times, start: most  # noqa: E731
+        for part, _ in chunk.parts(watermark, count):
+            yield part
 
     def waits_for(self, watermark: int) -> bool:
         """Whether changes wait for the time of a stream."""
@@ -125,23 +135,26 @@ class TableWriter:
             expiry.note(min(self._table.heard.values()))
 
     def _make(self, chunks: list[tuple[str, Chunk]]) -> None:
-        asked: list[Operations] = []
-        for stream, chunk in chunks:
-            if not chunk.rows:
-                continue
-            if self._table.expiry is not None:
-                self._table.expiry.note(int(chunk.times[-1]))
-            first = self._passed[stream]
-            self._passed[stream] = first + chunk.rows
-            sequences = np.arange(first, first + chunk.rows)
-            for statement in self._statements[stream]:
-                operations = statement.operations(chunk, self._positions[stream], sequences)
-                if operations is not None:
-                    asked.append(operations)
+        self._table.cold.prepare([chunk for _, chunk in chunks])
+        with self._table.cold.at_work:
+            asked = [operations for stream, chunk in chunks for operations in self._asked(stream, chunk)]
+            done = self._carry_out(asked) if asked else []
         if asked:
-            with self._table.cold.at_work:
-                done = self._carry_out(asked)
             self._table.changed(_together(done))
+
+    def _asked(self, stream: str, chunk: Chunk) -> Iterator[Operations]:
+        """What the events of a chunk ask for."""
+        if not chunk.rows:
+            return
+        if self._table.expiry is not None:
+            self._table.expiry.note(int(chunk.times[-1]))
+        first = self._passed[stream]
+        self._passed[stream] = first + chunk.rows
+        sequences = np.arange(first, first + chunk.rows)
+        for statement in self._statements[stream]:
+            operations = statement.operations(chunk, self._positions[stream], sequences)
+            if operations is not None:
+                yield operations
 
     def _carry_out(self, asked: list[Operations]) -> list[Entries]:
         """All operations in their order; returns what was there before."""
