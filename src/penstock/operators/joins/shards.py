@@ -26,6 +26,7 @@ from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.joins.logged import LoggedSide, events_of
 from penstock.operators.joins.piece import FIRST_PIECE, View
 from penstock.operators.joins.shard import JoinShard
+from penstock.operators.paged.dividing import divide_together
 from penstock.operators.paged.log import RowLog, times_of
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.resources import Resources
@@ -119,24 +120,12 @@ class JoinShards:
                 runs.undo_shard()
             if number in self._indivisible:
                 raise
-            other = self._divide(number)
+            other = divide_together(self._logs, number, self._indivisible)
             for part in (number,) if other is None else (number, other):
                 self._visit(part)
             return
         for view, reason, row in self._rejected:
             self._reject(self._views[view], reason, row)
-
-    def _divide(self, number: int) -> int | None:
-        """The number of the shard that gets a part of the rows; None if it got none, and for then on no part."""
-        others = [log.divide(number) for log in self._logs]
-        other = others[0]
-        if other is None:
-            self._indivisible.add(number)
-            return None
-        for part, whole in ((number, other), (other, number)):
-            if not any(log.has_rows(part) for log in self._logs):
-                self._indivisible.add(whole)
-        return other
 
     def _play(self, number: int) -> None:
         waiting = sum(log.count(number, self._since.time, FOREVER) for log in self._logs)
