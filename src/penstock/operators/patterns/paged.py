@@ -104,6 +104,8 @@ class PagedPattern:
             for columns in Served((), self._account).added(candidates, self._key, self._node.apart):
                 self._logs.served.add(np.full(len(columns[0]), reached), columns)
                 self._make_free(self._logs.served)
+        for log in self._logs.all:
+            log.flush()
         self._played = self._come = Played(seen, reached, reached)
 
     def _make_free(self, log: RowLog) -> None:

@@ -102,6 +102,7 @@ class PatternShards:
         device: BlockDevice,
     ) -> None:
         self._name, self._node = name, node
+        self._names = node.schema.names
         self._inputs, self._key, self._logs = inputs, key, logs
         self._indivisible = indivisible
         self._reject = resources.reject
@@ -127,7 +128,7 @@ class PatternShards:
             for batch in self._runs.merged(0):
                 times: Int64s = batch.column(0).to_numpy()
                 columns = batch.columns[len(order) :]
-                yield Chunk(times, pa.RecordBatch.from_arrays(columns, names=self._node.schema.arrow.names))
+                yield Chunk(times, pa.RecordBatch.from_arrays(columns, names=self._names))
         finally:
             self._resources.close()
 
@@ -274,7 +275,7 @@ class PatternShards:
         counted = np.arange(self._shown, self._shown + chunk.rows)
         self._shown += chunk.rows
         ordered = [times, completed, *(positions[element] for element in self._compared), counted]
-        columns = [*map(pa.array, ordered), *decoded(chunk.arrow).columns]
+        columns = [*map(pa.array, ordered), *decoded(chunk.arrow.select(self._names)).columns]
         self._runs.add(0, pa.RecordBatch.from_arrays(columns, names=[str(i) for i in range(len(columns))]))
 
     def _note_reject(self, reason: str, row: dict[str, Any]) -> None:
