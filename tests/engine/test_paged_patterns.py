@@ -34,8 +34,7 @@ PATTERNS = {
 
 
 def batches(skewed: bool, hours: float) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Each key once an hour in a scattered order in each stream; if they are skewed, a tenth of a's rows have one key.
-    """
+    """Each key once an hour in a scattered order in each stream. If they are skewed, a tenth of a's rows have one."""
     for first in range(0, int(hours * KEYS), STEP):
         at = np.arange(first, first + STEP)
         times = pa.array(at * HOUR // KEYS).view(pa.timestamp("us", "UTC"))

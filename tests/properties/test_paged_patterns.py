@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from penstock import App
 from penstock.errors import QueryError
 from penstock.operators.paged.log import RowLog
 from penstock.operators.paged.runs import OrderedRuns
@@ -20,8 +23,20 @@ from penstock.operators.patterns import search as pattern_search
 from penstock.operators.patterns.paged import PagedPattern
 from penstock.operators.patterns.pattern import Pattern
 from penstock.operators.patterns.served import Served
-from properties.pattern_oracle import Group, Item, items
-from properties.test_patterns import REFUSED, SECOND, Problem, Story, compared, in_order, mentioned_in_order, problems, run, stories
+from properties import test_recognize as recognize
+from properties.pattern_oracle import Group, Item, Row, items
+from properties.test_patterns import (
+    REFUSED,
+    SECOND,
+    Problem,
+    Story,
+    compared,
+    in_order,
+    mentioned_in_order,
+    problems,
+    run,
+    stories,
+)
 
 SETTINGS: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -172,3 +187,66 @@ def test_patterns_in_shards_are_those_of_the_definition(examples: int, paging: P
     assert cases > examples // 10, f"events were in shards in {cases} of {examples} cases"
     assert paging.divided > 0
     assert paging.served > 0
+
+
+@st.composite
+def pushes(draw: st.DrawFn) -> list[list[Row]]:
+    """Few keys, and many small pushes in the order of time."""
+    found, now, number = [], 0, 0
+    for _ in range(draw(st.integers(2, 10))):
+        rows = []
+        for _ in range(draw(st.integers(1, 3))):
+            now += draw(st.sampled_from([0, 1, 1, 2]))
+            x = draw(st.sampled_from([0, 1, 2, 3, None]))
+            rows.append({"t": now * SECOND, "k": draw(st.sampled_from([1, 1, 2])), "x": x, "n": number})
+            number += 1
+        found.append(rows)
+    return found
+
+
+def test_rows_are_recognized_in_shards(tmp_path: Path, paging: Paging) -> None:
+    @settings(max_examples=60, **SETTINGS)
+    @given(recognize.patterns(), pushes(), st.integers(0, 2), st.integers(0, 9))
+    def search(asked: recognize.Pattern, pushed: list[list[Row]], after: int, restart: int) -> None:
+        paging.after = after
+        directory, found = tempfile.mkdtemp(dir=tmp_path), []
+        app = App(recognize.STREAM + asked.sql, checkpoint=directory)
+        for number, rows in enumerate(pushed):
+            app.push("s", rows)
+            if number == restart:
+                found += app.results("q").to_pylist()
+                app.checkpoint()
+                app.close()
+                app = App(recognize.STREAM + asked.sql, checkpoint=directory, memory="1MB")
+        app.finish()
+        found += app.results("q").to_pylist()
+        app.close()
+        assert [tuple(row.values()) for row in found] == asked.expected([row for rows in pushed for row in rows])
+
+    search()
+    assert paging.served > 0
+
+
+FAILING = (
+    "SELECT x.n, y.n AS m FROM PATTERN SEQ(s x, s y) WHERE x.k = y.k AND 6 / y.x > x.x WITHIN 9 SECONDS",
+    "SELECT x.n FROM PATTERN SEQ(ONE s x, !s y) WHERE x.k = y.k AND 6 / y.x > x.x AND 8 / x.x > 2 WITHIN 4 SECONDS",
+    "SELECT y.n, SUM(c.x / y.x) AS z FROM PATTERN SEQ(s+ c, s y) WHERE c.k = y.k AND 3 / c.x > 0 WITHIN 5 SECONDS",
+)
+
+
+def test_what_fails_in_shards_is_rejected_as_in_memory(paging: Paging) -> None:
+    def answers(query: str, pushed: list[list[Row]], after: int) -> tuple[list[Row], list[str]]:
+        paging.after = after
+        with App(recognize.STREAM + f"CREATE QUERY q AS {query};") as app:
+            for rows in pushed:
+                app.push("s", rows)
+            app.finish()
+            return app.results("q").to_pylist(), sorted(map(repr, app.rejects))
+
+    @settings(max_examples=60, **SETTINGS)
+    @given(st.sampled_from(FAILING), pushes(), st.integers(0, 2))
+    def search(query: str, pushed: list[list[Row]], after: int) -> None:
+        assert answers(query, pushed, after) == answers(query, pushed, 1 << 60)
+
+    search()
+    assert paging.played > 0

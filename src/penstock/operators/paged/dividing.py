@@ -8,8 +8,8 @@ from penstock.operators.paged.log import RowLog
 
 
 def divide_together(logs: Sequence[RowLog], number: int, indivisible: set[int]) -> int | None:
-    """The number of the shard that gets a part of the rows of a shard in each log. None if it got none, and from then on
-    no part: the shard is added to those that are `indivisible`, as is one of two that has all the rows."""
+    """The number of the shard that gets a part of the rows of a shard in each log; None if there can be no more shards.
+    A shard that cannot be divided, and one of two that got all the rows, are added to those that are `indivisible`."""
     others = [log.divide(number) for log in logs]
     other = others[0]
     if other is None:

@@ -43,7 +43,8 @@ class Arrivals(NamedTuple):
     rows: Int64s
 
 
-NO_ARRIVALS = Arrivals(*[np.empty(0, kind) for kind in (np.int64, np.int64, np.int64, np.int32, np.int64)])
+_NOTHING = np.empty(0, np.int64)
+NO_ARRIVALS = Arrivals(_NOTHING, _NOTHING, _NOTHING, np.empty(0, np.int32), _NOTHING)
 
 
 def joined(parts: list[Arrivals]) -> Arrivals:
@@ -218,11 +219,10 @@ class Candidates:
 
     def runs(self, most: int) -> Iterator[Int64s]:
         """All nodes in order, at least so many at a time but for the last ones; those of an event together."""
-        first = self.tail
+        first, mask = self.tail, len(self.positions) - 1
         while first < self.stop:
             end = min(first + most, self.stop)
-            last = self.positions[self.at(np.int64(end - 1))]
-            while end < self.stop and self.positions[self.at(np.int64(end))] == last:
+            while end < self.stop and self.positions[end & mask] == self.positions[end - 1 & mask]:
                 end += 1
             yield np.arange(first, end)
             first = end

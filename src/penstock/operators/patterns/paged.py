@@ -68,9 +68,7 @@ class PagedPattern:
         self._device = self._resources.device(f"{name}-shards")
         self._key = LoggedKey(node)
         self._inputs = [LoggedInput(node, number, self._key) for number in range(len(node.inputs))]
-        inputs = [
-            self._log(f"events of input {own.number}", own.log_schema) for own in self._inputs
-        ]
+        inputs = [self._log(f"events of input {own.number}", own.log_schema) for own in self._inputs]
         served = self._log("events that have served", self._key.served_schema) if is_noted(node) else None
         self._logs = Logs(inputs, served)
         self._keep = max(element.keep for element in node.elements)

@@ -28,8 +28,7 @@ def is_noted(node: PatternNode) -> bool:
 
 
 class Served:
-    """`batches` are rows of the log of events that have served. What is known is on the account until that is closed.
-    """
+    """`batches` are rows of the log of events that have served. They are on the account until that is closed."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], account: Account) -> None:
         positions, elements = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
