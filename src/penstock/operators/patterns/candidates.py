@@ -48,11 +48,11 @@ NO_ARRIVALS = Arrivals(_NOTHING, _NOTHING, _NOTHING, np.empty(0, np.int32), _NOT
 
 
 def joined(parts: list[Arrivals]) -> Arrivals:
-    """All of them, in order."""
+    """All of them, in order. Parts with the same events are given in the order of their elements."""
     if len(parts) < 2:
         return parts[0] if parts else NO_ARRIVALS
     times, positions, elements, slots, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((elements, positions))
+    order = np.argsort(positions, kind="stable")
     return Arrivals(times[order], positions[order], elements[order], slots[order], rows[order])
 
 

@@ -229,9 +229,8 @@ class Matcher:
         if together.rows:
             place = np.concatenate(places)
             rows = np.argsort(place)
-            chosen = order[place[rows]]
             chunk = Chunk(together.times[rows], together.arrow.take(pa.array(rows)))
-            self._show_matches(chunk, lambda: [key[chosen] for key in keys])
+            self._show_matches(chunk, lambda: [key[order[place[rows]]] for key in keys])
 
     # Durability
 
