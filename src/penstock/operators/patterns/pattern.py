@@ -181,7 +181,7 @@ class Pattern(Operator):
         more = matcher.candidates.growth_for(matcher.stretch * elements)
         if (account.free - more) * _LEAST_FREE > account.total:
             return
-        if matcher.nbytes + more >= max(account.total // _MANY_EVENTS, _LEAST_BYTES):
+        if matcher.nbytes >= max(account.total // _MANY_EVENTS, _LEAST_BYTES):
             self._begin_paging().fill(matcher, self._seen, reached)
             self._forget_events()
 
