@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Bools, Int64s
+from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.expressions.tree import Column
 from penstock.operators.chunk import CHUNK_ROWS, Chunk, concat
@@ -52,6 +53,7 @@ Show = Callable[[Chunk, Order], None]
 """Takes matches, in order."""
 
 
+@component("Matcher")
 class Matcher:
     """`resources` are its own: what it takes goes back with them."""
 
