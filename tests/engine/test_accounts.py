@@ -80,7 +80,7 @@ def test_events_that_may_match_are_on_the_account(monkeypatch: pytest.MonkeyPatc
         assert held(app, "events that may match") > 500_000
 
 
-@pytest.mark.parametrize("query", [JOIN.replace("RANGE 1 HOUR", "ROWS 200000"), PATTERN])
+@pytest.mark.parametrize("query", [JOIN.replace("RANGE 1 HOUR", "ROWS 200000"), PATTERN.replace("a u,", "a u, !a w,")])
 def test_growth_is_refused_before_it_happens(query: str) -> None:
     with App(STREAMS + query, memory="2MB") as app, pytest.raises(BudgetError, match="a lower bound"):
         push_both(app, 100_000, 1_000_003)

@@ -426,4 +426,16 @@ PROGRAMS = (
         after=1800,
         on_spark=False,
     ),
+    Program(
+        "patterns_in_shards",
+        """
+        CREATE QUERY once AS SELECT x.id AS one, y.id AS other, x.k AS s
+            FROM PATTERN SEQ(ONE a x, ONE b y) WHERE x.id = y.id WITHIN 40 MINUTES;
+        CREATE QUERY absent AS SELECT x.id AS one
+            FROM PATTERN SEQ(a x, !b y) WHERE x.id = y.id AND y.n > 3 WITHIN 25 MINUTES""",
+        memory="900KB",
+        before=2600,
+        after=600,
+        on_spark=False,
+    ),
 )

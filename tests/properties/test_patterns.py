@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock import App
 from penstock.errors import QueryError
-from penstock.operators.patterns import pattern
+from penstock.operators.patterns import matcher
 from penstock.operators.patterns import search as pattern_search
 from properties.pattern_oracle import Condition, Event, Group, Item, Row, items, matches
 
@@ -250,7 +250,7 @@ REFUSED = (
 @given(problems(), stories())
 def test_any_pattern(problem: Problem, story: Story) -> None:
     try:
-        with patch.object(pattern_search, "_ROOM", story.room), patch.object(pattern, "_FIRST", story.stride):
+        with patch.object(pattern_search, "_ROOM", story.room), patch.object(matcher, "_FIRST", story.stride):
             found = run(problem, story)
     except QueryError as error:
         if not any(words in str(error) for words in REFUSED):

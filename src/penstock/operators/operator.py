@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from penstock.expressions.scalar import RowFunction
 from penstock.operators.chunk import Chunk
 from penstock.operators.outgoing import Receive
+from penstock.operators.stage import Consumer
 
 
 class Progress(NamedTuple):
@@ -34,6 +35,10 @@ class Operator(ABC):
     def send_to(self, receive: Receive) -> None:  # noqa: B027
         """Many results of one call go there while it is at work, before those that it returns (`outgoing`). An operator
         that makes at most as many rows as it gets does not use it."""
+
+    def send_later_to(self, send: Consumer) -> None:  # noqa: B027
+        """What comes of events that have waited goes there, with the time it has reached, before the runtime returns
+        (`Resources.later`). An operator whose events do not wait does not use it."""
 
     @abstractmethod
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress: ...

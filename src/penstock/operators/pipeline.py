@@ -104,6 +104,7 @@ class _Operated(_Part):
         self._filter = operator.row_filter
         self._told = self._reached = START
         operator.send_to(self._send_rows)
+        operator.send_later_to(self._send)
 
     def connect(self, consumer: Consumer) -> None:
         self._consumer = consumer

@@ -27,7 +27,8 @@ from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.joins.logged import LoggedSide, events_of
 from penstock.operators.joins.piece import FIRST_PIECE, View
 from penstock.operators.joins.shard import JoinShard
-from penstock.operators.paged.log import RowLog, are_divisible, times_of
+from penstock.operators.paged.dividing import divide_together
+from penstock.operators.paged.log import RowLog, times_of
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.resources import Resources
 from penstock.store.batches import decoded
@@ -119,7 +120,7 @@ class JoinShards:
             for runs in self._runs:
                 runs.undo_shard()
             had_to_fit = number in self._indivisible
-            other = self._divide(number)
+            other = divide_together(self._logs, number, self._indivisible)
             if other is None and had_to_fit:
                 raise
             for part in (number,) if other is None else (number, other):
@@ -127,15 +128,6 @@ class JoinShards:
             return
         for view, reason, row in self._rejected:
             self._reject(self._views[view], reason, row)
-
-    def _divide(self, number: int) -> int | None:
-        """The number of the shard that may get a part of the rows; None if all have the same hash."""
-        if not are_divisible(self._logs, number):
-            self._indivisible.add(number)
-            return None
-        self._indivisible.discard(number)
-        others = [log.divide(number) for log in self._logs]
-        return others[0]
 
     def _play(self, number: int) -> None:
         waiting = sum(log.count(number, self._since.time, FOREVER) for log in self._logs)

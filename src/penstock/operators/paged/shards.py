@@ -25,7 +25,8 @@ import pyarrow as pa
 from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.operators.arguments import OwnColumns
-from penstock.operators.paged.log import LoggedRows, RowLog, are_divisible
+from penstock.operators.paged.dividing import divide_together
+from penstock.operators.paged.log import LoggedRows, RowLog
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard, ShardReading
 from penstock.operators.resources import Resources
@@ -98,11 +99,9 @@ class Shards:
 
     def _divide(self, number: int) -> int | None:
         """The number of the shard that may get a part of the rows; None if all have the same hash."""
-        if not are_divisible([self.log], number):
-            self._indivisible.add(number)
+        other = divide_together([self.log], number, self._indivisible)
+        if other is None:
             return None
-        self._indivisible.discard(number)
-        other = self.log.divide(number)
         blob, self._saved[number] = self._saved[number], None
         if blob is not None:
             blob.free(self.device)

@@ -16,6 +16,7 @@ Why: docs/decisions/patterns-backwards.md
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,10 +43,16 @@ class Arrivals(NamedTuple):
     rows: Int64s
 
 
+_NOTHING = np.empty(0, np.int64)
+NO_ARRIVALS = Arrivals(_NOTHING, _NOTHING, _NOTHING, np.empty(0, np.int32), _NOTHING)
+
+
 def joined(parts: list[Arrivals]) -> Arrivals:
-    """All of them, in order."""
+    """All of them, in order. Parts with the same events are given in the order of their elements."""
+    if len(parts) < 2:
+        return parts[0] if parts else NO_ARRIVALS
     times, positions, elements, slots, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((elements, positions))
+    order = np.argsort(positions, kind="stable")
     return Arrivals(times[order], positions[order], elements[order], slots[order], rows[order])
 
 
@@ -122,10 +129,18 @@ class Candidates:
     def _columns(self) -> tuple[Any, ...]:
         return (self.times, self.positions, self.elements, self.slots, self.rows, self.used, self.links)
 
-    def _grow(self, count: int) -> None:
+    def _capacity_for(self, count: int) -> int:
         capacity = len(self.times)
         while capacity < self.stop - self.tail + count:
             capacity *= 2
+        return capacity
+
+    def growth_for(self, count: int) -> int:
+        """Bytes that the ring needs more to take so many nodes."""
+        return (self._capacity_for(count) - len(self.times)) * (30 + 4 * len(self._keyed))
+
+    def _grow(self, count: int) -> None:
+        capacity = self._capacity_for(count)
         if capacity == len(self.times):
             return
         old, ids = self._columns, np.arange(self.tail, self.stop)
@@ -199,6 +214,32 @@ class Candidates:
         # Positions only grow, so what a key left behind in its slot holds up no other.
         kernels.keep_apart(self.positions[begin], self.positions[end], self.slots[begin], self._busy, keep)
         return keep
+
+    # What is known of nodes besides their events
+
+    def runs(self, most: int) -> Iterator[Int64s]:
+        """All nodes in order, at least so many at a time but for the last ones; those of an event together."""
+        first, mask = self.tail, len(self.positions) - 1
+        while first < self.stop:
+            end = min(first + most, self.stop)
+            while end < self.stop and self.positions[end & mask] == self.positions[end - 1 & mask]:
+                end += 1
+            yield np.arange(first, end)
+            first = end
+
+    def end_matches(self, nodes: Int64s) -> Bools:
+        """With which nodes the last match of their key ended, of those that share no event."""
+        at = self.at(nodes)
+        ended: Bools = self._busy[self.slots[at]] == self.positions[at]
+        return ended
+
+    def note_served(self, nodes: Int64s, ends: Int64s) -> None:
+        """Some nodes have served in ONE places, and with others matches ended that share no event."""
+        self.used[self.at(nodes)] = True
+        at = self.at(ends)
+        np.maximum.at(self._busy, self.slots[at], self.positions[at])
+
+    # Durability
 
     def snapshot(self) -> dict[str, Any]:
         ids = self.at(np.arange(self.tail, self.stop))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,17 +49,20 @@ class _Place:
         self.filter = Grouping(GroupingKey(element.filter, (), ()), [resources.reject])
 
 
+class Passing(NamedTuple):
+    """The events of a chunk that may stand for some element: those that are `kept`. `places` has the number of each
+    element, the number of its key (-1 for none), and which events may stand for it; `keys` the keys by their numbers,
+    with the events for which they are wanted (None for all)."""
+
+    kept: Bools
+    places: list[tuple[int, int, Bools]]
+    keys: list[tuple[list[Evaluated], Bools | None]]
+
+
 class InputIntake:
     """One input of a pattern; its elements and their keys."""
 
-    def __init__(
-        self,
-        number: int,
-        elements: Sequence[ElementPlan],
-        groups: GroupTable,
-        rows: PatternRows | None,
-        resources: Resources,
-    ) -> None:
+    def __init__(self, number: int, elements: Sequence[ElementPlan], resources: Resources) -> None:
         keys: dict[tuple[Expression, ...], int] = {}
         self._places = [
             _Place(i, e, keys.setdefault(e.keys, len(keys)) if e.keys else -1, resources)
@@ -66,14 +70,12 @@ class InputIntake:
             if e.input == number
         ]
         self._keys = [_Key(key) for key in keys]
-        self._groups = groups
-        self._rows = rows
 
-    def take(self, chunk: Chunk, positions: Int64s) -> list[Arrivals]:
-        """For each element the events of the chunk that may stand for it. Events that fit no element are not kept."""
+    def passing(self, chunk: Chunk) -> Passing | None:
+        """What of the chunk passes the filters and has the keys; None if that is nothing."""
         keys = [key.evaluated(chunk) for key in self._keys]
         wanted: list[Bools | None] = [None] * len(keys)
-        passing: list[tuple[_Place, Bools]] = []
+        places: list[tuple[int, int, Bools]] = []
         kept = np.zeros(chunk.rows, np.bool_)
         for place in self._places:
             keep = place.filter.passes(chunk)
@@ -82,28 +84,33 @@ class InputIntake:
                 keep = np.ones(chunk.rows, np.bool_) if known is None else known
             elif known is not None:
                 keep = keep & known
-            passing.append((place, keep))
+            places.append((place.number, place.key, keep))
             kept |= keep
             if place.key >= 0:
                 before = wanted[place.key]
                 wanted[place.key] = keep if before is None else before | keep
         if not kept.any():
+            return None
+        some = [None if mine is None or mine.all() else mine for mine in wanted]
+        return Passing(kept, places, [(columns, mine) for (columns, _), mine in zip(keys, some, strict=True)])
+
+    def take(self, chunk: Chunk, positions: Int64s, groups: GroupTable, store: PatternRows | None) -> list[Arrivals]:
+        """For each element the events of the chunk that may stand for it. Events that fit no element are not kept."""
+        passing = self.passing(chunk)
+        if passing is None:
             return []
-        rows = np.zeros(chunk.rows, np.int64) if self._rows is None else self._rows.append(chunk, kept)
-        slots: list[Slots] = []
-        for (columns, _), mine in zip(keys, wanted, strict=True):
-            every = mine is None or mine.all()
-            slots.append(self._groups.assign(columns, chunk.rows, None if every else mine) + 1)
+        rows = np.zeros(chunk.rows, np.int64) if store is None else store.append(chunk, passing.kept)
+        slots: list[Slots] = [groups.assign(columns, chunk.rows, wanted) + 1 for columns, wanted in passing.keys]
         slots.append(np.zeros(chunk.rows, np.int32))  # for key -1
         found = []
-        for place, keep in passing:
+        for number, key, keep in passing.places:
             if keep.all():
-                own = (chunk.times, positions, slots[place.key], rows)
+                own = (chunk.times, positions, slots[key], rows)
             else:
                 at = np.flatnonzero(keep)
                 if not len(at):
                     continue
-                own = (chunk.times[at], positions[at], slots[place.key][at], rows[at])
-            element = np.full(len(own[0]), place.number, np.int64)
+                own = (chunk.times[at], positions[at], slots[key][at], rows[at])
+            element = np.full(len(own[0]), number, np.int64)
             found.append(Arrivals(own[0], own[1], element, own[2], own[3]))
         return found

@@ -1,17 +1,14 @@
 """Patterns: matches of events of one or several streams (`docs/patterns.md` says what they mean).
 
-    rows -> intake -> candidates -> searches, one per order of elements -> sorted, consumed -> matches
-            filters   ring of nodes   backwards from events that complete    ONE: oldest first
-            and keys  with links      a match, or whose time is over
+    rows ─▶ intake: filters and keys ─┬▶ matcher: events in memory ────────────────────┬▶ matches
+                                      └▶ paged: events in shards, once memory is short ┘
 
-Nothing is done for an event but to link it, until one completes a match: then what came before is found by links.
+Nothing is done for an event but to keep it, until one completes a match.
 
 Invariants:
-1. Matches come out in the order of their times; those of one time first as events complete them, then those whose time
-   is over; those of one event in the order of their elements' events, oldest first.
-2. Whether an event has served (ONE) is decided in that order.
-3. How many matches are looked for at a time follows the memory there is, and is no part of the answer (`ends`).
-4. Events wait for those of other inputs (`ports`), so that all are seen in the order of (time, input, sequence).
+1. Events wait for those of other inputs (`ports`), so that all are seen in the order of (time, input, sequence).
+2. Events are in memory or in shards, all of them. From shards none comes back.
+3. Matches and their order do not depend on where events are.
 """
 
 from __future__ import annotations
@@ -20,106 +17,89 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from penstock.arrays import Bools, Int64s
+from penstock.arrays import Int64s
 from penstock.components import component
-from penstock.errors import BudgetError
-from penstock.expressions.tree import Column
 from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk, concat
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
-from penstock.operators.patterns.aggregates import RepeatAggregates
-from penstock.operators.patterns.candidates import Arrivals, Candidates, joined
-from penstock.operators.patterns.ends import Ends, Rejects
+from penstock.operators.patterns.candidates import Arrivals, joined
 from penstock.operators.patterns.intake import InputIntake
-from penstock.operators.patterns.matches import Found, View
-from penstock.operators.patterns.rows import PatternRows
-from penstock.operators.patterns.search import Search
+from penstock.operators.patterns.matcher import END, Matcher, Order
+from penstock.operators.patterns.paged import PagedPattern, may_page
 from penstock.operators.ports import Due, Ports
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
-from penstock.plan.patterns.columns import kept_columns
+from penstock.operators.stage import Consumer
 from penstock.plan.patterns.nodes import PatternNode
 
-_END = np.int64(2**62)
-"""After all times, with room for durations to be added."""
+_LEAST_FREE, _MANY_EVENTS = 3, 8
+"""Events go to shards when less than the one part of the memory is free, or would be once more come, and what is kept
+of them besides their values takes more than the other."""
 
-_MANY = 1 << 18
-"""Events that join in one stretch before stretches become shorter."""
-
-_FIRST, _SHORTEST, _LONGEST = 1024, 64, 4 * CHUNK_ROWS
-"""Events of a stretch: at first, at least and at most. Where few match, long ones read fewer blocks."""
-
-_BYTES_FOR_AN_EVENT = 1024
-"""A stretch has one event for so many bytes of the memory: what is made of them takes about an eighth of it."""
+_LEAST_BYTES = 1 << 17
+"""Events that take fewer bytes stay in memory: what is known of shards would take as much."""
 
 
-@component("Pattern")
+def _in_memory(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 held all events in memory."""
+    matcher = {name: saved[name] for name in ("candidates", "rows", "left")}
+    return {"ports": saved["ports"], "seen": saved["seen"], "matcher": matcher, "paged": None}
+
+
+@component("Pattern", 2, _in_memory)
 class Pattern(Operator):
     def __init__(self, name: str, node: PatternNode, resources: Resources) -> None:
-        inputs = range(len(node.inputs))
+        self._name, self._node, self._resources = name, node, resources
         self._schemas = [below.schema.arrow for below in node.inputs]
         self._ports: Ports | None = None
         if len(node.inputs) > 1:
-            self._ports = Ports(len(inputs), resources.account(f"{name}: rows that wait for the other inputs"))
-        self._candidates = Candidates(name, node, resources)
-        self._rows: list[PatternRows | None] = []
-        for number in inputs:
-            kept = kept_columns(node, number)
-            schema = node.inputs[number].schema
-            self._rows.append(PatternRows(f"{name}-{number}", schema, kept, resources) if kept else None)
-        self._intakes = [
-            InputIntake(number, node.elements, self._candidates.groups, self._rows[number], resources)
-            for number in inputs
-        ]
-        self._completes = np.zeros(len(node.elements), np.bool_)
-        self._completes[[order.plain[-1] for order in node.orders if not order.waits]] = True
-        self._ones = [i for i, element in enumerate(node.elements) if element.one]
-        self._within = node.within
-        self._rejects = Rejects(resources.reject, resources.account(f"{name}: rejects of matches"))
-        self._view = View(node, self._candidates, self._rows, self._rejects)
-        aggregates = {r.element: RepeatAggregates(name, r, self._view, resources, self._rejects) for r in node.repeats}
-        self._searches = [
-            Search(
-                order,
-                len(node.elements),
-                node.within,
-                self._candidates,
-                self._view,
-                aggregates,
-                self._ones,
-                resources.account(f"{name}: matches of order {i}"),
-            )
-            for i, order in enumerate(node.orders)
-        ]
-        self._apart = node.apart
-        self._schema = node.schema.arrow
-        self._columns = [Column(field.name, field.type) for field in node.schema]
-        self._longest = max(_FIRST, min(_LONGEST, self._candidates.budget // _BYTES_FOR_AN_EVENT))
-        self._stride = _FIRST
+            account = resources.account(f"{name}: rows that wait for the other inputs")
+            self._ports = Ports(len(node.inputs), account)
+        held = resources.apart()
+        resources.at_end(held.close)
+        self._account = resources.account(f"{name}: events")
+        self._matcher: Matcher | None = Matcher(name, node, held, self._show)
+        self._paged: PagedPattern | None = None
+        """The events, once they are in shards; then there is no matcher."""
+        self._intakes = [InputIntake(number, node.elements, resources) for number in range(len(node.inputs))]
+        self._may_page = may_page(node)
         self._seen = 0
-        self._left = np.zeros(len(inputs), np.int64)
         self._outgoing = Outgoing()
+        self._send_later: Consumer | None = None
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> Progress:
         if self._ports is None:
             for parts, reached in self._stretches([chunk], watermark):
                 self._advance(parts, reached)
-            return Progress(self._outgoing.take(), watermark)
+            return self._progress(watermark)
         reached = self._ports.put(port, chunk, watermark)
         self._take(self._ports.take_due(), reached)
-        return Progress(self._outgoing.take(), reached)
+        return self._progress(reached)
 
     def send_to(self, receive: Receive) -> None:
         self._outgoing.receiver = receive
 
+    def send_later_to(self, send: Consumer) -> None:
+        self._send_later = send
+
+    def _progress(self, reached: int) -> Progress:
+        """What has come of a call, and how far time has come: events that wait are yet to be played."""
+        paged = self._paged
+        if paged is not None and paged.waits:
+            reached = min(reached, paged.played_upto)
+            if self._send_later is not None and self._play_waiting not in self._resources.later:
+                self._resources.later.append(self._play_waiting)
+        return Progress(self._outgoing.take(), reached)
+
     def finish(self, last_time: int | None = None) -> list[Chunk]:
         """No more events come: everything that waits for its time is decided."""
         if self._ports is None:
-            self._advance([NO_EVENTS], int(_END))
+            self._advance([NO_EVENTS], int(END))
         else:
-            self._take(self._ports.take(-START), int(_END))
+            self._take(self._ports.take(-START), int(END))
+        if self._paged is not None:
+            self._paged.play(self._outgoing.put)
         return self._outgoing.take()
 
     def _take(self, due: Due, limit: int) -> None:
@@ -132,7 +112,7 @@ class Pattern(Operator):
         """The rows of all inputs in stretches of their common order, with how far time has come after each. Where many
         events match, stretches are shorter: what is found in one is in memory together."""
         count = sum(chunk.rows for chunk in due)
-        if count <= self._stride:
+        if count <= self._stretch:
             yield due, limit
             return
         times = np.concatenate([chunk.times for chunk in due])
@@ -140,31 +120,36 @@ class Pattern(Operator):
         order = np.argsort(times, kind="stable") if len(due) > 1 else np.arange(count)
         taken, start = [0] * len(due), 0
         while start < count:
-            stretch = order[start : start + self._stride]
+            stretch = order[start : start + self._stretch]
             start += len(stretch)
             upto = np.array(taken) + np.bincount(of[stretch], minlength=len(due))
             parts = [chunk.slice(a, int(b)) for chunk, a, b in zip(due, taken, upto, strict=True)]
             taken = upto.tolist()
             yield parts, limit if start == count else min(limit, int(times[stretch[-1]]))
 
+    @property
+    def _stretch(self) -> int:
+        """How many events are taken together."""
+        return CHUNK_ROWS if self._matcher is None else self._matcher.stretch
+
     def _advance(self, parts: list[Chunk], limit: int) -> None:
         """Takes the next events, some of each input; all before `limit` have come then."""
-        arrivals = self._arrivals(parts)
-        first = self._candidates.stop
-        due = self._candidates.add(arrivals, limit)
-        self._emit(Ends(first + np.flatnonzero(self._completes[arrivals.elements]), due))
-        joined = max(search.joined() for search in self._searches)
-        if joined > _MANY:
-            self._stride = max(_SHORTEST, self._stride // 2)
-        elif joined < _MANY // 8:
-            self._stride = min(self._longest, self._stride * 2)
-        self._candidates.expire(limit, self._left)
-        for rows, left in zip(self._rows, self._left, strict=True):
-            if rows is not None:
-                rows.release(int(left))
+        positions = self._positions(parts)
+        if self._matcher is not None:
+            self._matcher.advance(self._arrivals(self._matcher, parts, positions), limit)
+            if self._may_page:
+                self._page(self._matcher, max(limit, _last_time(parts)))
+        elif self._paged is not None:
+            for number, (intake, part, own) in enumerate(zip(self._intakes, parts, positions, strict=True)):
+                passing = intake.passing(part) if part.rows else None
+                if passing is not None:
+                    self._paged.add(number, part, passing, own)
+            self._paged.reach(self._seen, _last_time(parts), limit)
+            if self._paged.has_many:
+                self._paged.play(self._outgoing.put)
 
-    def _arrivals(self, parts: list[Chunk]) -> Arrivals:
-        """The events in the places of elements, in order."""
+    def _positions(self, parts: list[Chunk]) -> list[Int64s]:
+        """Where the events are in the order of all."""
         count = sum(part.rows for part in parts)
         if len(parts) == 1:
             positions = [self._seen + np.arange(count)]
@@ -174,140 +159,67 @@ class Pattern(Operator):
             rank[order] = np.arange(count)
             positions = np.split(self._seen + rank, np.cumsum([part.rows for part in parts])[:-1])
         self._seen += count
+        return positions
+
+    def _arrivals(self, matcher: Matcher, parts: list[Chunk], positions: list[Int64s]) -> Arrivals:
+        """The events in the places of elements, in order."""
         found: list[Arrivals] = []
-        for intake, part, where in zip(self._intakes, parts, positions, strict=True):
+        for intake, part, where, rows in zip(self._intakes, parts, positions, matcher.rows, strict=True):
             if part.rows:
-                found += intake.take(part, where)
-        if not found:
-            nothing = np.empty(0, np.int64)
-            return Arrivals(nothing, nothing, nothing, nothing.astype(np.int32), nothing)
-        if len(found) == 1:
-            return found[0]
+                found += intake.take(part, where, matcher.candidates.groups, rows)
         return joined(found)
 
-    # Matches
+    def _show(self, chunk: Chunk, order: Order) -> None:
+        self._outgoing.put(chunk)
 
-    def _emit(self, ends: Ends) -> None:
-        try:
-            with self._rejects.held():
-                found = self._found(ends)
-        except BudgetError:
-            self._release_matches()
-            halves = ends.halves(self._candidates, self._within)
-            if halves is not None:
-                for half in halves:
-                    self._emit(half)
-                return
-            found = self._found(ends)
-        if found:
-            order = self._sorted(found)
-            if self._apart:
-                order = order[self._taken_apart(found, order)]
-            if self._ones:
-                order = order[self._consumed(found, order)]
-            self._show(found, order)
-        self._release_matches()
+    # Events page
 
-    def _found(self, ends: Ends) -> list[tuple[Search, Found]]:
-        candidates = self._candidates
-        completing = candidates.elements[candidates.at(ends.nodes)]
-        waiting = candidates.elements[candidates.at(ends.due.nodes)]
-        found: list[tuple[Search, Found]] = []
-        for search in self._searches:
-            if search.order.waits:
-                mine = waiting == search.order.plain[0]
-                matches = search.find(ends.due.nodes[mine], ends.due.heads[mine]) if mine.any() else None
-            else:
-                anchors = ends.nodes[completing == search.order.plain[-1]]
-                matches = search.find(anchors, None) if len(anchors) else None
-            if matches is not None and len(matches):
-                found.append((search, matches))
-        return found
+    def _page(self, matcher: Matcher, reached: int) -> None:
+        """Events that leave too little memory for others go to shards. All before the time that is `reached` have come,
+        and none that come later are older."""
+        account, elements = self._account, len(self._node.elements)
+        more = matcher.candidates.growth_for(matcher.stretch * elements)
+        if (account.free - more) * _LEAST_FREE > account.total:
+            return
+        if matcher.nbytes >= max(account.total // _MANY_EVENTS, _LEAST_BYTES):
+            self._begin_paging().fill(matcher, self._seen, reached)
+            self._forget_events()
 
-    def _release_matches(self) -> None:
-        for search in self._searches:
-            search.release()
+    def _begin_paging(self) -> PagedPattern:
+        self._paged = PagedPattern(self._name, self._node, self._resources)
+        return self._paged
 
-    def _sorted(self, found: list[tuple[Search, Found]]) -> Int64s:
-        """The order in which matches come out, as numbers among all that were found."""
-        candidates = self._candidates
-        nodes = np.concatenate([matches.nodes for _, matches in found])
-        positions = np.where(nodes >= 0, candidates.positions[candidates.at(nodes)], _END)
-        keys: list[Int64s] = [positions[:, e] for e in range(nodes.shape[1] - 1, -1, -1)]
-        completed = [
-            np.full(len(matches), -1, np.int64)
-            if search.order.waits
-            else candidates.positions[candidates.at(matches.nodes[:, search.order.plain[-1]])]
-            for search, matches in found
-        ]
-        waits = [np.full(len(matches), search.order.waits) for search, matches in found]
-        times = [search.times(matches) for search, matches in found]
-        keys += [np.concatenate(completed), np.concatenate(waits), np.concatenate(times)]
-        return np.lexsort(keys)
+    def _forget_events(self) -> None:
+        """The events are in shards: none is kept here."""
+        assert self._matcher is not None
+        self._matcher.close()
+        self._matcher = None
 
-    def _taken_apart(self, found: list[tuple[Search, Found]], order: Int64s) -> Bools:
-        """Which of the matches, in this order, share no event with one before."""
-        firsts = [matches.nodes[:, search.order.plain[0]] for search, matches in found]
-        lasts = [matches.nodes[:, search.order.plain[-1]] for search, matches in found]
-        return self._candidates.take_apart(np.concatenate(firsts)[order], np.concatenate(lasts)[order])
+    def _play_waiting(self) -> None:
+        if self._paged is not None and self._send_later is not None:
+            self._paged.play(self._outgoing.put)
+            self._send_later(self._outgoing.take(), self._paged.played_upto)
 
-    def _consumed(self, found: list[tuple[Search, Found]], order: Int64s) -> Bools:
-        """Which of the matches, in this order, may have their events in ONE places."""
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        owners, nodes = [], []
-        begin = 0
-        for _, matches in found:
-            mine = rank[begin : begin + len(matches)]
-            begin += len(matches)
-            for element in self._ones:
-                if element in matches.repeats:
-                    owners.append(mine[matches.repeats[element].owners])
-                    nodes.append(matches.repeats[element].nodes)
-                else:
-                    there = matches.nodes[:, element] >= 0
-                    owners.append(mine[there])
-                    nodes.append(matches.nodes[there, element])
-        owner, node = np.concatenate(owners), np.concatenate(nodes)
-        by_match = np.argsort(owner, kind="stable")
-        upto = np.searchsorted(owner[by_match], np.arange(len(order)), "right")
-        return self._candidates.take_once(upto, node[by_match])
-
-    def _show(self, found: list[tuple[Search, Found]], order: Int64s) -> None:
-        """The columns of matches, in this order. Matches that are not in the order were not chosen."""
-        ranks = np.full(sum(len(matches) for _, matches in found), -1, np.int64)
-        ranks[order] = np.arange(len(order))
-        shown: list[Chunk] = []
-        places: list[Int64s] = []
-        begin = 0
-        for search, matches in found:
-            rank = ranks[begin : begin + len(matches)]
-            begin += len(matches)
-            kept = matches.where(rank >= 0)
-            fine, data = search.aggregates(kept)
-            batch = self._view.batch(kept.nodes, self._columns, data).to_arrow()
-            chunk = Chunk(search.times(kept), batch)
-            shown.append(chunk if fine.all() else chunk.filter(fine))
-            places.append(rank[rank >= 0][fine])
-        together = concat(shown, self._schema)
-        if together.rows:
-            order = np.argsort(np.concatenate(places))
-            self._outgoing.put(Chunk(together.times[order], together.arrow.take(pa.array(order))))
+    # Durability
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "ports": None if self._ports is None else self._ports.snapshot(),
-            "candidates": self._candidates.snapshot(),
-            "rows": [None if rows is None else rows.snapshot() for rows in self._rows],
             "seen": self._seen,
-            "left": self._left,
+            "matcher": None if self._matcher is None else self._matcher.snapshot(),
+            "paged": None if self._paged is None else self._paged.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         if self._ports is not None:
             self._ports.restore(snapshot["ports"])
-        self._candidates.restore(snapshot["candidates"])
-        for rows, saved in zip(self._rows, snapshot["rows"], strict=True):
-            if rows is not None:
-                rows.restore(saved)
-        self._seen, self._left = snapshot["seen"], snapshot["left"].copy()
+        self._seen = snapshot["seen"]
+        if snapshot["paged"] is not None:
+            self._begin_paging().restore(snapshot["paged"])
+            self._forget_events()
+        elif self._matcher is not None:
+            self._matcher.restore(snapshot["matcher"])
+
+
+def _last_time(parts: list[Chunk]) -> int:
+    return max((int(part.times[-1]) for part in parts if part.rows), default=START)
