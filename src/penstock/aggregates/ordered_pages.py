@@ -14,6 +14,8 @@ Invariants:
 3. Rows keep their places until `change_directory`: pages that are divided, empty or small follow then.
 
 Owned by `paged_order.PagedOrder`.
+
+Why: docs/decisions/ordered-pages.md
 """
 
 from __future__ import annotations

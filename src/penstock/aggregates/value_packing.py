@@ -5,7 +5,7 @@
             owners: none if all are the same, 4 bytes each if they are of one generation, otherwise 8
             counts: 1 byte each if all are small, otherwise 8
 
-What has 8 bytes comes first; the whole is filled up to 8 bytes. Called by `value_pages`.
+What has 8 bytes comes first; the whole is filled up to 8 bytes. Called by `packed_pages`.
 """
 
 from __future__ import annotations

@@ -14,4 +14,5 @@ def divide_together(logs: Sequence[RowLog], number: int, indivisible: set[int]) 
         indivisible.add(number)
         return None
     indivisible.discard(number)
-    return [log.divide(number) for log in logs][0]
+    others = [log.divide(number) for log in logs]
+    return others[0]

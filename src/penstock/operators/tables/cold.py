@@ -31,7 +31,6 @@ from penstock.columns import Argument
 from penstock.components import component
 from penstock.operators.chunk import Chunk
 from penstock.operators.resources import Resources
-from penstock.operators.tables.coded_rows import CodedRows
 from penstock.operators.tables.cold_records import ColdRecords, Rows
 from penstock.operators.tables.texts import SavedTexts, TableTexts
 from penstock.store.blocks import ColumnSpec
@@ -86,12 +85,7 @@ class AtWork:
         self.count -= 1
 
 
-def _with_codes(saved: dict[str, Any]) -> dict[str, Any]:
-    """In version 1 rows on disk had codes in place of texts."""
-    return {**saved, "has_codes": True}
-
-
-@component("ColdRows", 2, _with_codes)
+@component("ColdRows")
 class ColdRows:
     """`written` is the place of the column with the time of a row's last change, if rows have a time to live. `can_go`
     is set by what writes the table: only then rows may go to disk."""
@@ -110,7 +104,6 @@ class ColdRows:
         self._texts = texts
         self._words = store.words
         self._resources = resources
-        self._device = device
         self._columns = len(store.specs)
         self._records = records = ColdRecords(texts, store.words, store.specs)
         clock = None if written is None else records.word_of(written)
@@ -128,8 +121,6 @@ class ColdRows:
         """Whether rows on disk were not looked at when rows were brought last."""
         self._brought: Int64s | None = None
         """Keys that were brought last, as long as no row leaves the store."""
-        self._coded: dict[str, Any] | None = None
-        """The directory of pages of version 1, until their rows have their texts."""
         self._most = self._account.total - min(self._account.total // _SHARE, _LEFT)
         values = 8 * store.words + sum(spec.dtype.itemsize + spec.nullable for spec in store.specs)
         self._row_bytes = values + _ROW_BYTES + _TEXT_BYTES * len(texts.interners)
@@ -498,7 +489,6 @@ class ColdRows:
         return {
             "pages": self.pages.snapshot(),
             "gone": gone.key_words(_found(gone.all_rows())),
-            "has_codes": False,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -506,41 +496,7 @@ class ColdRows:
         self.is_on = True
         self._store.add_column(_MARKS)
         self._gone_keys().put(np.ascontiguousarray(snapshot["gone"]).reshape(-1, self._words))
-        if snapshot["has_codes"] and self._texts.interners:
-            self._coded = snapshot["pages"]
-        else:
-            self.pages.restore(snapshot["pages"])
-
-    @property
-    def has_codes(self) -> bool:
-        """Whether rows on disk have codes in place of texts, until `decode`."""
-        return self._coded is not None
-
-    def decode(self) -> None:
-        """Rows that have codes on disk get their texts. The store, and the texts of all rows, are in memory."""
-        if self._coded is None:
-            return
-        coded = CodedRows(self._words, self._store.specs[: self._columns], self._device, self._coded)
-        self._coded = None
-        for part in range(self._store.partitions):
-            self._marks_of(part)[:] |= _CHANGED
-        self._store.dirty[:] = True
-        for some in self._gathered(map(self._decoded, coded.parts())):
-            self.pages.merge([(some, np.zeros(len(some.rows), np.bool_))])
-            self._texts.settle()
-        coded.clear()
-        self._gone_keys().clear()
-        self.pages.settle()
-
-    def _decoded(self, rows: Rows) -> Records:
-        """Rows that are not in the store; they give up their uses of texts."""
-        words, columns = rows
-        keep = self._store.find(words, None, False).rows < 0
-        keep &= self._gone_keys().find(words, None, False).rows < 0
-        alone = np.flatnonzero(keep)
-        words, columns = words[alone], tuple(column.at(alone) for column in columns)
-        self._texts.give_up(self._texts.of_rows(words, columns))
-        return self._records.packed(words, columns)
+        self.pages.restore(snapshot["pages"])
 
     def take(self, parts: Iterable[Rows], saved: SavedTexts) -> None:
         """The rows of a store that has no room here, partition by partition, go to disk. They may have marks. The texts

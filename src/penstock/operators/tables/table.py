@@ -457,10 +457,9 @@ class Table:
                 self._pages.restore(snapshot["rows"])
                 self.texts.restore(snapshot["strings"])
             except BudgetError:
-                if not self.cold.can_go() or self.cold.has_codes:
+                if not self.cold.can_go():
                     raise
                 self._restore_to_disk(snapshot)
-            self.cold.decode()
         self.history.restore(snapshot["history"])
         if self.expiry is not None:
             self.expiry.restore(snapshot["expiry"])
