@@ -115,7 +115,7 @@ def test_others_get_the_memory_of_texts() -> None:
     text = """CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING, x BIGINT NOT NULL, w STRING, EVENT TIME t);
         CREATE STREAM r (t TIMESTAMP NOT NULL, x BIGINT NOT NULL, EVENT TIME t);
         CREATE TABLE seen AS LAST BY k FROM s;
-        CREATE QUERY q AS SELECT x, COUNT(*) AS n FROM r [SESSION 1 HOUR] GROUP BY x;"""
+        CREATE QUERY q AS SELECT x, COUNT(*) AS n FROM r [ROWS 100000 SLIDE 100000] GROUP BY x;"""
     with ps.App(text, memory=9 * MEMORY // 2, block_size="8KiB") as app:
         for batch in batches(2, 9_000):
             app.push("s", batch)

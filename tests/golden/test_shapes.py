@@ -45,6 +45,7 @@ HAND_ON = {
     "SegmentStores": "one of each store",
     "SideWindow": "nothing",
     "SpilledRun": "a part of that of its store",
+    "TableTexts": "one of each column of texts",
     "TextTable": "a part of that of the interner",
     "StoreManager": "one of each store",
     "Union": "that of its ports",

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import App, BudgetError
-from penstock.operators.tables import cold, cold_records
+from penstock.operators.tables import cold, cold_order, cold_records
 from penstock.operators.tables.cold import ColdRows
 from penstock.operators.tables.matched import these
 from penstock.operators.tables.table import Table
@@ -132,7 +132,7 @@ def ranges_if(wanted: bool, try_resize: Callable[[Account, int], bool]) -> Calla
 
     def answer(self: Account, nbytes: int) -> bool:
         more = nbytes - self.nbytes
-        is_order = self.name.endswith("where its rows are on disk") and more > 0 and more % cold._ORDER_BYTES == 0
+        is_order = self.name.endswith("where its rows are on disk") and more > 0 and more % cold_order._ORDER_BYTES == 0
         return not (wanted and is_order and inspect.stack()[1].function == "_by_hash") and try_resize(self, nbytes)
 
     return answer

@@ -26,20 +26,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Bools, Int32s, Int64s, UInt64s
+from penstock.arrays import Bools, Int32s, Int64s
 from penstock.columns import Argument
 from penstock.components import component
 from penstock.operators.chunk import Chunk
 from penstock.operators.resources import Resources
+from penstock.operators.tables.cold_order import CHANGED, LeavingRows, found_rows
 from penstock.operators.tables.cold_records import ColdRecords, Rows
 from penstock.operators.tables.texts import SavedTexts, TableTexts
 from penstock.store.blocks import ColumnSpec
 from penstock.store.device import BlockDevice
 from penstock.store.hashed_pages import HashedPages, Part
 from penstock.store.keyed import Found, KeyedStore
-from penstock.store.text_records import Records, cut_out, joined, taken
+from penstock.store.text_records import Records, taken
 
-_COPY, _CHANGED, _USED = 1, 2, 4
+_COPY, _CHANGED, _USED = 1, CHANGED, 4
 """Marks: the key is on disk, or may be; the row differs from what is there; it was asked for again."""
 
 _MARKS = ColumnSpec("#marks", np.dtype(np.uint8), False)
@@ -61,13 +62,6 @@ _KEPT = 2
 
 _TEXT_BYTES = 64
 """What a text in memory takes besides its bytes, about."""
-
-_ORDERED_ROWS = 1 << 14
-"""So many rows with texts in their keys go to disk together."""
-
-_ORDER_BYTES, _RANGE_BITS = 24, 4
-"""What the order of a row takes while rows are sorted. Where it has no room, rows are sorted range by range, by so many
-bits of the hash."""
 
 
 class AtWork:
@@ -127,6 +121,7 @@ class ColdRows:
         chunk_bytes = values + 8 * records.width + 2 * _TEXT_BYTES * len(texts.interners)
         self.keys_at_once = max(16, self._most // (_CHUNKS * chunk_bytes))
         """So many keys are brought together at most."""
+        self._leaving = LeavingRows(store, self._columns, records, self.pages, self._account, self.keys_at_once)
 
     # Rows come to memory
 
@@ -311,7 +306,7 @@ class ColdRows:
 
     def _begin(self) -> None:
         """From now on rows are on disk."""
-        self._merge(self._changed(everything=True))
+        self._merge(self._leaving.changed(everything=True))
         self._leave(self._store.all_rows())
         self._store.clear()
         self._store.add_column(_MARKS)
@@ -343,7 +338,7 @@ class ColdRows:
     def _leave(self, rows: Int32s) -> None:
         """Rows that are about to leave the store give up their uses of texts."""
         if self._texts.interners:
-            self._texts.give_up(self._texts.of_rows(*self._columns_of(rows)))
+            self._texts.give_up(self._texts.of_rows(*self._leaving.columns_of(rows)))
 
     def flush(self) -> None:
         """Changes go to disk. Of the rows in memory those stay that were asked for again, unless they are too many."""
@@ -366,87 +361,22 @@ class ColdRows:
             used[np.flatnonzero(used)[len(used) // _KEPT :]] = False
             rows = (part * store.capacity + np.flatnonzero(~used)).astype(np.int32)
             self._leave(rows)
-            store.remove(store.key_words(_found(rows)))
+            store.remove(store.key_words(found_rows(rows)))
             self._marks_of(part)[:] = _COPY
         store.dirty[:] = True
         self._is_whole, self._brought = False, None
 
     def _save(self) -> None:
         """What has changed goes to disk."""
-        self._merge(self._changed(everything=False))
+        self._merge(self._leaving.changed(everything=False))
 
     def _merge(self, parts: Iterable[Records]) -> None:
         """Rows go to disk, and keys that are gone leave it."""
-        self.pages.merge(self._with_gone(parts))
-        if self._gone is not None:
-            self._texts.give_up(self._texts.of_keys(self._gone.key_words(_found(self._gone.all_rows()))))
-            self._gone.clear()
-
-    def _changed(self, *, everything: bool) -> Iterator[Records]:
-        """The rows that have changed, or all, in the order of the hashes of their keys."""
-        if self._texts.in_key:
-            yield from self._by_hash(everything=everything)
-        else:
-            yield from map(self._packed, self._changed_rows(everything=everything))
-
-    def _changed_rows(self, *, everything: bool) -> Iterator[Int32s]:
-        """The same, a partition at a time: without texts in keys, each has the hashes of a range."""
-        store = self._store
-        for part, count in enumerate(store.counts.tolist()):
-            places = np.arange(count) if everything else np.flatnonzero(self._marks_of(part) & _CHANGED)
-            yield (part * store.capacity + places).astype(np.int32)
-
-    def _by_hash(self, *, everything: bool) -> Iterator[Records]:
-        """Rows with texts in their keys: partitions in memory are no ranges of hashes on disk."""
-        count = sum(map(len, self._changed_rows(everything=everything)))
-        held = self._account.nbytes
-        bits = 0 if self._account.try_resize(held + _ORDER_BYTES * count) else _RANGE_BITS
-        step = min(_ORDERED_ROWS, self.keys_at_once)
-        for at in range(1 << bits):
-            rows, hashes = self._of_range(at, bits, everything=everything)
-            order = np.argsort(hashes)
-            for start in range(0, len(order), step):
-                yield self._packed(rows[order[start : start + step]])
-        self._account.resize(held)
-
-    def _of_range(self, at: int, bits: int, *, everything: bool) -> tuple[Int32s, UInt64s]:
-        """The rows whose hash on disk begins with such bits, and their hashes."""
-        found, hashes = [np.empty(0, np.int32)], [np.empty(0, np.uint64)]
-        for rows in self._changed_rows(everything=everything):
-            own = self.pages.hashes(self._records.keys(self._store.key_words(_found(rows))).rows)
-            within = own >> np.uint64(64 - bits) == at if bits else slice(None)
-            found.append(rows[within])
-            hashes.append(own[within])
-        return np.concatenate(found), np.concatenate(hashes)
-
-    def _with_gone(self, parts: Iterable[Records]) -> Iterator[Part]:
-        """Records and the keys that are gone, in the order of their hashes. Those of a part are not above those of the
-        next one."""
-        gone, end = self.pages.none(), self.pages.texts.end
-        if self._gone is not None and self._gone.rows:
-            words = self._gone.key_words(_found(self._gone.all_rows()))
-            gone = self._records.widened(self._records.keys(words))
-            gone = taken(gone, np.argsort(self.pages.hashes(gone.rows)), end)
-        gone_hashes, passed = self.pages.hashes(gone.rows), 0
-        for records in parts:
-            count = len(records.rows)
-            if not count:
-                continue
-            hashes = self.pages.hashes(records.rows)
-            upto = int(np.searchsorted(gone_hashes, hashes.max(), side="right"))
-            both = joined([records, cut_out(gone, passed, upto, end)], end)
-            order = np.argsort(np.concatenate([hashes, gone_hashes[passed:upto]]))
-            yield taken(both, order, end), order >= count
-            passed = max(passed, upto)
-        yield cut_out(gone, passed, len(gone.rows), end), np.ones(len(gone.rows) - passed, np.bool_)
-
-    def _packed(self, rows: Int32s) -> Records:
-        return self._records.packed(*self._columns_of(rows))
-
-    def _columns_of(self, rows: Int32s) -> Rows:
-        found = _found(rows)
-        columns = [self._store.column(place, found) for place in range(self._columns)]
-        return self._store.key_words(found), tuple(columns)
+        gone = self._gone_keys()
+        keys = gone.key_words(found_rows(gone.all_rows()))
+        self.pages.merge(self._leaving.with_gone(parts, keys))
+        self._texts.give_up(self._texts.of_keys(keys))
+        gone.clear()
 
     def clear(self) -> None:
         """There is no row any more."""
@@ -488,7 +418,7 @@ class ColdRows:
         gone = self._gone_keys()
         return {
             "pages": self.pages.snapshot(),
-            "gone": gone.key_words(_found(gone.all_rows())),
+            "gone": gone.key_words(found_rows(gone.all_rows())),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -505,8 +435,8 @@ class ColdRows:
             self._begin()
         with self._records.decoded_by(saved.decode):
             records = (self._of_saved(rows, saved) for rows in parts)
-            if self._texts.in_key:
-                for some in self._gathered(records):
+            if self._records.has_texts_in_key:
+                for some in self._leaving.gathered(records, self._most // _CHUNKS):
                     self._merge([some])
             else:
                 self._merge(records)
@@ -520,25 +450,6 @@ class ColdRows:
             words, columns = words[changed], tuple(column.at(changed) for column in columns)
         return self._records.packed(words, columns[: self._columns])
 
-    def _gathered(self, parts: Iterable[Records]) -> Iterator[Records]:
-        """As many as have room together, in the order of their hashes."""
-        waiting, nbytes = [self.pages.none()], 0
-        for records in parts:
-            waiting.append(records)
-            nbytes += records.rows.nbytes + records.texts.nbytes
-            if nbytes > self._most // _CHUNKS:
-                yield self._sorted(waiting)
-                waiting, nbytes = [self.pages.none()], 0
-        yield self._sorted(waiting)
-
-    def _sorted(self, parts: list[Records]) -> Records:
-        records = joined(parts, self.pages.texts.end)
-        return taken(records, np.argsort(self.pages.hashes(records.rows)), self.pages.texts.end)
-
 
 def _never() -> bool:
     return False
-
-
-def _found(rows: Int32s) -> Found:
-    return Found(rows, None, len(rows))

@@ -69,6 +69,7 @@ class ColdRecords:
         self._texts = texts
         self._decode: Decode = lambda name, codes: texts.interners[name].decode(codes)
         self._own_words = words
+        self.has_texts_in_key = bool(texts.in_key)
         self.words = words + len(texts.in_key)
         """Words of a key on disk: behind those in memory are the lengths of its texts."""
         self.text_words = TextWords(len(texts.in_key), self.words) if texts.interners else NO_TEXTS
