@@ -310,7 +310,7 @@ def test_the_least_budget_is_said_and_works(queries: str, block_size: int) -> No
 
 
 def test_a_checkpoint_that_does_not_fit_the_budget(tmp_path: Path) -> None:
-    text = STREAM + "CREATE QUERY mids AS SELECT MEDIAN(v) AS m FROM s [RANGE 10 HOURS SLIDE 1 HOUR]"
+    text = STREAM + "CREATE QUERY mids AS SELECT MODE(v) AS m FROM s [RANGE 10 HOURS SLIDE 1 HOUR]"
     with ps.App(text, checkpoint=tmp_path) as app:
         app.push("s", events(0, 30_000))
         app.checkpoint()

@@ -139,13 +139,13 @@ def test_texts_are_released_with_their_rows() -> None:
 def test_others_get_the_memory_of_a_table() -> None:
     text = STREAMS.format(key="BIGINT") + (
         "CREATE TABLE seen AS LAST BY k FROM s;"
-        "CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM r [SESSION 1 HOUR] GROUP BY k;"
+        "CREATE QUERY q AS SELECT k, COUNT(*) AS n FROM r [ROWS 100000 SLIDE 100000] GROUP BY k;"
     )
     with ps.App(text, memory=2 * MEMORY, block_size="8KiB") as app:
         for batch in batches(0, 30_000):
             app.push("s", batch)
         assert app.metrics.tables["seen"].on_disk == 0
-        for batch in batches(0, 20_000):
+        for batch in batches(0, 10_000):
             app.push("r", batch.select(["t", "k"]))
         assert app.metrics.tables["seen"].on_disk == 30_000
         assert app.table("seen")["x"].to_numpy().tolist() == np.argsort(key_of(np.arange(30_000))).tolist()

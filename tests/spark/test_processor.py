@@ -161,6 +161,7 @@ def test_a_file_of_state_that_cannot_be_read_is_told_with_who_needs_it(
 
 
 def test_small_states_cost_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_state, "INSIDE", 1 << 14)  # `faults` has another
     monkeypatch.setattr(differences, "SMALL", 1 << 14)
     run = a_run_that_forgets(tmp_path)
     run.settle(run.attempt(1, None), commit=True)

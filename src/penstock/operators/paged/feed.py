@@ -119,7 +119,8 @@ class _Feed:
         """Shows what waits."""
         if not self._numbers:
             return
-        with self._account.borrowed(self._bytes):
+        copied = self._bytes if len(self._waiting) > 1 else 0
+        with self._account.borrowed(copied):
             batch = self._shown.joined(self._waiting)
             groups = MergedGroups(batch, self._shown.answers, np.array(self._upto, np.int64))
             keys, starts, ends = self._shown.keys(batch), self._starts[self._numbers], self._ends[self._numbers]

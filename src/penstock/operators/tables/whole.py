@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock import compute as pc
 from penstock.arrays import Int64s
 from penstock.columns import Argument
 from penstock.expressions.batch import Data
