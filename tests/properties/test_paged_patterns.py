@@ -218,7 +218,7 @@ def test_rows_are_recognized_in_shards(tmp_path: Path, paging: Paging, examples:
                 found += app.results("q").to_pylist()
                 app.checkpoint()
                 app.close()
-                app = App(recognize.STREAM + asked.sql, checkpoint=directory, memory="1MB")
+                app = App(recognize.STREAM + asked.sql, checkpoint=directory, memory="16MB")
         app.finish()
         found += app.results("q").to_pylist()
         app.close()
