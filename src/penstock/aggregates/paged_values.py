@@ -92,7 +92,7 @@ class PagedValues:
         self._pages.fill(entries, pages, begins)
 
     def append(self, operations: Int64s, distinct: Int64s, generations: Int64s) -> None:
-        """Values come and go, and nobody asks."""
+        """Values come and go, without an evaluation."""
         self._log.append(operations, self._partitions_of(operations))
         for partition in np.flatnonzero(self._log.waiting > self._most).tolist():
             self._settle(partition, None, distinct, generations, _NO_CHANGES)

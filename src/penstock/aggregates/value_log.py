@@ -1,4 +1,4 @@
-"""Values that have entered and left slots and that nobody has looked for yet: on a device, by partition.
+"""Values that have entered and left slots and that no evaluation has looked for yet: on a device, by partition.
 
     operations ─▶ a buffer for each partition ── full ──▶ a block
 

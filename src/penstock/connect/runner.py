@@ -254,7 +254,7 @@ def _saved(app: App) -> dict[str, Any]:
 
 def _open_sinks(app: App) -> dict[str, Sink]:
     """The declared sinks that something is written to, subscribed; a query that goes nowhere else is printed. The rows
-    of a derived stream that goes to none wait for nobody: no checkpoint has them."""
+    of a derived stream that goes to none do not wait: no checkpoint has them."""
     wanted = outputs(app.program)
     several = sum(output.sink is None for output in wanted) > 1
     sinks: dict[str, Sink] = {}

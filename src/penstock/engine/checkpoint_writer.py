@@ -1,4 +1,4 @@
-"""The one checkpoint that is being written, by a thread beside the app's or by the caller who waits for it.
+"""The one checkpoint that is being written, by a thread beside the app's or by the call that waits for it.
 
     begun: all that is to be durable is there ─▶ write, in any thread ─▶ settle, in the app's thread
                                                                          it stands, or it is lost
@@ -7,7 +7,7 @@ Invariants:
 1. One checkpoint at a time is written. What follows from it is done in the app's thread after it is durable: before
    the next call that gets into the app, before the next checkpoint, or when the app is closed.
 2. Why a checkpoint was lost is told once: the next call that gets into the app raises it, and does nothing else.
-3. Who waits writes by himself if the thread has not begun, so nobody waits for a thread that never comes.
+3. A call that waits writes by itself if the thread has not begun: no call waits for a thread that never comes.
 
 Why: docs/decisions/checkpoints-beside-the-events.md
 """
@@ -19,8 +19,8 @@ from threading import Lock, Thread
 from typing import Protocol
 
 _AWAKE_SECONDS = 0.1
-"""Who waits looks so often whether it was interrupted: where a library has signals restart what they break into, a wait
-would go on."""
+"""A call that waits looks so often whether it was interrupted: where a library has signals restart what they break
+into, a wait would go on."""
 
 
 class Begun(Protocol):
@@ -65,11 +65,11 @@ class CheckpointWriter:
         self._task: _Task | None = None
 
     def begin(self, begun: Begun, *, beside: bool) -> None:
-        """With `beside` a thread begins to write; otherwise who waits first does it. The one before is settled."""
+        """With `beside` a thread begins to write, otherwise the first call that waits. The one before is settled."""
         assert self._task is None
         self._task = task = _Task(begun)
         if beside:
-            with contextlib.suppress(RuntimeError):  # there can be no more threads: who waits does it
+            with contextlib.suppress(RuntimeError):  # there can be no more threads: a call that waits does it
                 # No daemon: a program that ends waits until the checkpoint stands.
                 Thread(target=task.run, name="penstock-checkpoint").start()
 

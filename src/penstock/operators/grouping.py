@@ -30,7 +30,7 @@ from penstock.types import SqlType
 
 class Grouping:
     """`rejects` has an entry for each query that reads the grouping: a row fails for each of them. The groups are on
-    the `account`. If it `is_paged`, there are none here: those who read it have groups in shards (`operators.paged`).
+    the `account`. If it `is_paged`, there are none here: its members have groups in shards (`operators.paged`).
     """
 
     def __init__(

@@ -8,7 +8,7 @@ who asks; then these two talk, over a pair of sockets:
     keeper  ─ exit code ──▶ worker, which goes on with its connection
 
 Invariants:
-1. A worker that does not hear `ready` in time runs the task itself. A keeper that says `ready` to nobody runs nothing.
+1. A worker that does not hear `ready` in time runs the task itself. A keeper whose `ready` is not heard runs nothing.
 2. Either the worker or the keeper reads from the connection, and never both: the worker gives it away between the first
    message and the data, and has it back when the task has ended.
 3. Worker and keeper live and die together while a task runs: Spark kills the worker to stop a task, and sees by the
@@ -57,7 +57,7 @@ def hand_over(message: bytes, connection: int, bucket: bytes, switchboard: socke
             mine.settimeout(None)
             socket.send_fds(mine, [_SIZE.pack(len(message))], [connection])
             mine.sendall(message)
-        except OSError:  # nobody has all of the message
+        except OSError:  # the message was not read to its end
             return None
         told = _received(mine, _CODE.size)
         if told is None:
@@ -94,7 +94,7 @@ def _serve(asking: socket.socket) -> None:
         if message is None or not given:
             for connection in given:
                 os.close(connection)  # Spark does not hear of its end as long as it is open here
-            return  # who asked has run the task itself, or has been killed
+            return  # the worker has run the task itself, or has been killed
         threading.Thread(target=_end_with, args=(asking.dup(), ended), daemon=True).start()
         code = run_on(given[0], message)
         ended.set()

@@ -225,7 +225,7 @@ class BucketProcessor(StatefulProcessor):
         return live, nbytes
 
     def _read(self, label: str, state: BucketState, committed: Directory) -> tuple[dict[str, Any], int]:
-        """The committed state of a bucket, and its bytes; says who needs it if it cannot be read."""
+        """The committed state of a bucket, and its bytes; names the queries that need it if it cannot be read."""
         try:
             whole, nbytes = state.restore(committed)
         except StorageError as error:

@@ -1,7 +1,7 @@
 """Where the directories of buckets are published with a micro-batch, and found again by the next.
 
-Nothing else of a state depends on who commits it: whatever commits a directory for a bucket with the micro-batch, or
-does not, can stand in the place of Spark's state store.
+Nothing else of a state depends on how it is committed. Whatever commits a directory for a bucket with the micro-batch,
+or not at all, can stand in the place of Spark's state store.
 
 Why: docs/decisions/states-in-files.md
 """

@@ -50,7 +50,7 @@ class Line(Protocol):
     """The connection to a keeper's process."""
 
     def give(self, request: Request) -> None:
-        """Tells the keeper who asks; raises OSError if it is gone."""
+        """Tells the keeper which worker asks; raises OSError if the keeper is gone."""
 
     def close(self) -> None:
         """Has the keeper end."""

@@ -76,7 +76,7 @@ def read_task(infile: io.BufferedReader) -> Task:
 
 
 def _stream(message: bytes) -> ZeroCopyByteStream:
-    """Ends with the message: who reads on would wait for ever."""
+    """Ends with the message: reading on would wait for ever."""
     stream = ZeroCopyByteStream(memoryview(message))
     stream.finish()
     return stream

@@ -92,7 +92,7 @@ def may_show(
 
 
 class MergedGroups(EvaluatedGroups):
-    """Groups out of runs, as those who show them take them."""
+    """Groups out of runs, as `ResultShow` takes them."""
 
     def __init__(self, batch: pa.RecordBatch, answers: Sequence[Answer], upto: Int64s) -> None:
         super().__init__(np.arange(batch.num_rows, dtype=np.int32), upto, np.empty(0, np.int64), (), ())

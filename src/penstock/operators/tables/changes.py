@@ -107,7 +107,7 @@ class Statement:
 
     @property
     def is_blind(self) -> bool:
-        """Whether it leaves the same row whatever there was, and nobody asks what there was."""
+        """Whether it leaves the same row whatever there was, and no reader asks what there was."""
         table = self._table
         sets_all = self.write.kind is ChangeKind.UPSERT and not self._late and self._match is None
         sets_all = sets_all and all(field.name in self._early for field in table.others)
