@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from penstock.errors import BudgetError
-from penstock.store.budget import Budget, parse_size
+from penstock.operators.text_table import TextTable
+from penstock.store.budget import Account, Budget, parse_size
+from penstock.store.charged import UNLIMITED
 
 
 def test_accounts_add_up() -> None:
@@ -81,3 +85,39 @@ def test_sizes(text: str | int, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str | int) -> None:
     with pytest.raises(BudgetError, match="64MB"):
         parse_size(text)
+
+
+class _Holder:
+    """Holds so many bytes of an account that it can do without."""
+
+    def __init__(self, account: Account, nbytes: int) -> None:
+        self._account = account
+        account.charge(nbytes)
+        self.held = nbytes
+        account.on_need(self.let_go)
+
+    def let_go(self) -> bool:
+        held, self.held = self.held, 0
+        self._account.release(held)
+        return held > 0
+
+
+def test_all_holders_of_an_account_give_memory_up_before_a_refusal() -> None:
+    budget = Budget(1000)
+    account = budget.account("values")
+    first, second = _Holder(account, 300), _Holder(account, 300)
+    budget.account("groups").resize(900)
+    assert (first.held, second.held, account.nbytes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_an_account_does_not_keep_the_holders_that_are_gone(limited: bool) -> None:
+    account = Budget(1000).account("values") if limited else UNLIMITED
+    gone = weakref.ref(_Holder(account, 10))
+    assert gone() is None
+    _Holder(account, 10)
+
+
+def test_texts_on_an_account_that_lives_on_are_freed() -> None:
+    texts = weakref.ref(TextTable(UNLIMITED))
+    assert texts() is None

@@ -82,7 +82,7 @@ class DistinctState(AggregateState):
         self._paged: PagedValues | None = None
         self._asks = False
         if self._device is not None:
-            account.give_up = self._give_up
+            account.on_need(self._give_up)
         self._distinct: Int64s = NO_INTEGERS
         self._generations: Int64s = NO_INTEGERS
         self._roots: Int64s = NO_INTEGERS

@@ -99,7 +99,7 @@ class OrderState(AggregateState):
         self._paged: PagedOrder | None = None
         self._asks = False
         if device is not None:
-            account.give_up = self._give_up
+            account.on_need(self._give_up)
         self._discrete: Bools = np.array([w.function == "PERCENTILE_DISC" for w in wants], dtype=np.bool_)
         self._fractions: Doubles = np.array([0.5 if w.parameter is None else w.parameter for w in wants])
         self._counts: Int64s = np.zeros(0, dtype=np.int64)

@@ -86,7 +86,7 @@ class SavedApp:
         copies = self._detached(begun) if beside and not self.flow.tables.has_copies else None
         written = _Written(self, begun, checkpoint, self.flow.store_names, copies)
         if copies is not None:
-            copies.give_up = written.give_up
+            copies.on_need(written.give_up)
         self.writer.begin(written, beside=copies is not None)
         if copies is None:
             self.writer.wait()

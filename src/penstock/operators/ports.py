@@ -56,7 +56,7 @@ class Ports:
         self.heads: list[tuple[int, int]] = []
         self._slow = [(START, port) for port in range(count)]
         self._account = account
-        account.give_up = self._give_up
+        account.on_need(self._give_up)
         self._held = 0
         self._loose = [0] * count
 

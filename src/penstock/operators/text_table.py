@@ -317,8 +317,7 @@ class TextTable:
         self._records = ChargedArray(account, np.uint64, (2,), fill=_NO_STRING)
         self._entries = ChargedArray(account, np.uint64)
         self._begin()
-        others = account.give_up
-        account.give_up = lambda: self._give_up() or (others is not None and others())
+        account.on_need(self._give_up)
 
     def _begin(self) -> None:
         self._end = self._gone = 0

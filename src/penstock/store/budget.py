@@ -30,6 +30,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
+from weakref import WeakMethod
 
 from penstock.errors import BudgetError
 
@@ -45,6 +46,9 @@ _UNITS = {
     "GIB": 1 << 30,
     "TIB": 1 << 40,
 }
+GiveUp = Callable[[], bool]
+"""Gives memory back, and answers whether there was some."""
+
 _NO_LIMIT = 1 << 62
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
@@ -82,15 +86,14 @@ class Lender(Protocol):
 class Account:
     """What one holder has taken from the budget."""
 
-    __slots__ = ("_budget", "_is_spare", "give_up", "name", "nbytes")
+    __slots__ = ("_budget", "_givers", "_is_spare", "name", "nbytes")
 
     def __init__(self, budget: Budget, name: str, *, is_spare: bool = False) -> None:
         self._budget = budget
         self._is_spare = is_spare
         self.name = name
         self.nbytes = 0
-        self.give_up: Callable[[], bool] | None = None
-        """Called before a refusal, as those of `Budget.on_need`, as long as the account is open."""
+        self._givers: list[WeakMethod[GiveUp]] = []
 
     @property
     def total(self) -> int:
@@ -141,6 +144,16 @@ class Account:
         """So many bytes less: what they were for is gone."""
         self.resize(self.nbytes - nbytes)
 
+    def on_need(self, give_up: GiveUp) -> None:
+        """Has a method called before a refusal, as `Budget.on_need` does, for as long as its object lives and the
+        account is open. So what is given a new object now and then keeps none of the old ones."""
+        self._givers = [giver for giver in self._givers if giver() is not None]
+        self._givers.append(WeakMethod(give_up))
+
+    def give_up(self) -> bool:
+        """Whether a holder on this account gave memory back."""
+        return any(give_up() for giver in self._givers if (give_up := giver()) is not None)
+
     @contextmanager
     def borrowed(self, nbytes: int) -> Iterator[None]:
         """So many bytes more for the work of a block of code; `BudgetError` without them."""
@@ -169,7 +182,7 @@ class Budget:
         self.peak = 0
         self.lender: Lender | None = None
         self.spare = 0
-        self._givers: list[Callable[[], bool]] = []
+        self._givers: list[GiveUp] = []
         self._accounts: list[Account] = []
 
     def account(self, name: str, *, is_spare: bool = False) -> Account:
@@ -182,13 +195,13 @@ class Budget:
         if account in self._accounts:
             self._accounts.remove(account)
 
-    def on_need(self, give_up: Callable[[], bool]) -> None:
+    def on_need(self, give_up: GiveUp) -> None:
         """Has something called before a refusal that answers whether it has given memory back."""
         self._givers.append(give_up)
 
     def give_up(self) -> bool:
         """Whether some dispensable memory was given back."""
-        own = (account.give_up for account in self._accounts if account.give_up is not None)
+        own = [account.give_up for account in self._accounts]
         return any(give_up() for give_up in (*self._givers, *own))
 
     @property

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from penstock.store.budget import Account, Budget
+from penstock.store.budget import Account, Budget, GiveUp
 from penstock.store.own_memory import give_back, zeros
 
 LEAST = 16
@@ -56,6 +56,9 @@ class _Unlimited(Account):
 
     def try_resize(self, nbytes: int) -> bool:
         return True
+
+    def on_need(self, give_up: GiveUp) -> None:
+        pass
 
 
 UNLIMITED: Account = _Unlimited()

@@ -60,7 +60,7 @@ class DirectIndex:
         self._account = account
         self._by_key: Int32s | None = None
         self._asked = 0
-        account.give_up = self.drop
+        account.on_need(self.drop)
 
     @property
     def nbytes(self) -> int:

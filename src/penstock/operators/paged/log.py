@@ -138,7 +138,7 @@ class RowLog:
         self._device = device
         self._account = account
         self._staged_account = staged
-        staged.give_up = self._give_up
+        staged.on_need(self._give_up)
         self._schema = pa.schema([pa.field(TIME, pa.int64()), *schema])
         self._types = tuple(types)
         self._staged: list[pa.RecordBatch] = []

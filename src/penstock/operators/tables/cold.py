@@ -102,7 +102,7 @@ class ColdRows:
         self._records = records = ColdRecords(texts, store.words, store.specs)
         clock = None if written is None else records.word_of(written)
         self._account = resources.account(f"table {name}: where its rows are on disk")
-        self._account.give_up = self._give_up
+        self._account.on_need(self._give_up)
         self.pages = HashedPages(records.width, records.words, clock, device, self._account, records.text_words)
         self.is_on = False
         self.can_go: Callable[[], bool] = _never
