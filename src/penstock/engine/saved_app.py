@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.components import read_as
 from penstock.engine.checkpoint import Begun, Checkpoint, CheckpointDirectory, declared
@@ -110,7 +110,8 @@ class SavedApp:
         return account
 
 
-class _Written(NamedTuple):
+@dataclass(frozen=True)
+class _Written:
     """A checkpoint on its way. `copies` are what it holds, where events go on; `names` those of the queries' parts."""
 
     saved: SavedApp
