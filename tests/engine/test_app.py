@@ -252,6 +252,17 @@ def test_metrics_of_a_window_on_disk() -> None:
         assert metrics.watermark == rows - 1
 
 
+def test_metrics_of_groups_on_disk() -> None:
+    query = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 100 MILLISECONDS] GROUP BY k HAVING n > 1"
+    with ps.App("CREATE STREAM s (t BIGINT, k BIGINT, EVENT TIME t UNIT MICROSECONDS);" + query, memory="2MB") as app:
+        for begin in range(0, 200_000, 50_000):
+            app.push("s", pa.table({name: range(begin, begin + 50_000) for name in ("t", "k")}))
+        metrics = app.metrics
+        assert metrics.blocks_written > 10
+        assert metrics.blocks_read > 0
+        assert metrics.stored_bytes > metrics.memory_budget
+
+
 def test_bad_options() -> None:
     with pytest.raises(ps.BudgetError, match="not a size"):
         ps.App(memory="lots")

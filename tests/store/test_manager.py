@@ -31,7 +31,7 @@ def test_all_stores_go_through_a_checkpoint_together(tmp_path: Path, on_disk: bo
     address = paging.write(b"spilled")
     for window in windows:
         window.append(batch(0, 200))
-    assert stores.metrics.blocks_written == sum(window.metrics.blocks_written for window in windows) > 0
+    assert stores.metrics.blocks_written == 1 + sum(w.metrics.blocks_written for w in windows) > 1
     assert stores.nbytes_total > 0
     saved = encode(stores.snapshot())
     stores.sync()

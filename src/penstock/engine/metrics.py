@@ -19,7 +19,8 @@ class Metrics:
 
     `bytes_written` is the size of the blocks written since this process began and `bytes_compressed` what they took on
     disk. Of `memory_bytes`, `pool_bytes` are blocks of windows in memory: all that others leave, and all but two blocks
-    of each store given back when others need it. `stored_bytes` are those blocks and the ones on disk.
+    of each store given back when others need it. `stored_bytes` are those blocks and all on disk: of windows, and of
+    groups, values, joins, patterns and tables beyond memory, whose blocks count since this process began.
     """
 
     events: int

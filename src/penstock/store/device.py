@@ -22,6 +22,10 @@ class BlockDevice(ABC):
     """Bytes of all blocks written so far."""
     stored = 0
     """Bytes that these took on the device: less where blocks were compressed."""
+    writes = reads = 0
+    """Blocks written and read so far, where the device counts them."""
+    held = 0
+    """Bytes on the device of the blocks that are in use, where the device counts them."""
     copies = False
     """Whether a block has no memory in common with what is written or read here."""
 

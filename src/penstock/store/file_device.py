@@ -115,8 +115,10 @@ class FileDevice(BlockDevice):
         while len(self._stored) <= slot:
             self._stored.append(0)
         self._stored[slot] = len(stored)
+        self.writes += 1
         self.written += size
         self.stored += len(stored)
+        self.held += len(stored)
         return slot
 
     def read(self, address: int, room: Values | None = None) -> memoryview:
@@ -136,10 +138,12 @@ class FileDevice(BlockDevice):
             raise StorageError(f"{self.path}: block {address} is damaged: its checksum does not fit")
         if found != sequence:
             raise StorageError(f"{self.path}: block {address} holds another block ({found} instead of {sequence})")
+        self.reads += 1
         return self._codec.decompress(codec, stored, size)
 
     def free(self, address: int) -> None:
         self._slots.release(address)
+        self.held -= self._stored[address]
 
     def sync(self) -> None:
         try:
@@ -172,6 +176,7 @@ class FileDevice(BlockDevice):
             self._regions.append(Region(count, end, self._block_size))
         self._slots.restore(slots, reusable_from=self._regions[-1].first)
         taken = np.flatnonzero(slots["sequences"] >= 0)
+        self.held = int(snapshot["stored"][taken].sum())
         if len(taken):
             last = int(taken[-1])
             needed = self._offset(last) + HEADER_SIZE + self._stored[last]

@@ -198,18 +198,26 @@ class StoreManager:
 
     @property
     def metrics(self) -> StoreMetrics:
-        """Summed over all stores there are now."""
+        """Summed over all stores there are now, and what pages by itself."""
         total = StoreMetrics()
         for store in (*self._stores.values(), *self._waiting.values()):
             total.add(store.metrics)
+        for device in self._alone.values():
+            total.add(_metrics_of(device))
         return total
 
     @property
+    def _alone(self) -> dict[str, BlockDevice]:
+        """The devices of states that page by themselves."""
+        devices = list(self._devices.items())
+        return {name: device for name, device in devices if name not in self._stores and name not in self._waiting}
+
+    @property
     def uses(self) -> tuple[StoreUse, ...]:
-        """Of each store there is now."""
-        return tuple(
-            StoreUse(name, store.nbytes_total, replace(store.metrics)) for name, store in list(self._stores.items())
-        )
+        """Of each store there is now, and of what pages by itself."""
+        stores = [(name, store.nbytes_total, replace(store.metrics)) for name, store in list(self._stores.items())]
+        alone = [(name, device.held, _metrics_of(device)) for name, device in self._alone.items()]
+        return tuple(StoreUse(*use) for use in (*stores, *alone))
 
     @property
     def bytes_written(self) -> tuple[int, int]:
@@ -219,8 +227,9 @@ class StoreManager:
 
     @property
     def nbytes_total(self) -> int:
-        """Bytes of all stores, in memory and on disk."""
-        return sum(store.nbytes_total for store in (*self._stores.values(), *self._waiting.values()))
+        """Bytes of all stores, in memory and on disk, and of what pages by itself on disk."""
+        stores = (*self._stores.values(), *self._waiting.values())
+        return sum(store.nbytes_total for store in stores) + sum(device.held for device in self._alone.values())
 
     @property
     def pool_bytes(self) -> int:
@@ -306,6 +315,10 @@ class StoreManager:
             if path.name not in known:
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+def _metrics_of(device: BlockDevice) -> StoreMetrics:
+    return StoreMetrics(blocks_written=device.writes, blocks_read=device.reads, bytes_written=device.written)
 
 
 def block_file(name: str) -> str:

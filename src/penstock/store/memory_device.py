@@ -30,19 +30,22 @@ class MemoryDevice(BlockDevice):
         assert len(payload) <= self._capacity
         slot, _ = self._slots.take()
         self._blocks[slot] = memoryview(payload)
+        self.writes += 1
         self.written += len(payload)
         self.stored += len(payload)
+        self.held += len(payload)
         return slot
 
     def read(self, address: int, room: Values | None = None) -> memoryview:
         block = self._blocks.get(address)
         if block is None:
             raise StorageError(f"block {address} is not in use; the state that names it does not fit these blocks")
+        self.reads += 1
         return block
 
     def free(self, address: int) -> None:
         self._slots.release(address)
-        del self._blocks[address]
+        self.held -= len(self._blocks.pop(address))
 
     def sync(self) -> None:
         """Memory does not outlive the process; a snapshot carries the blocks."""
@@ -59,6 +62,7 @@ class MemoryDevice(BlockDevice):
             raise StorageError("the saved state has its blocks in a file; restore it with a directory for blocks")
         self._slots.restore(snapshot["slots"])
         self._blocks = {slot: block.data for slot, block in snapshot["blocks"]}
+        self.held = sum(len(block) for block in self._blocks.values())
 
     def close(self) -> None:
         self._blocks.clear()
