@@ -33,6 +33,12 @@ def to_argument(column: Evaluated, kind: SqlType, interner: Interner | None) -> 
     return Argument(values.astype(kind.storage, copy=False), valid)
 
 
+def without_codes(column: Evaluated, rows: int) -> Argument:
+    """A column of strings of which only the validity is told."""
+    strings = column.held if isinstance(column, TextView) else column.values
+    return Argument(np.zeros(rows, np.int32), validity(strings))
+
+
 def to_data(values: Values, valid: Bools | None, kind: SqlType, interner: Interner | None) -> Vector | pa.Array:
     """The inverse of `to_argument`: a column as the evaluator takes it."""
     if interner is None:

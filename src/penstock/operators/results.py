@@ -18,6 +18,7 @@ from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.evaluation import Arrivals, RowMoves, Show
 from penstock.operators.outgoing import Outgoing
+from penstock.operators.paged.texts import PagedTexts
 from penstock.operators.resources import Resources
 from penstock.operators.window_lane import WindowLane
 from penstock.operators.window_member import Entered, WindowMember
@@ -116,6 +117,8 @@ class Results:
         self._compared = resources.account(f"{name}: rows that the next are compared with")
         self.of_events = look_of(node) is Look.EVENT
         self._counts_shown = False
+        self.texts: PagedTexts | None = None
+        """What counts texts that are in shards."""
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
         show = ResultShow(node, answers, reject, self._compared)
@@ -184,6 +187,8 @@ class Results:
         added, removed, add_upto, left, evaluates, starts, ends = turn
         for shown, upto, played in self.aggregation.evaluations(added, removed, add_upto, left, evaluates):
             keys = self.aggregation.groups.keys(played.slots)
+            if self.texts is not None:
+                self.texts.give(played, [answer for show in self.shows for answer in show.answers], upto, ends[shown])
             for show in self.shows:
                 show.see(keys, played, upto, starts[shown], ends[shown])
 

@@ -60,7 +60,7 @@ class PagedEvents:
         self._node = node
         self._extent = node.window.extent
         columns = LoggedColumns(node.key_types, node.states, POSITION)
-        self._shards = Shards(name, node, own, resources, columns)
+        self._shards = Shards(name, node.states, own, resources, columns)
         self._log = self._shards.log
         self._shown = ShownGroups(node, shows)
         self._played_upto = 0
