@@ -1,0 +1,154 @@
+"""More different texts than memory: they go to shards on the disk, the budget holds, and answers stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from penstock.errors import BudgetError
+
+MINUTE = 60_000_000
+TEXTS = 30_000
+MEMORY = 2_000_000
+STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k STRING NOT NULL, u STRING, v STRING NOT NULL, x BIGINT, EVENT TIME t);"
+COUNT = "COUNT(DISTINCT u) AS n"
+BESIDE = "COUNT(*) AS c, COUNT(u) AS cu, SUM(x) AS s, AVG(x) AS a, MIN(x) AS lo, MAX(x) AS hi, MEDIAN(x) AS me"
+SEVERAL = f"{COUNT}, COUNT(DISTINCT v) AS m, COUNT(DISTINCT u) FILTER (WHERE x = 1) AS one, {BESIDE}"
+SLIDES, TUMBLES = "[RANGE 1 HOUR SLIDE 10 MINUTES]", "[RANGE 1 HOUR SLIDE 1 HOUR]"
+QUERIES = {
+    "slides": f"SELECT {COUNT} FROM s {SLIDES}",
+    "tumbling": f"SELECT {COUNT} FROM s {TUMBLES}",
+    "several": f"SELECT {SEVERAL} FROM s {SLIDES} WHERE x < 5",
+    "several, tumbling": f"SELECT {SEVERAL} FROM s {TUMBLES}",
+    "lengths": f"SELECT {COUNT}, COUNT(DISTINCT u) OVER [RANGE 20 MINUTES] AS short, SUM(x) AS s FROM s {SLIDES}",
+    "expressions": f"SELECT COUNT(DISTINCT u || k) AS n, COUNT(DISTINCT u) - 10 AS less FROM s {SLIDES} HAVING SUM(x) > 5",
+    "groups": f"SELECT k, {SEVERAL} FROM s {SLIDES} GROUP BY k",
+    "groups at every event": f"SELECT k, {COUNT}, MAX(u) AS last FROM s [RANGE 1 HOUR] GROUP BY k",
+}
+ROWS = 3 * TEXTS
+BATCH = 6_000
+
+
+def numbers_of(rows: np.ndarray) -> np.ndarray:
+    """Nearly all are different within an hour, in a scattered order; every seventh event has one of ten texts."""
+    return np.where(rows % 7 == 0, rows % 10, rows * 7919 % (TEXTS + 1))
+
+
+def batches(first: int = 0, last: int = ROWS) -> Iterator[pa.RecordBatch]:
+    for start in range(first, last, BATCH):
+        rows = np.arange(start, min(start + BATCH, last))
+        times = pa.array(rows * (60 * MINUTE) // TEXTS + rows // 50_000 * (65 * MINUTE)).view(pa.timestamp("us"))
+        numbers = numbers_of(rows)
+        texts = pa.array([f"6ba7b810-9dad-11d1-80b4-{number:012}" for number in numbers.tolist()])
+        users = pa.compute.if_else(pa.array(rows % 13 == 0), None, texts)
+        others = pa.array([f"é{number % 9000}" for number in numbers.tolist()])
+        keys = pa.array([f"key {number % 40}" for number in numbers.tolist()])
+        columns = [times, keys, users, others, pa.array(rows % 6)]
+        yield pa.RecordBatch.from_arrays(columns, names=["t", "k", "u", "v", "x"])
+
+
+def program(*queries: str) -> str:
+    return STREAM + "".join(f"CREATE QUERY q{i} AS {QUERIES[query]};" for i, query in enumerate(queries))
+
+
+def answers(memory: int, *queries: str) -> tuple[list[pa.Table], ps.Metrics]:
+    with ps.App(program(*queries), memory=memory, block_size="8KiB") as app:
+        found: list[list[pa.RecordBatch]] = [[] for _ in queries]
+        for i, came in enumerate(found):
+            app.subscribe(f"q{i}", came.append)
+        for batch in batches():
+            app.push("s", batch)
+        app.finish()
+        return [pa.Table.from_batches(came) for came in found], app.metrics
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_answers_are_those_of_enough_memory(query: str) -> None:
+    [whole], in_memory = answers(100 * MEMORY, query)
+    [paged], metrics = answers(MEMORY, query)
+    assert whole.num_rows > 0
+    assert paged.equals(whole)
+    assert metrics.memory_peak <= MEMORY
+    assert in_memory.memory_peak > 2 * MEMORY
+
+
+def test_windows_counted_by_hand() -> None:
+    [paged], _ = answers(MEMORY, "several, tumbling")
+    table = pa.Table.from_batches(batches())
+    hours = table["t"].cast(pa.int64()).to_numpy() // (60 * MINUTE)
+    shown = list(zip(*(paged[name].to_pylist() for name in ("n", "m", "one", "cu", "s")), strict=True))
+    expected = []
+    for hour in sorted(set(hours.tolist())):
+        own = table.filter(pa.array(hours == hour))
+        ones = own.filter(pa.array(own["x"].to_numpy() == 1))
+        distinct = [len(set(column.to_pylist()) - {None}) for column in (own["u"], own["v"], ones["u"])]
+        expected.append((*distinct, len(own) - own["u"].null_count, sum(own["x"].to_pylist())))
+    assert shown == expected
+
+
+def test_queries_that_share_a_window() -> None:
+    """All readers of a column let go of it together."""
+    names = ("slides", "several", "lengths", "groups")
+    whole, _ = answers(200 * MEMORY, *names)
+    paged, metrics = answers(3 * MEMORY, *names)
+    assert all(one.equals(other) for one, other in zip(paged, whole, strict=True))
+    assert metrics.memory_peak <= 3 * MEMORY
+
+
+@pytest.mark.parametrize("memory", [MEMORY, 3 * MEMORY, 100 * MEMORY])
+@pytest.mark.parametrize("query", ["slides", "several", "several, tumbling", "lengths", "groups"])
+def test_a_checkpoint_goes_on_in_any_budget(query: str, memory: int, tmp_path: Path) -> None:
+    [whole], _ = answers(100 * MEMORY, query)
+    found: list[pa.RecordBatch] = []
+    for first, last in pairwise((0, 28_000, 63_777, ROWS)):
+        own = MEMORY if first == 0 else memory
+        with ps.App(program(query), memory=own, block_size="8KiB", checkpoint=tmp_path / "state") as app:
+            app.subscribe("q0", found.append)
+            for number, batch in enumerate(batches(first, last)):
+                app.push("s", batch)
+                if number % 3 == 0:
+                    app.checkpoint()
+            if last == ROWS:
+                app.finish()
+            else:
+                app.checkpoint()
+    assert pa.Table.from_batches(found).equals(whole)
+
+
+def test_queries_come_and_go() -> None:
+    """One that comes later and reads a column whose texts are in shards has a window of its own."""
+    found: dict[str, list[pa.RecordBatch]] = {"one": [], "two": [], "three": []}
+    with ps.App(STREAM, memory=2 * MEMORY, block_size="8KiB") as app:
+        app.add_query(f"CREATE QUERY one AS {QUERIES['slides']}")
+        app.subscribe("one", found["one"].append)
+        for number, batch in enumerate(batches()):
+            if number == 6:
+                app.add_query(f"CREATE QUERY two AS {QUERIES['slides']}")
+                app.add_query(f"CREATE QUERY three AS SELECT COUNT(*) AS n FROM s {SLIDES}")
+                app.subscribe("two", found["two"].append)
+                app.subscribe("three", found["three"].append)
+            if number == 12:
+                app.drop_query("one")
+            app.push("s", batch)
+        app.finish()
+        assert app.metrics.memory_peak <= 2 * MEMORY
+    [whole], _ = answers(100 * MEMORY, "slides")
+    one, two = (pa.Table.from_batches(found[name]) for name in ("one", "two"))
+    assert one.equals(whole.slice(0, one.num_rows))
+    assert 0 < one.num_rows < whole.num_rows
+    last = two.slice(two.num_rows - 6)
+    assert last.equals(whole.slice(whole.num_rows - 6)), "its window is full by then"
+    assert found["three"]
+
+
+def test_texts_whose_order_is_asked_for_are_in_memory() -> None:
+    with ps.App(STREAM + f"CREATE QUERY q AS SELECT {COUNT}, MIN(u) AS m FROM s {SLIDES};", memory=MEMORY) as app:
+        with pytest.raises(BudgetError):
+            for batch in batches():
+                app.push("s", batch)
