@@ -37,22 +37,21 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-def _length(event: Event) -> object:
+def _joined(event: Event) -> object:
     return None if event["k"] is None or event["g"] is None else event["k"] + str(event["g"])
 
 
-TEXTS = (column("k"), column("k"), Term("k || CAST(g AS STRING)", _length))
+TEXTS = (column("k"), column("k"), Term("k || CAST(g AS STRING)", _joined))
 BESIDE = ("COUNT", "SUM", "MIN", "MEDIAN", "LAST", "COUNT_DISTINCT")
 
 
 @st.composite
-def counting(draw: st.DrawFn) -> Scenario:
+def counting(draw: st.DrawFn, kind: str) -> Scenario:
     """A scenario over a window without groups, sliding or tumbling, that counts different texts."""
-    scenario = draw(scenarios("range by time", shapes=("few", "crowd", "crowd")))
+    scenario = draw(scenarios(kind, shapes=("few", "crowd", "crowd")))
     query = scenario.query
-    assert isinstance(query.window.extent, Range)
-    assert isinstance(query.window.slide, TimeSlide)
-    if draw(st.booleans()):
+    if isinstance(query.window.slide, TimeSlide) and draw(st.booleans()):
+        assert isinstance(query.window.extent, Range)
         slide = replace(query.window.slide, micros=query.window.extent.micros)
         query = replace(query, window=replace(query.window, slide=slide))
     conditions = st.one_of(st.none(), st.sampled_from(CONDITIONS))
@@ -64,19 +63,22 @@ def counting(draw: st.DrawFn) -> Scenario:
             calls.append(Aggregate("COUNT", (text,), f"a{len(calls)}", draw(conditions), None))
     for function in draw(st.lists(st.sampled_from(BESIDE), max_size=2)):
         calls.append(Aggregate(function, (column("n"),), f"a{len(calls)}", draw(conditions), None))
-    plain = replace(query, keys=(), columns=(), distinct=False, having=None, order_by=(), limit=None, emit=None)
+    plain = replace(query, keys=(), columns=(), distinct=False, having=None, order_by=(), limit=None)
+    if kind != "range at every event" or query.emit != "RSTREAM":
+        plain = replace(plain, emit=None)
     return replace(scenario, query=replace(plain, aggregates=tuple(calls)))
 
 
+@pytest.mark.parametrize("kind", ["range by time", "range at every event", "range by count"])
 @pytest.mark.parametrize("examples", [40, pytest.param(400, marks=pytest.mark.slow)])
-def test_texts_in_shards_give_the_answer_of_the_contract(examples: int, paging: dict[str, int]) -> None:
+def test_texts_in_shards_give_the_answer_of_the_contract(kind: str, examples: int, paging: dict[str, int]) -> None:
     cases = 0
 
     @settings(
         settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck)),
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(counting(), drives)
+    @given(counting(kind), drives)
     def holds(scenario: Scenario, drive: Drive) -> None:
         nonlocal cases
         before = paging["played"]

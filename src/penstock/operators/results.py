@@ -157,6 +157,13 @@ class Results:
             self._play_events(turn, arrivals)
         else:
             self._play_all(turn)
+        if self.texts is not None:
+            self.texts.end_turn(turn.evaluates)
+
+    def _give_counts(self, played: EvaluatedGroups, steps: Int64s, evaluates: Bools) -> None:
+        """Each row that was played is of one of these steps."""
+        if self.texts is not None:
+            self.texts.give(played, [answer for show in self.shows for answer in show.answers], steps, evaluates)
 
     def _play_events(self, turn: RowMoves, arrivals: Arrivals) -> None:
         """One result per event: its own keys, and its group's aggregates."""
@@ -166,6 +173,8 @@ class Results:
             events = np.where(turn.evaluates, events, _NONE)
         _, played = self.aggregation.play(turn.added, turn.removed, turn.add_upto, turn.left, turn.evaluates, events)
         if len(played.slots):
+            if self.texts is not None:
+                self._give_counts(played, np.flatnonzero(events >= 0), turn.evaluates)
             self._show_events(played, events, arrivals.keys, first, starts, ends)
 
     def _show_events(
@@ -187,8 +196,7 @@ class Results:
         added, removed, add_upto, left, evaluates, starts, ends = turn
         for shown, upto, played in self.aggregation.evaluations(added, removed, add_upto, left, evaluates):
             keys = self.aggregation.groups.keys(played.slots)
-            if self.texts is not None:
-                self.texts.give(played, [answer for show in self.shows for answer in show.answers], upto, ends[shown])
+            self._give_counts(played, np.repeat(shown, np.diff(upto, prepend=0)), evaluates)
             for show in self.shows:
                 show.see(keys, played, upto, starts[shown], ends[shown])
 

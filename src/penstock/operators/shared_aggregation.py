@@ -347,7 +347,7 @@ class SharedAggregation:
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
             if self._texts is not None:
-                self._texts.play(steps)
+                self._texts.play(steps, entered.first + done)
             if paged is not None:
                 paged.play(steps)
             else:
@@ -433,7 +433,7 @@ class SharedAggregation:
 
     def can_do_without(self, text: str) -> bool:
         """Texts are not read if only their rows are counted, or if groups are in shards. Different texts are counted
-        in shards where boundaries of event time look at the one group there is."""
+        in shards where there is one group."""
         place, member = self._member.names.index(text), self._member
         columns = zip(self._node.states, member.state_columns, strict=True)
         readers = [state for state, own in columns if place in own.arguments]
@@ -441,9 +441,8 @@ class SharedAggregation:
             return self._paged is not None or all(map(may_leave, readers))
         if self._node.group_by or not isinstance(self._node.window.extent, Range) or member.tail is None:
             return False
-        if not isinstance(self._evaluation, Results) or not isinstance(self._policy, BoundaryPolicy):
-            return False
-        return not self._policy.slide.wall_clock and all(map(may_leave, readers))
+        is_by_clock = self._node.window.wall_clock_slide is not None
+        return isinstance(self._evaluation, Results) and not is_by_clock and all(map(may_leave, readers))
 
     def page_text(self, text: str) -> None:
         counts = self._begin_counts(text)
@@ -454,7 +453,7 @@ class SharedAggregation:
         assert interner is not None
         for times, run in self.window.stored(member, member.position):
             strings = to_data(*run.columns[place], SqlType.STRING, interner)
-            self._texts.add(counts, times, run.slots, run.columns, {text: strings})
+            self._texts.add(counts, times, run.first, run.slots, run.columns, {text: strings})
 
     def begin_text(self, text: str) -> None:
         self._begin_counts(text)
@@ -470,7 +469,7 @@ class SharedAggregation:
     def _log_texts(self, texts: PagedTexts, entered: Entered, slots: Slots) -> None:
         columns = [entered.columns[column] for column in self._member.names]
         strings = {name: column.values for name, column in entered.texts.items()}
-        texts.add(texts.counts, entered.times, slots, columns, strings)
+        texts.add(texts.counts, entered.times, entered.first, slots, columns, strings)
 
     def _enter_lane(self, entered: Entered) -> int:
         """How many of the rows that entered are played by the lane; the others are for the ordinary path."""

@@ -73,7 +73,7 @@ class PagedResults:
 
     def _show(self, turn: Turn, runs: OrderedRuns) -> None:
         evaluates = np.ones(len(turn.add_upto), np.bool_)
-        for shown in turn.shard.aggregation.evaluations(*turn[2:], evaluates):
+        for shown in turn.shard.aggregation.evaluations(*turn[3:], evaluates):
             self._keep(turn.shard, shown, turn.first, runs)
 
     # Results

@@ -30,17 +30,18 @@ import pyarrow as pa
 
 from penstock.aggregates.counted_apart import CountedApart
 from penstock.aggregates.state import Argument
-from penstock.arrays import Int64s, Slots
+from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
 from penstock.expressions.vector import Vector
 from penstock.jit import kernel
 from penstock.operators.aggregation import Aggregation, EvaluatedGroups
 from penstock.operators.arguments import OwnColumns
-from penstock.operators.paged.shard import EnteringRows, LoggedColumns
+from penstock.operators.paged.shard import POSITION, EnteringRows, LoggedColumns
 from penstock.operators.paged.shards import Shards
-from penstock.operators.paged.sweeps import Due, Sweeps, Turn, due_at
+from penstock.operators.paged.sweeps import Due, Sweeps, Turn, due_at, due_at_rows
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
+from penstock.store.charged import ChargedArray
 from penstock.types import SqlType
 from penstock.windows.steps import Steps
 
@@ -68,7 +69,10 @@ class PagedTexts:
         self._counts: dict[str, TextCount] = {}
         """By the names of the column and of the FILTER."""
         self._of_state: dict[int, TextCount] = {}
-        self._ends: Int64s = np.empty(0, np.int64)
+        self._is_at_rows = node.window.time_slide is None
+        """Whether rows are looked at, and not boundaries of time."""
+        self._done = 0
+        """How many of the evaluations that were counted for have been played."""
 
     def begin(self, column: str, aggregation: Aggregation) -> list[TextCount]:
         """From now on the texts of a column are counted here."""
@@ -77,7 +81,8 @@ class PagedTexts:
             if is_counted_apart(state) and self._own.names[columns.arguments[0]] == column:
                 key = self._key(column, columns.filter)
                 if key not in begun:
-                    begun[key] = TextCount(f"{self._name}-{key}", column, columns.filter, self._resources)
+                    name, at_rows = f"{self._name}-{key}", self._is_at_rows
+                    begun[key] = TextCount(name, column, columns.filter, self._resources, at_rows=at_rows)
                 self._of_state[i] = begun[key]
                 aggregation.replace(i, CountedApart(state.wants))
         self._counts |= begun
@@ -93,11 +98,13 @@ class PagedTexts:
         self,
         counts: Sequence[TextCount],
         times: Int64s,
+        first: int,
         slots: Slots,
         columns: Sequence[Argument],
         texts: Mapping[str, pa.Array],
     ) -> None:
-        """Rows behind all others, for some of the counts; `texts` are those of the columns by name."""
+        """Rows behind all others, for some of the counts: the times, the position of the first one, and what there is
+        of them. `texts` are those of the columns by name."""
         for count in counts:
             keep = slots >= 0
             valid = columns[self._own.names.index(count.column)].valid
@@ -106,7 +113,7 @@ class PagedTexts:
             if count.filter >= 0:
                 keep &= columns[count.filter].values != 0
             if keep.any():
-                count.add(times[keep], texts[count.column].filter(pa.array(keep)))
+                count.add(times[keep], first + np.flatnonzero(keep), texts[count.column].filter(pa.array(keep)))
 
     @property
     def counts(self) -> Sequence[TextCount]:
@@ -114,20 +121,25 @@ class PagedTexts:
 
     # Evaluations
 
-    def play(self, steps: Steps) -> None:
-        """Counts at the evaluations among the steps of rows that have been added."""
-        due = due_at(steps)
+    def play(self, steps: Steps, first: int) -> None:
+        """Counts at the evaluations among the steps of rows that have been added, of which the first has this
+        position."""
+        due = due_at_rows(steps, first) if self._is_at_rows else due_at(steps)
+        self._done = 0
         if due is not None:
-            self._ends = due.ends
             for count in self._counts.values():
                 count.play(due)
 
-    def give(self, played: EvaluatedGroups, answers: Sequence[Answer], upto: Int64s, ends: Int64s) -> None:
-        """Puts the counts into evaluations of windows with these ends; evaluation k has rows up to `upto[k]`."""
-        which = np.repeat(np.searchsorted(self._ends, ends), np.diff(upto, prepend=0))
+    def give(self, played: EvaluatedGroups, answers: Sequence[Answer], steps: Int64s, evaluates: Bools) -> None:
+        """Puts the counts into evaluations that were played: each row is of one of these steps of a turn."""
+        which = self._done - 1 + np.cumsum(evaluates)[steps]
         for answer in answers:
             if answer.state in self._of_state:
                 played.give(answer, Vector(self._of_state[answer.state].found[which], None))
+
+    def end_turn(self, evaluates: Bools) -> None:
+        """The steps of a turn have been played."""
+        self._done += int(evaluates.sum())
 
     # Durability
 
@@ -144,28 +156,40 @@ class PagedTexts:
 class TextCount:
     """How many different texts a window has in a column, among the rows that pass a filter; -1 for none."""
 
-    def __init__(self, name: str, column: str, filter: int, resources: Resources) -> None:
+    def __init__(self, name: str, column: str, filter: int, resources: Resources, *, at_rows: bool) -> None:
         self.column = column
         self.filter = filter
-        columns = LoggedColumns((SqlType.STRING,), ())
+        columns = LoggedColumns((SqlType.STRING,), (), *([POSITION] if at_rows else []))
         self._shards = Shards(name, (), _NOTHING_READ, resources, columns)
         self._sweeps = Sweeps(self._shards)
+        self._texts = ChargedArray(self._shards.account, np.int64)
+        """How many texts each shard had when it was saved last."""
         self.found: Int64s = np.empty(0, np.int64)
         """The count at each of the evaluations that were played last."""
 
-    def add(self, times: Int64s, texts: pa.Array) -> None:
-        self._shards.add(EnteringRows(times, times, [texts], (), ()))
+    def add(self, times: Int64s, positions: Int64s, texts: pa.Array) -> None:
+        self._shards.add(EnteringRows(times, positions, [texts], (), ()))
 
     def play(self, due: Due) -> None:
         gathered = _Gathered(len(due.ends))
-        self._sweeps.sweep(due, gathered, gathered.look)
+
+        def look(turn: Turn) -> None:
+            self._texts.fit(turn.number + 1)[turn.number] = gathered.count(turn)
+
+        def rest(number: int) -> None:
+            gathered.rest(self._texts.array[number])
+
+        self._sweeps.sweep(due, gathered, look, rest)
         self.found = gathered.total()
 
     def snapshot(self) -> dict[str, Any]:
-        return self._sweeps.saved
+        known = min(len(self._texts), self._shards.log.shards)
+        return {**self._sweeps.saved, "upto": self._sweeps.upto, "texts": self._texts.array[:known].copy()}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._sweeps.take_saved(snapshot)
+        self._sweeps.upto = snapshot["upto"]
+        self._texts.set(snapshot["texts"])
 
 
 class _Gathered:
@@ -182,10 +206,16 @@ class _Gathered:
     def undo_shard(self) -> None:
         self._own[:] = 0
 
-    def look(self, turn: Turn) -> None:
+    def count(self, turn: Turn) -> int:
+        """The texts of a shard at each evaluation of a turn; returns those at the last one."""
         counts = turn.shard.reading.counts
         own = self._own[turn.first : turn.first + len(turn.add_upto)]
         _count(turn.added.slots, turn.removed.slots, turn.add_upto, turn.remove_upto, counts, own)
+        return int(own[-1])
+
+    def rest(self, texts: int) -> None:
+        """A shard has so many at all evaluations."""
+        self._own[:] = texts
 
     def total(self) -> Int64s:
         self.begin_shard()
