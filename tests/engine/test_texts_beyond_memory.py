@@ -32,6 +32,8 @@ QUERIES = {
     "expressions": f"SELECT COUNT(DISTINCT u || k) AS n, COUNT(DISTINCT u) - 9 AS m FROM s {SLIDES} HAVING SUM(x) > 5",
     "every event": f"SELECT {COUNT}, SUM(x) AS s FROM s [RANGE 40 MINUTES] WHERE x > 0",
     "every 1000th event": f"SELECT {COUNT} FROM s [RANGE 1 HOUR SLIDE 1000 ROWS]",
+    "counts alone": f"SELECT COUNT(u) AS n FROM s [ROWS {TEXTS} SLIDE 1000]",
+    "changes of counts": f"SELECT ISTREAM k, COUNT(u) AS n FROM s {SLIDES} GROUP BY k",
     "groups": f"SELECT k, {SEVERAL} FROM s {SLIDES} GROUP BY k",
     "groups at every event": f"SELECT k, {COUNT}, MAX(u) AS last FROM s [RANGE 1 HOUR] GROUP BY k",
 }
