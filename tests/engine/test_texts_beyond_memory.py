@@ -12,6 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import BudgetError
+from penstock.operators.shared_window import SharedWindow
 
 MINUTE = 60_000_000
 TEXTS = 30_000
@@ -23,6 +24,7 @@ COUNT = "COUNT(DISTINCT u) AS n"
 BESIDE = "COUNT(*) AS c, COUNT(u) AS cu, SUM(x) AS s, AVG(x) AS a, MIN(x) AS lo, MAX(x) AS hi, MEDIAN(x) AS me"
 SEVERAL = f"{COUNT}, COUNT(DISTINCT v) AS m, COUNT(DISTINCT u) FILTER (WHERE x = 1) AS one, {BESIDE}"
 SLIDES, TUMBLES = "[RANGE 1 HOUR SLIDE 10 MINUTES]", "[RANGE 1 HOUR SLIDE 1 HOUR]"
+LATER = "CASE WHEN t < TIMESTAMP '1970-01-01 00:50:00Z' THEN '' ELSE v END"
 QUERIES = {
     "slides": f"SELECT {COUNT} FROM s {SLIDES}",
     "tumbling": f"SELECT {COUNT} FROM s {TUMBLES}",
@@ -34,6 +36,7 @@ QUERIES = {
     "every 1000th event": f"SELECT {COUNT} FROM s [RANGE 1 HOUR SLIDE 1000 ROWS]",
     "counts alone": f"SELECT COUNT(u) AS n FROM s [ROWS {TEXTS} SLIDE 1000]",
     "changes of counts": f"SELECT ISTREAM k, COUNT(u) AS n FROM s {SLIDES} GROUP BY k",
+    "groups that come later": f"SELECT {LATER} AS w, COUNT(u) AS n FROM s {SLIDES} GROUP BY {LATER}",
     "groups": f"SELECT k, {SEVERAL} FROM s {SLIDES} GROUP BY k",
     "groups at every event": f"SELECT k, {COUNT}, MAX(u) AS last FROM s [RANGE 1 HOUR] GROUP BY k",
 }
@@ -115,6 +118,20 @@ def test_queries_that_share_a_window() -> None:
     paged, metrics = answers(3 * MEMORY, *names)
     assert all(one.equals(other) for one, other in zip(paged, whole, strict=True))
     assert metrics.memory_peak <= 3 * MEMORY
+
+
+def test_groups_go_to_shards_after_texts_that_they_count() -> None:
+    """Of the texts of their rows only the validity is known then."""
+    whole, _ = answers(100 * MEMORY, "slides", "groups that come later")
+    begun: list[str] = []
+    forget_text, forget_groups = SharedWindow._forget_text, SharedWindow.forget_groups
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedWindow, "_forget_text", lambda *of: begun.append("texts") or forget_text(*of))
+        patch.setattr(SharedWindow, "forget_groups", lambda *of: begun.append("groups") or forget_groups(*of))
+        paged, metrics = answers(MEMORY, "slides", "groups that come later")
+    assert begun == ["texts", "groups"]
+    assert all(one.equals(other) for one, other in zip(paged, whole, strict=True))
+    assert metrics.memory_peak <= MEMORY
 
 
 @pytest.mark.parametrize("memory", [MEMORY, 3 * MEMORY, 100 * MEMORY])

@@ -34,7 +34,7 @@ from penstock.operators import column_lane
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.column_lane import ColumnLane
-from penstock.operators.columns import to_data
+from penstock.operators.columns import texts_without_codes, to_data
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
 from penstock.operators.paged.events import PagedEvents
@@ -409,7 +409,10 @@ class SharedAggregation:
             chosen = np.flatnonzero(run.slots >= 0)
             if len(chosen) == 0:
                 continue
-            columns = [column.at(chosen) for column in run.columns]
+            columns = [
+                texts_without_codes(column.at(chosen)) if name in self.window.uncoded else column.at(chosen)
+                for name, column in zip(member.names, run.columns, strict=True)
+            ]
             keys = groups.keys(run.slots[chosen])
             paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))
         if isinstance(paged, PagedEvents):

@@ -24,7 +24,7 @@ Why: docs/decisions/one-stored-window.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -442,6 +442,11 @@ class SharedWindow(Stage):
                     member.seek(self._store.head)
 
     # Texts page
+
+    @property
+    def uncoded(self) -> Set[str]:
+        """The columns of strings that are stored as zeros."""
+        return self._columns.uncoded
 
     def _page_texts(self) -> None:
         """Texts that leave too little memory for others go to shards, the largest column first."""
