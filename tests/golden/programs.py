@@ -396,6 +396,19 @@ PROGRAMS = (
         on_spark=False,
     ),
     Program(
+        "texts_beyond_memory",
+        """
+        CREATE QUERY slides AS SELECT COUNT(DISTINCT 'text ' || CAST(id AS STRING)) AS m, COUNT(DISTINCT k) AS n,
+            COUNT(DISTINCT 'text ' || CAST(id AS STRING)) FILTER (WHERE n > 3) AS f, SUM(n) AS s
+            FROM a [RANGE 3 HOURS SLIDE 30 MINUTES];
+        CREATE QUERY some_events AS SELECT COUNT(DISTINCT 'text ' || CAST(id AS STRING)) AS m
+            FROM b [RANGE 3 HOURS SLIDE 500 ROWS]""",
+        memory="1500KB",
+        before=9000,
+        after=1800,
+        on_spark=False,
+    ),
+    Program(
         "tables_beyond_memory",
         f"""
         CREATE TABLE wide (id BIGINT PRIMARY KEY, k STRING, {", ".join(f"c{i} DOUBLE" for i in range(24))});

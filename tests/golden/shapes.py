@@ -39,6 +39,7 @@ _NAMED = {
     "InputBuffers": ["passed", "waiting"],
     "Intake": ["texts", "window_texts"],
     "PaneResults": ["", "*.before"],
+    "PagedTexts": ["counts"],
     "PaneTotals": ["states"],
     "Rates": [""],
     "RuleCalls": ["fired", "workers"],

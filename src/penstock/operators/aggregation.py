@@ -215,16 +215,12 @@ class Aggregation:
         self.one_group = False
         """True if every row played belongs to one and the same group; `play` then counts without a loop."""
         self._keys = [fingerprint(state_key(spec)) for spec in states]
-        self._states = [
-            create_state(
-                spec.kind,
-                tuple(arg.type for arg in spec.args),
-                spec.wants,
-                account=resources.account(f"{name}: {spec.kind} state {i}"),
-                device=resources.device(f"{name}-{key[:12]}") if spec.has_device and pages else None,
-                ranks=_ranks(intake, i),
-                user=None if spec.user is None else resources.user_aggregates[spec.user],
-            )
+        self._apart = {i: resources.apart() for i, spec in enumerate(states) if _may_be_replaced(spec)}
+        """The resources of states that may be replaced."""
+        for apart in self._apart.values():
+            resources.at_end(apart.close)
+        self._states: list[AggregateState] = [
+            self._make(name, spec, key, i, self._apart.get(i, resources), pages=pages)
             for i, (spec, key) in enumerate(zip(states, self._keys, strict=True))
         ]
         self._driven = list(zip(self._states, intake.state_columns, strict=True))
@@ -234,6 +230,25 @@ class Aggregation:
             intake.interners[columns.arguments[0]] if columns.arguments else None for columns in intake.state_columns
         ]
         """Of each state's first argument."""
+
+    def _make(
+        self, name: str, spec: StateSpec, key: str, number: int, resources: Resources, *, pages: bool
+    ) -> AggregateState:
+        return create_state(
+            spec.kind,
+            tuple(arg.type for arg in spec.args),
+            spec.wants,
+            account=resources.account(f"{name}: {spec.kind} state {number}"),
+            device=resources.device(f"{name}-{key[:12]}") if spec.has_device and pages else None,
+            ranks=_ranks(self.intake, number),
+            user=None if spec.user is None else resources.user_aggregates[spec.user],
+        )
+
+    def replace(self, number: int, state: AggregateState) -> None:
+        """Another state is in the place of one over texts, which gives back what it has."""
+        self._apart.pop(number).close()
+        self._states[number] = state
+        self._driven[number] = (state, self._driven[number][1])
 
     @property
     def counts(self) -> Int64s:
@@ -389,6 +404,10 @@ class Aggregation:
             state.restore(snapshot["states"][key])
             state.ensure(self.groups.capacity)
         self._capacity = self.groups.capacity
+
+
+def _may_be_replaced(spec: StateSpec) -> bool:
+    return spec.kind == "DISTINCT" and spec.args[0].type is SqlType.STRING
 
 
 def _rows(run: RowRun, columns: Any, positions: Int64s) -> Rows:

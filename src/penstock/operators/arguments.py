@@ -14,9 +14,9 @@ import numpy as np
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.expressions.evaluate import compile_expression
-from penstock.expressions.vector import RowErrors
+from penstock.expressions.vector import Evaluated, RowErrors
 from penstock.operators.chunk import Chunk
-from penstock.operators.columns import to_argument
+from penstock.operators.columns import to_argument, without_codes
 from penstock.operators.groups import GroupTable
 from penstock.operators.interner import Interner
 from penstock.plan.nodes import StateSpec
@@ -87,10 +87,12 @@ class OwnColumns:
 
 
 class Computed(NamedTuple):
-    """The columns of a chunk by name, and the rows of each on which it could not be computed."""
+    """The columns of a chunk by name, and the rows of each on which it could not be computed. `texts` has columns of
+    strings that are without codes: in `columns` they have zeros."""
 
     columns: dict[str, Argument]
     errors: dict[str, RowErrors]
+    texts: dict[str, Evaluated]
 
 
 class _Column:
@@ -111,6 +113,8 @@ class ArgumentColumns:
         self._account = account
         self._columns: dict[str, _Column] = {}
         self._texts: dict[str, Interner] = {}
+        self.uncoded: set[str] = set()
+        """Columns of strings whose readers have them elsewhere (`operators.paged.texts`)."""
 
     def read(self, states: tuple[StateSpec, ...]) -> OwnColumns:
         """From now on the columns of these states are computed."""
@@ -130,6 +134,7 @@ class ArgumentColumns:
             self._columns[name].readers -= 1
             if self._columns[name].readers == 0:
                 del self._columns[name]
+                self.uncoded.discard(name)
                 unread = self._texts.pop(name, None)
                 if unread is not None:
                     unread.close()
@@ -139,8 +144,14 @@ class ArgumentColumns:
             return ColumnSpec(read.name, np.dtype(np.int8), False)
         return ColumnSpec(read.name, read.expression.type.storage, can_be_null(read.expression, self._schema))
 
+    def leave_uncoded(self, name: str) -> None:
+        """From now on the strings of a column have no codes: nothing is kept of them here."""
+        self._texts.pop(name).close()
+        self.uncoded.add(name)
+
     @property
     def has_texts(self) -> bool:
+        """Whether there are columns of strings with codes."""
         return bool(self._texts)
 
     @property
@@ -154,20 +165,29 @@ class ArgumentColumns:
     def compute(self, chunk: Chunk) -> Computed:
         columns: dict[str, Argument] = {}
         errors: dict[str, RowErrors] = {}
+        texts: dict[str, Evaluated] = {}
         for name, column in self._columns.items():
             result = column.compiled(chunk.columns)
-            if column.read.is_filter:
+            if name in self.uncoded:
+                columns[name] = without_codes(result, chunk.rows)
+                texts[name] = result
+            elif column.read.is_filter:
                 columns[name] = Argument(result.true.astype(np.int8), None)
             else:
                 columns[name] = to_argument(result, column.read.expression.type, column.interner)
             if result.errors is not None:
                 errors[name] = result.errors
-        return Computed(columns, errors)
+        return Computed(columns, errors, texts)
 
     def use(self, columns: Mapping[str, Argument], among: Bools | None = None) -> None:
         """The strings of these rows (or of those `among` them) are in use; what else was met is forgotten."""
         for name, interner in self._texts.items():
             interner.use(codes_in_use(columns[name], among))
+            interner.sweep()
+
+    def sweep(self) -> None:
+        """Forgets the strings of rows that were refused."""
+        for interner in self._texts.values():
             interner.sweep()
 
     def release(self, columns: Mapping[str, Argument], among: Bools | None = None) -> None:

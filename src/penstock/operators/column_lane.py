@@ -39,7 +39,7 @@ from penstock.windows.steps import EventPolicy
 LEAST_ROWS = 64
 """Fewer rows take another path: the lane is loaded only by apps that have a use for it."""
 
-_NOTHING_COMPUTED = Computed({}, {})
+_NOTHING_COMPUTED = Computed({}, {}, {})
 
 
 class ColumnLane(StoringLane[ColumnProgram]):

@@ -33,6 +33,18 @@ def to_argument(column: Evaluated, kind: SqlType, interner: Interner | None) -> 
     return Argument(values.astype(kind.storage, copy=False), valid)
 
 
+def without_codes(column: Evaluated, rows: int) -> Argument:
+    """A column of strings of which only the validity is told."""
+    strings = column.held if isinstance(column, TextView) else column.values
+    return Argument(np.zeros(rows, np.int32), validity(strings))
+
+
+def texts_without_codes(column: Argument) -> pa.Array:
+    """Such a column as strings, for what reads only their validity."""
+    empty = np.full(len(column.values), "", object)
+    return pa.array(empty, pa.string(), mask=None if column.valid is None else ~column.valid)
+
+
 def to_data(values: Values, valid: Bools | None, kind: SqlType, interner: Interner | None) -> Vector | pa.Array:
     """The inverse of `to_argument`: a column as the evaluator takes it."""
     if interner is None:

@@ -18,6 +18,7 @@ from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.evaluation import Arrivals, RowMoves, Show
 from penstock.operators.outgoing import Outgoing
+from penstock.operators.paged.texts import PagedTexts
 from penstock.operators.resources import Resources
 from penstock.operators.window_lane import WindowLane
 from penstock.operators.window_member import Entered, WindowMember
@@ -116,6 +117,8 @@ class Results:
         self._compared = resources.account(f"{name}: rows that the next are compared with")
         self.of_events = look_of(node) is Look.EVENT
         self._counts_shown = False
+        self.texts: PagedTexts | None = None
+        """What counts texts that are in shards."""
 
     def show(self, node: AggregateNode, answers: tuple[Answer, ...], reject: Reject) -> Show:
         show = ResultShow(node, answers, reject, self._compared)
@@ -154,6 +157,13 @@ class Results:
             self._play_events(turn, arrivals)
         else:
             self._play_all(turn)
+        if self.texts is not None:
+            self.texts.end_turn(turn.evaluates)
+
+    def _give_counts(self, played: EvaluatedGroups, steps: Int64s, evaluates: Bools) -> None:
+        """Each row that was played is of one of these steps."""
+        if self.texts is not None:
+            self.texts.give(played, [answer for show in self.shows for answer in show.answers], steps, evaluates)
 
     def _play_events(self, turn: RowMoves, arrivals: Arrivals) -> None:
         """One result per event: its own keys, and its group's aggregates."""
@@ -163,6 +173,8 @@ class Results:
             events = np.where(turn.evaluates, events, _NONE)
         _, played = self.aggregation.play(turn.added, turn.removed, turn.add_upto, turn.left, turn.evaluates, events)
         if len(played.slots):
+            if self.texts is not None:
+                self._give_counts(played, np.flatnonzero(events >= 0), turn.evaluates)
             self._show_events(played, events, arrivals.keys, first, starts, ends)
 
     def _show_events(
@@ -184,6 +196,7 @@ class Results:
         added, removed, add_upto, left, evaluates, starts, ends = turn
         for shown, upto, played in self.aggregation.evaluations(added, removed, add_upto, left, evaluates):
             keys = self.aggregation.groups.keys(played.slots)
+            self._give_counts(played, np.repeat(shown, np.diff(upto, prepend=0)), evaluates)
             for show in self.shows:
                 show.see(keys, played, upto, starts[shown], ends[shown])
 

@@ -27,17 +27,20 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import Slots
 from penstock.components import component, is_of
 from penstock.lane.row_program import RowPlan
 from penstock.operators import column_lane
 from penstock.operators.aggregation import Aggregation, RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.column_lane import ColumnLane
+from penstock.operators.columns import texts_without_codes, to_data
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
 from penstock.operators.paged.events import PagedEvents
 from penstock.operators.paged.results import PagedResults
 from penstock.operators.paged.shard import EnteringRows
+from penstock.operators.paged.texts import PagedTexts, TextCount, is_counted_apart, may_leave
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
 from penstock.operators.results import Results, ResultShow, slice_of
@@ -50,6 +53,7 @@ from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
 from penstock.rejects import Reject
+from penstock.types import SqlType
 from penstock.windows.spec import Range, last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, EventPolicy, Steps, policy_for
 
@@ -112,7 +116,12 @@ def _in_memory(snapshot: dict[str, Any]) -> dict[str, Any]:
     return snapshot
 
 
-@component("SharedAggregation", 2, _in_memory)
+def _with_codes(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Version 2: all texts had codes."""
+    return {**snapshot, "texts": None}
+
+
+@component("SharedAggregation", 3, _in_memory, _with_codes)
 class SharedAggregation:
     """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it.
     Without a `window` to share it has one of its own."""
@@ -140,6 +149,8 @@ class SharedAggregation:
         self._policy = policy_for(node.window, resources.rows_before(node.input))
         self._paged: PagedResults | PagedEvents | None = None
         """The groups, once they are in shards."""
+        self._texts: PagedTexts | None = None
+        """What counts texts, once they are in shards."""
         self._watermark = START
         self._lane = self._evaluation.lane(node, member) if isinstance(self._evaluation, Results) else None
         self._column_lane: ColumnLane | None = None
@@ -323,6 +334,8 @@ class SharedAggregation:
             name = self._member.grouping.key.name
             slots = entered.slots[name]
             added = RowRun(entered.first, slots, tuple([entered.columns[column] for column in self._member.names]))
+            if self._texts is not None:
+                self._log_texts(self._texts, entered, slots)
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
         done, silent, tail, paged = self._enter_lane(entered), False, self._member.tail, self._paged
@@ -333,6 +346,8 @@ class SharedAggregation:
             rest = times[done:] if done else times
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
+            if self._texts is not None:
+                self._texts.play(steps, entered.first + done)
             if paged is not None:
                 paged.play(steps)
             else:
@@ -347,7 +362,10 @@ class SharedAggregation:
         name, member, rows = self._member.grouping.key.name, self._member, len(entered.times)
         positions = np.arange(entered.first, entered.first + rows)
         keys = [slice_of(key, 0, rows) for key in entered.keys[name]]
-        columns = [entered.columns[column] for column in member.names]
+        columns = [
+            entered.texts[column].values if column in entered.texts else entered.columns[column]
+            for column in member.names
+        ]
         return EnteringRows(entered.times, positions, keys, columns, member.interners, entered.keeps[name])
 
     def _let_wait(self, paged: PagedEvents, rows: int) -> None:
@@ -391,7 +409,10 @@ class SharedAggregation:
             chosen = np.flatnonzero(run.slots >= 0)
             if len(chosen) == 0:
                 continue
-            columns = [column.at(chosen) for column in run.columns]
+            columns = [
+                texts_without_codes(column.at(chosen)) if name in self.window.uncoded else column.at(chosen)
+                for name, column in zip(member.names, run.columns, strict=True)
+            ]
             keys = groups.keys(run.slots[chosen])
             paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))
         if isinstance(paged, PagedEvents):
@@ -410,6 +431,48 @@ class SharedAggregation:
         """The groups are in shards."""
         assert isinstance(self._evaluation, Results)
         self._evaluation.empty()
+
+    # Texts page
+
+    def can_do_without(self, text: str) -> bool:
+        """Texts are not read if only their rows are counted, or if groups are in shards. Different texts are counted
+        in shards where there is one group."""
+        place, member = self._member.names.index(text), self._member
+        columns = zip(self._node.states, member.state_columns, strict=True)
+        readers = [state for state, own in columns if place in own.arguments]
+        if self._paged is not None or not any(map(is_counted_apart, readers)):
+            return self._paged is not None or all(map(may_leave, readers))
+        if self._node.group_by or not isinstance(self._node.window.extent, Range) or member.tail is None:
+            return False
+        is_by_clock = self._node.window.wall_clock_slide is not None
+        return isinstance(self._evaluation, Results) and not is_by_clock and all(map(may_leave, readers))
+
+    def page_text(self, text: str) -> None:
+        counts = self._begin_counts(text)
+        if not counts or self._texts is None:
+            return
+        member, place = self._member, self._member.names.index(text)
+        interner = member.interners[place]
+        assert interner is not None
+        for times, run in self.window.stored(member, member.position):
+            strings = to_data(*run.columns[place], SqlType.STRING, interner)
+            self._texts.add(counts, times, run.first, run.slots, run.columns, {text: strings})
+
+    def begin_text(self, text: str) -> None:
+        self._begin_counts(text)
+
+    def _begin_counts(self, text: str) -> list[TextCount]:
+        if self._node.group_by or not isinstance(self._evaluation, Results):
+            return []
+        if self._texts is None:
+            self._texts = PagedTexts(self.name, self._node, self._member.columns, self._resources)
+            self._evaluation.texts = self._texts
+        return self._texts.begin(text, self._evaluation.aggregation)
+
+    def _log_texts(self, texts: PagedTexts, entered: Entered, slots: Slots) -> None:
+        columns = [entered.columns[column] for column in self._member.names]
+        strings = {name: column.values for name, column in entered.texts.items()}
+        texts.add(texts.counts, entered.times, entered.first, slots, columns, strings)
 
     def _enter_lane(self, entered: Entered) -> int:
         """How many of the rows that entered are played by the lane; the others are for the ordinary path."""
@@ -510,6 +573,7 @@ class SharedAggregation:
             "policy": self._policy.snapshot(),
             "evaluation": (self._paged or self._evaluation).snapshot(),
             "position": self._member.position,
+            "texts": None if self._texts is None else self._texts.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -523,4 +587,6 @@ class SharedAggregation:
             self.window.forget_groups(self._member.grouping.key.name)
         else:
             self._evaluation.restore(snapshot["evaluation"])
+        if self._texts is not None:
+            self._texts.restore(snapshot["texts"])
         self._member.seek(snapshot["position"])

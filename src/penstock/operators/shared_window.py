@@ -12,7 +12,7 @@ Invariants:
 2. A row that some member admits is stored; members for which it fails WHERE see it with slot -1. A grouping has no
    slot column if every row stored is in its one group.
 3. A row stays until every member's window has passed it: rows before `_floor()` are released, and so are the strings
-   of rows before `_released`.
+   of rows before `_released`. Strings that went to shards are not stored: `_stale` has their columns.
 4. The columns of the store are fixed when it is made. A column whose last reader has left is written as zeros; it is
    `_stale` from then on, also if it gets a reader again.
 
@@ -24,7 +24,7 @@ Why: docs/decisions/one-stored-window.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ import numpy as np
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component, read_as
+from penstock.errors import BudgetError
 from penstock.expressions.vector import Evaluated
 from penstock.operators.aggregation import RowRun
 from penstock.operators.arguments import ArgumentColumns, Computed
@@ -67,7 +68,12 @@ LEAST_TURN = 1024
 """Members take turns after no fewer rows than this: a turn has its price, however small the blocks are."""
 
 
-@component("SharedWindow")
+def _with_codes(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 of version 1, when all strings had codes."""
+    return {**saved, "uncoded": []}
+
+
+@component("SharedWindow", 2, _with_codes)
 class SharedWindow(Stage):
     """`nodes` are the members to be. A window that goes on from saved state has the columns of its `saved` layout,
     whichever of its members are left."""
@@ -121,6 +127,7 @@ class SharedWindow(Stage):
         if self._store is None or self.stream is None:
             return None
         in_shards = {name for name, grouping in self._groupings.items() if grouping.is_paged}
+        in_shards |= self._columns.uncoded
         names = frozenset(spec.name for spec in self._layout if spec.name not in in_shards)
         texts = frozenset(name for name in names if name.startswith(TEXT) and self._columns.knows([name]))
         keys = tuple(grouping.key for name, grouping in self._groupings.items() if name not in in_shards)
@@ -187,6 +194,7 @@ class SharedWindow(Stage):
                 self._pass(part, reached)
                 self._collect()
                 self._page_groups()
+                self._page_texts()
         for member in self._members:
             member.aggregation.send(watermark)
 
@@ -257,8 +265,8 @@ class SharedWindow(Stage):
             chunk, passing = _admitted(chunk, passing)
         first = self._rows
         if chunk.rows == 0:
-            return Entered(stream_times, chunk.times, first, {}, {}, {}, {})
-        computed = self._columns.compute(chunk)
+            return Entered(stream_times, chunk.times, first, {}, {}, {}, {}, {})
+        computed = self._computed(chunk)
         slots: dict[str, Slots] = {}
         keys: dict[str, list[Evaluated]] = {}
         keeps: dict[str, Bools | None] = {}
@@ -272,7 +280,17 @@ class SharedWindow(Stage):
         self._rows += chunk.rows
         if self._store is not None:
             self._store.append(self._stored(chunk.times, slots, computed))
-        return Entered(stream_times, chunk.times, first, computed.columns, slots, keys, keeps)
+        return Entered(stream_times, chunk.times, first, computed.columns, slots, keys, keeps, computed.texts)
+
+    def _computed(self, chunk: Chunk) -> Computed:
+        """The columns of rows that come. If there is no room for their strings, these go to shards."""
+        while True:
+            try:
+                return self._columns.compute(chunk)
+            except BudgetError:
+                self._columns.sweep()
+                if not self._page_text(_LEAST_GROUP_BYTES):
+                    raise
 
     def _passing(self, chunk: Chunk) -> dict[str, Bools]:
         """Which rows pass each WHERE there is."""
@@ -350,15 +368,15 @@ class SharedWindow(Stage):
 
     @property
     def has_texts(self) -> bool:
-        """Whether the strings of some argument are stored: they are let go row by row."""
-        return self._columns.has_texts
+        """Whether some argument is a string: those that are stored are let go row by row."""
+        return self._columns.has_texts or bool(self._columns.uncoded)
 
     def settle(self) -> None:
         """Lets go what a member that is gone held back."""
         if self._store is None:
             return
         floor = self._floor()
-        if self._columns.has_texts:
+        if self._columns.has_texts and floor > self._released:
             names = [spec.name for spec in self._layout]
             for view in self._store.scan(self._released, floor):
                 self._columns.release(dict(zip(names, view.columns, strict=True)))
@@ -395,15 +413,23 @@ class SharedWindow(Stage):
         if self._store is None or self._account.free * _LEAST_FREE > self._account.total:
             return
         for name, grouping in self._groupings.items():
-            members = [member for member in self._members if member.grouping is grouping]
-            aggregations = [member.aggregation for member in members]
-            if grouping.is_paged or not all(aggregation.may_page for aggregation in aggregations):
+            aggregations = self._aggregations_of(grouping)
+            if grouping.is_paged or not self._may_page(grouping):
                 continue
             nbytes = sum(aggregation.group_bytes for aggregation in aggregations)
             if nbytes >= max(self._account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES * len(aggregations)):
-                for aggregation in aggregations:
-                    aggregation.page()
-                self.forget_groups(name)
+                self._page_grouping(name)
+
+    def _aggregations_of(self, grouping: Grouping) -> list[Aggregating]:
+        return [member.aggregation for member in self._members if member.grouping is grouping]
+
+    def _may_page(self, grouping: Grouping) -> bool:
+        return all(aggregation.may_page for aggregation in self._aggregations_of(grouping))
+
+    def _page_grouping(self, name: str) -> None:
+        for aggregation in self._aggregations_of(self._groupings[name]):
+            aggregation.page()
+        self.forget_groups(name)
 
     def forget_groups(self, name: str) -> None:
         """The groups of a grouping are in shards: they are not kept here."""
@@ -415,6 +441,49 @@ class SharedWindow(Stage):
                 if self._store is not None:
                     member.seek(self._store.head)
 
+    # Texts page
+
+    @property
+    def uncoded(self) -> Set[str]:
+        """The columns of strings that are stored as zeros."""
+        return self._columns.uncoded
+
+    def _page_texts(self) -> None:
+        """Texts that leave too little memory for others go to shards, the largest column first."""
+        least = max(self._account.total // _MANY_GROUPS // max(1, len(self._columns.texts)), _LEAST_GROUP_BYTES)
+        while self._columns.has_texts and self._account.free * _LEAST_FREE <= self._account.total:
+            if not self._page_text(least):
+                return
+
+    def _page_text(self, least: int) -> bool:
+        """The largest column of strings without which its readers can do goes to shards, if it takes so many bytes.
+        Readers that show groups have these in shards, with their strings."""
+        found = None
+        for name, interner in self._columns.texts.items() if self._store is not None else ():
+            nbytes = interner.nbytes
+            if nbytes >= least and all(self._can_be_without(member, name) for member in self._readers(name)):
+                found, least = name, nbytes
+        if found is None:
+            return False
+        for member in self._readers(found):
+            if member.aggregation.can_do_without(found):
+                member.aggregation.page_text(found)
+            else:
+                self._page_grouping(member.grouping.key.name)
+        self._forget_text(found)
+        return True
+
+    def _can_be_without(self, member: WindowMember, text: str) -> bool:
+        return member.aggregation.can_do_without(text) or self._may_page(member.grouping)
+
+    def _readers(self, text: str) -> list[WindowMember]:
+        return [member for member in self._members if text in member.names]
+
+    def _forget_text(self, name: str) -> None:
+        """The strings of a column are elsewhere: what comes is stored as zeros."""
+        self._columns.leave_uncoded(name)
+        self._stale.add(name)
+
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
@@ -425,12 +494,17 @@ class SharedWindow(Stage):
             "rows": self._rows,
             "released": self._released,
             "stale": sorted(self._stale),
+            "uncoded": sorted(self._columns.uncoded),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Before its members are; when all of them are, `settle`."""
         for name, grouping in self._groupings.items():
             grouping.groups.restore(snapshot["groups"][name])
+        for name in self._columns.texts.keys() & set(snapshot["uncoded"]):
+            for member in self._readers(name):
+                member.aggregation.begin_text(name)
+            self._forget_text(name)
         self._columns.restore(snapshot["texts"])
         self._rows, self._released = snapshot["rows"], snapshot["released"]
         unread = {spec.name for spec in self._layout[1:]} - set(self._groupings)

@@ -29,6 +29,7 @@ class Entered(NamedTuple):
     slots: dict[str, Slots]
     keys: dict[str, list[Evaluated]]
     keeps: dict[str, Bools | None]
+    texts: dict[str, Evaluated]
 
 
 class Aggregating(Protocol):
@@ -66,6 +67,15 @@ class Aggregating(Protocol):
 
     def forget_groups(self) -> None:
         """The groups are in shards, and those of the grouping are gone."""
+
+    def can_do_without(self, text: str) -> bool:
+        """Whether it can count the strings of a column elsewhere (`operators.paged.texts`)."""
+
+    def page_text(self, text: str) -> None:
+        """Puts the strings of a column elsewhere, as the stored rows have them. The window forgets them afterwards."""
+
+    def begin_text(self, text: str) -> None:
+        """The strings of a column are elsewhere; those of stored rows are there already."""
 
 
 @component("WindowMember")

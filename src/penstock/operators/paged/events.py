@@ -20,7 +20,6 @@ Why: docs/decisions/groups-in-shards.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from penstock.operators.paged.merged import MergedGroups, ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import POSITION, EnteringRows, LoggedColumns, Shard
 from penstock.operators.paged.shards import Shards
+from penstock.operators.paged.sweeps import where
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode
@@ -60,7 +60,7 @@ class PagedEvents:
         self._node = node
         self._extent = node.window.extent
         columns = LoggedColumns(node.key_types, node.states, POSITION)
-        self._shards = Shards(name, node, own, resources, columns)
+        self._shards = Shards(name, node.states, own, resources, columns)
         self._log = self._shards.log
         self._shown = ShownGroups(node, shows)
         self._played_upto = 0
@@ -109,12 +109,12 @@ class PagedEvents:
             self._see(batch)
 
     def _play_shard(self, number: int, first_time: int | None, runs: OrderedRuns) -> None:
-        entering = _where(self._log.between(number, self._last_played, FOREVER), self._played_upto, FOREVER)
+        entering = where(self._log.between(number, self._last_played, FOREVER), self._played_upto, FOREVER)
         rows = next(entering, None)
         if rows is None:
             return
         left = self._shards.left[number]
-        held = _where(self._log.between(number, left, self._last_played + 1), 0, self._played_upto)
+        held = where(self._log.between(number, left, self._last_played + 1), 0, self._played_upto)
         shard = self._shards.load(number, held)
         try:
             while rows is not None:
@@ -189,11 +189,3 @@ class PagedEvents:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._shards.restore(snapshot["shards"])
         self._played_upto, self._last_played = snapshot["played_upto"], snapshot["last_played"]
-
-
-def _where(parts: Iterator[LoggedRows], begin: int, end: int) -> Iterator[LoggedRows]:
-    """The rows from one position in the stream on and before another; positions rise."""
-    for rows in parts:
-        first, last = np.searchsorted(rows.batch.column(POSITION).to_numpy(), (begin, end)).tolist()
-        if first < last:
-            yield rows.part(first, last)

@@ -6,13 +6,9 @@
                                                                                           │
                               results in the order of the keys ◀── runs of all shards ◀──┘
 
-Rows wait in the log until an evaluation is due, so a shard is read and written once for all of them: the cost of a row
-does not grow with the number of groups. What is in memory at a time is one shard, the rows that are staged, and a batch
-of each run.
+What is in memory at a time is one shard, the rows that are staged, and a batch of each run.
 
-Invariants:
-1. The states of a shard hold its rows that are older than `_played` and have not left it.
-2. Answers are those of `operators.results`, to the bit, and in the same order.
+Invariant: answers are those of `operators.results`, to the bit, and in the same order.
 
 `operators.shared_aggregation` goes over to it when memory is short, and never back.
 
@@ -21,37 +17,24 @@ Why: docs/decisions/groups-in-shards.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Int64s
 from penstock.components import component
-from penstock.operators.aggregation import EMITTED_AT_ONCE, Shown
+from penstock.operators.aggregation import Shown
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.feed import feed
-from penstock.operators.paged.log import LoggedRows, joined, times_of
 from penstock.operators.paged.merged import ShownGroups
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard
 from penstock.operators.paged.shards import Shards
+from penstock.operators.paged.sweeps import Sweeps, Turn, due_at
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode
-from penstock.windows.steps import FOREVER, Steps
-
-_NO_TURN = np.zeros(1, np.int64)
-
-
-class Due(NamedTuple):
-    """Evaluations: rows that are older than `leaves` have left, and rows that are older than the end of the window are
-    in, also where it starts later than the stream."""
-
-    leaves: Int64s
-    starts: Int64s
-    ends: Int64s
+from penstock.windows.steps import Steps
 
 
 @component("PagedResults")
@@ -63,15 +46,14 @@ class PagedResults:
     ) -> None:
         self._node = node
         columns = LoggedColumns(node.key_types, node.states)
-        self._shards = Shards(name, node, own, resources, columns)
-        self._log = self._shards.log
+        self._shards = Shards(name, node.states, own, resources, columns)
+        self._sweeps = Sweeps(self._shards)
         self._shown = ShownGroups(node, shows)
-        self._played = -FOREVER
 
     @property
     def oldest(self) -> int:
         """A time that no row of the window is older than."""
-        return self._log.oldest
+        return self._shards.log.oldest
 
     def add(self, rows: EnteringRows) -> None:
         """Rows behind all others."""
@@ -81,66 +63,18 @@ class PagedResults:
 
     def play(self, steps: Steps) -> None:
         """The steps of rows that have been added."""
-        which = np.flatnonzero(steps.evaluates)
-        if len(which) == 0:
+        due = due_at(steps)
+        if due is None:
             return
-        due = Due(steps.leave_before[which], steps.window_start[which], steps.window_end[which])
-        self._log.flush()
-        shards = self._shards
-        runs = OrderedRuns(shards.device, shards.account, self._node.key_types, len(which), self._log.shards)
-        for number in range(self._log.shards):
-            shards.visit(number, lambda part: self._play_shard(part, due, runs), runs)
-        self._played = int(due.ends[-1])
-        for number in range(self._log.shards):
-            self._log.release(number, shards.left[number])
-        evaluations = map(runs.merged, range(len(due.ends)))
-        feed(self._shown, evaluations, due.starts, due.ends, shards.account)
+        shards, count = self._shards, len(due.ends)
+        runs = OrderedRuns(shards.device, shards.account, self._node.key_types, count, shards.log.shards)
+        self._sweeps.sweep(due, runs, lambda turn: self._show(turn, runs))
+        feed(self._shown, map(runs.merged, range(count)), due.starts, due.ends, shards.account)
 
-    def _play_shard(self, number: int, due: Due, runs: OrderedRuns) -> None:
-        left = self._shards.left[number]
-        moved = self._log.count(number, self._played, int(due.ends[-1]))
-        moved += self._log.count(number, left, int(due.leaves[-1]))
-        is_saved = self._shards.is_saved(number)
-        if not (moved or is_saved or self._log.has_rows(number)):
-            return
-        shard = self._shards.load(number, self._log.between(number, left, self._played))
-        try:
-            portions = [(0, len(due.ends))]
-            if moved > EMITTED_AT_ONCE:
-                portions = [(k, k + 1) for k in range(len(due.ends))]
-            for begin, end in portions:
-                for shown in self._turn(number, shard, due, begin, end):
-                    self._keep(shard, shown, begin, runs)
-            if moved or not is_saved:
-                self._shards.save(number, shard)
-            self._shards.left[number] = max(left, int(due.leaves[-1]))
-        finally:
-            shard.close()
-
-    def _turn(self, number: int, shard: Shard, due: Due, begin: int, end: int) -> Iterator[Shown]:
-        """Plays some of the evaluations."""
-        reading, aggregation = shard.reading, shard.aggregation
-        played = self._played if begin == 0 else int(due.ends[begin - 1])
-        left = self._shards.left[number]
-        left = left if begin == 0 else max(left, int(due.leaves[begin - 1]))
-        entering = self._log.between(number, played, int(due.ends[end - 1]))
-        leaving = self._log.between(number, left, int(due.leaves[end - 1]))
-        evaluates = np.ones(end - begin, np.bool_)
-        if end - begin == 1:
-            self._shards.enter(number, shard, entering)
-            gone = shard.leave(leaving)
-            nothing = shard.nothing
-            yield from aggregation.evaluations(nothing, nothing, _NO_TURN, _NO_TURN, evaluates)
-        else:
-            added, removed = joined(list(entering)), joined(list(leaving))
-            upto = _upto(added, due.ends[begin:end]), _upto(removed, due.leaves[begin:end])
-            entered = shard.nothing if added is None else reading.enter(added)
-            left_rows = shard.nothing if removed is None else reading.leave(removed)
-            yield from aggregation.evaluations(entered, left_rows, *upto, evaluates)
-            reading.forget(left_rows)
-            gone = len(left_rows.slots)
-        self._shards.check(number, shard.aggregation.nbytes)
-        reading.groups.collect(gone)
+    def _show(self, turn: Turn, runs: OrderedRuns) -> None:
+        evaluates = np.ones(len(turn.add_upto), np.bool_)
+        for shown in turn.shard.aggregation.evaluations(*turn[3:], evaluates):
+            self._keep(turn.shard, shown, turn.first, runs)
 
     # Results
 
@@ -162,16 +96,7 @@ class PagedResults:
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
-        return {"shards": self._shards.snapshot(), "played": self._played}
+        return self._sweeps.saved
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._shards.restore(snapshot["shards"])
-        self._played = snapshot["played"]
-
-
-def _upto(rows: LoggedRows | None, bounds: Int64s) -> Int64s:
-    """How many of the rows are older than each bound."""
-    if rows is None:
-        return np.zeros(len(bounds), np.int64)
-    upto: Int64s = np.searchsorted(times_of(rows.batch), bounds)
-    return upto
+        self._sweeps.take_saved(snapshot)

@@ -87,7 +87,7 @@ class PagedSessions:
         """The keys as they are logged: those of the partition come first."""
         types = tuple(node.key_types[i] for i in self._logged)
         columns = LoggedColumns(types, node.states, KEPT, hashed=len(owners))
-        self._shards = Shards(name, node, own, resources, columns)
+        self._shards = Shards(name, node.states, own, resources, columns)
         self._log = self._shards.log
         self._columns = LoggedColumns((SqlType.BIGINT, *node.key_types), node.states)
         """Those of rows that enter states: the rank of the session is their first key."""

@@ -39,12 +39,12 @@ _SILENT = np.zeros(1, np.bool_)
 
 class EnteringRows(NamedTuple):
     """Rows of a window as they come: their times, their places in the stream, their keys and what the states read, with
-    the strings of texts. Rows that `keep` leaves out are in no group; None for all."""
+    the strings of texts: as codes, or as they are. Rows that `keep` leaves out are in no group; None for all."""
 
     times: Int64s
     positions: Int64s
     keys: Sequence[Data]
-    columns: Sequence[Argument]
+    columns: Sequence[Argument | pa.Array]
     interners: Sequence[Interner | None]
     keep: Bools | None = None
 
@@ -80,8 +80,8 @@ class LoggedColumns:
     def of(self, rows: EnteringRows) -> list[pa.Array]:
         """Rows as they are logged. Texts, which have codes here, are logged as texts."""
         data: list[Data] = [*rows.keys]
-        for (values, valid), read, interner in zip(rows.columns, self.reads, rows.interners, strict=True):
-            data.append(to_data(values, valid, _type_of(read), interner))
+        for column, read, interner in zip(rows.columns, self.reads, rows.interners, strict=True):
+            data.append(to_data(*column, _type_of(read), interner) if isinstance(column, Argument) else column)
         if POSITION in self._kinds:
             data.append(Vector(rows.positions, None))
         if self.has_all_rows:

@@ -17,7 +17,7 @@ Why: docs/decisions/groups-in-shards.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,9 @@ from penstock.errors import BudgetError
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.dividing import divide_together
 from penstock.operators.paged.log import LoggedRows, RowLog
-from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard, ShardReading
 from penstock.operators.resources import Resources
-from penstock.plan.nodes import AggregateNode
+from penstock.plan.nodes import StateSpec
 from penstock.store.blobs import Blob, write_blob
 from penstock.store.state import decode, encode
 from penstock.windows.steps import FOREVER
@@ -49,15 +48,25 @@ class _TooLarge(Exception):
     """A shard takes more memory than it should."""
 
 
+class Gathered(Protocol):
+    """What comes of the shards that are played."""
+
+    def begin_shard(self) -> None:
+        """What is added from here on is of one shard."""
+
+    def undo_shard(self) -> None:
+        """Forgets what was added of the shard: it is divided, and its parts are played instead."""
+
+
 @component("Shards")
 class Shards:
-    """`own` are the columns that the states read, `columns` those that are logged."""
+    """Of these `states`. `own` are the columns that they read, `columns` those that are logged."""
 
     def __init__(
-        self, name: str, node: AggregateNode, own: OwnColumns, resources: Resources, columns: LoggedColumns
+        self, name: str, states: tuple[StateSpec, ...], own: OwnColumns, resources: Resources, columns: LoggedColumns
     ) -> None:
         self._name = name
-        self._node = node
+        self._states = states
         self._own = own
         self._resources = resources.apart()
         resources.at_end(self._resources.close)
@@ -81,21 +90,21 @@ class Shards:
 
     # A shard is played
 
-    def visit(self, number: int, play: Callable[[int], None], runs: OrderedRuns) -> None:
-        """Plays a shard, which puts what it shows into the runs. If it is too large for the memory, it is divided, and
-        both parts are played."""
-        runs.begin_shard()
+    def visit(self, number: int, play: Callable[[int], None], gathered: Gathered) -> None:
+        """Plays a shard; what it shows is gathered. If it is too large for the memory, it is divided, and both parts
+        are played."""
+        gathered.begin_shard()
         try:
             play(number)
             return
         except (BudgetError, _TooLarge):
-            runs.undo_shard()
+            gathered.undo_shard()
             had_to_fit = number in self._indivisible
             other = self._divide(number)
             if other is None and had_to_fit:
                 raise
         for part in (number,) if other is None else (number, other):
-            self.visit(part, play, runs)
+            self.visit(part, play, gathered)
 
     def _divide(self, number: int) -> int | None:
         """The number of the shard that may get a part of the rows; None if all have the same hash."""
@@ -120,7 +129,7 @@ class Shards:
 
     def empty(self, columns: LoggedColumns | None = None) -> Shard:
         """A shard in memory without rows, for rows that have these columns, or those of the log."""
-        return Shard.make(self._name, columns or self._columns, self._own, self._node.states, self._resources)
+        return Shard.make(self._name, columns or self._columns, self._own, self._states, self._resources)
 
     def apart(self) -> Resources:
         """For what lives and ends with a shard in memory."""

@@ -50,7 +50,7 @@ class PagedWindows:
     def __init__(self, name: str, node: AggregateNode, own: OwnColumns, show: ResultShow, resources: Resources) -> None:
         self._node = node
         columns = LoggedColumns(node.key_types, node.states)
-        self._shards = Shards(name, node, own, resources, columns)
+        self._shards = Shards(name, node.states, own, resources, columns)
         self._log = self._shards.log
         self._show = show
         self._shown = ShownGroups(node, [show])
