@@ -180,7 +180,7 @@ def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict
     parts = [part for tree in (saved["parts"], families, stored) for part in _parts(tree)]
     counted = [part for part in parts if "intake" in part]
     groups = sum(_groups(part["intake"]) for part in counted)
-    groups += sum(map(_groups_of_panes, families))
+    groups += sum(_groups_of_panes(family) for family in families if family["held"] is not None)
     if not counted:
         groups = sum(int(read_as(GroupTable, part["table"])["alive"].sum()) for part in parts if "table" in part)
     return SavedQuery(name, read_as(Outlet, saved["outlet"])["count"], groups, rows, (*windows, *own))
@@ -201,8 +201,9 @@ def _counts(intake: dict[str, Any]) -> Int64s:
 
 def _groups_of_panes(family: dict[str, Any]) -> int:
     """Those that are in some window of a family, besides those of the open pane alone."""
-    counts = read_as(PaneTotals, family["totals"])["counts"].reshape(-1, len(family["layout"]["windows"])).any(axis=1)
-    counts[_counts(read_as(Aggregation, family["pane"])["intake"])[: len(counts)] > 0] = False
+    held, windows = family["held"], len(family["layout"]["windows"])
+    counts = read_as(PaneTotals, held["totals"])["counts"].reshape(-1, windows).any(axis=1)
+    counts[_counts(read_as(Aggregation, held["pane"])["intake"])[: len(counts)] > 0] = False
     return int(np.count_nonzero(counts))
 
 

@@ -190,6 +190,18 @@ class RowLog:
         if self._staged_account.nbytes >= self._most_staged:
             self.flush()
 
+    def put(self, number: int, times: Int64s, columns: Sequence[pa.Array]) -> None:
+        """Rows that belong to a shard, behind all others of it. Nothing is staged. If there is no room for all of them,
+        none is added."""
+        rows = pa.RecordBatch.from_arrays([pa.array(times), *columns], schema=self._schema)
+        step = max(1, len(times) * self._most_joined // rows.nbytes)
+        parts = [rows.slice(start, step) for start in range(0, len(times), step)]
+        shard = self._shards[number]
+        shard.pieces.make_room(len(parts))
+        with self._account.borrowed(max(map(kept_bytes, parts))):
+            for part in parts:
+                self._append(shard, part)
+
     def flush(self) -> None:
         """Staged rows become pieces of their shards."""
         if not self._staged:
