@@ -15,7 +15,7 @@ from conformance.runtimes import Drive
 from penstock.errors import BudgetError
 from penstock.operators.paged import runs, shards
 from penstock.operators.paged.log import RowLog
-from penstock.operators.panes import family
+from penstock.operators.panes import family, held
 from penstock.operators.panes.family import PaneFamily
 from penstock.operators.panes.held import HeldPanes
 from penstock.operators.panes.paged import PagedPanes
@@ -32,17 +32,19 @@ EXAMPLES = pytest.mark.parametrize("examples", [40, pytest.param(400, marks=pyte
 
 
 class Moment:
-    """When groups go to shards: after so many rows, or when memory is refused for the n-th time that it is needed."""
+    """When groups go to shards: after so many rows, also in the middle of a pane if rows are added by and by; or when
+    memory is refused for the n-th time that it is needed."""
 
     def __init__(self) -> None:
-        self.set(0, None)
+        self.set(0, None, 0)
+        self.has_groups = False
 
-    def set(self, rows: int, refused: int | None) -> None:
-        self.rows, self.refused, self._calls = rows, refused, 0
+    def set(self, rows: int, refused: int | None, row_bytes: int) -> None:
+        self.rows, self.refused, self.row_bytes, self._calls = rows, refused, row_bytes, 0
 
     def refuse(self) -> None:
-        self._calls += 1
-        if self._calls == self.refused:
+        self._calls += self.has_groups
+        if self.has_groups and self._calls == self.refused:
             raise BudgetError("refused by the test")
 
 
@@ -53,22 +55,22 @@ def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     def is_short(family: PaneFamily) -> bool:
         return bool(family._node.group_by) and family._events >= moment.rows
 
-    def refused(method: Callable[..., Any], *, after: bool) -> Callable[..., Any]:
-        def asks(held: Any, *args: Any) -> Any:
-            if after:
-                found = method(held, *args)
-                moment.refuse()
-                return found
+    def refused(method: Callable[..., Any]) -> Callable[..., Any]:
+        def asks(panes: HeldPanes, *args: Any) -> Any:
+            moment.has_groups = bool(panes._groups.types)
+            found = method(panes, *args)
             moment.refuse()
-            return method(held, *args)
+            return found
 
         return asks
 
     monkeypatch.setattr(PaneFamily, "_is_short", property(is_short))
+    monkeypatch.setattr(held, "_LEAST_TOGETHER", 3)
+    monkeypatch.setattr(held, "_most_bytes", lambda state: moment.row_bytes)
     monkeypatch.setattr(family, "_LEAST_GROUP_BYTES", 0)
-    monkeypatch.setattr(HeldPanes, "take", refused(HeldPanes.take, after=True))
-    monkeypatch.setattr(HeldPanes, "close_pane", refused(HeldPanes.close_pane, after=True))
-    monkeypatch.setattr(HeldPanes, "leave", refused(HeldPanes.leave, after=True))
+    monkeypatch.setattr(HeldPanes, "take", refused(HeldPanes.take))
+    monkeypatch.setattr(HeldPanes, "close_pane", refused(HeldPanes.close_pane))
+    monkeypatch.setattr(HeldPanes, "leave", refused(HeldPanes.leave))
     entering = PaneTotals.enter
 
     def enter(totals: PaneTotals, *args: Any) -> None:
@@ -100,7 +102,9 @@ def with_room(named: dict[str, Query], drive: Drive) -> Drive:
     return replace(drive, memory="4MB") if drive.memory != "64MB" else drive
 
 
-moments = st.tuples(st.sampled_from((0, 0, 5, 20, 60, 1 << 30)), st.none() | st.integers(1, 30))
+moments = st.tuples(
+    st.sampled_from((0, 0, 5, 20, 60, 1 << 30)), st.none() | st.integers(1, 30), st.sampled_from((0, 1 << 40))
+)
 
 
 def careful(examples: int) -> settings:
@@ -117,7 +121,7 @@ def test_families_in_shards_give_the_answers_of_the_contract(
     @careful(examples)
     @given(BY_KEY, st.sampled_from((0, 2)), st.data(), drives, moments)
     def holds(
-        chosen: list[Query], lateness: int, data: st.DataObject, drive: Drive, when: tuple[int, int | None]
+        chosen: list[Query], lateness: int, data: st.DataObject, drive: Drive, when: tuple[int, int | None, int]
     ) -> None:
         nonlocal cases
         before = paging["played"]
@@ -141,7 +145,7 @@ def test_queries_over_families_in_shards_come_and_go_and_change(
 
     @careful(examples)
     @given(BY_KEY, st.data(), drives, moments)
-    def holds(chosen: list[Query], data: st.DataObject, drive: Drive, when: tuple[int, int | None]) -> None:
+    def holds(chosen: list[Query], data: st.DataObject, drive: Drive, when: tuple[int, int | None, int]) -> None:
         nonlocal cases
         before = paging["played"]
         moment.set(*when)

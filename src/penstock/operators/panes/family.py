@@ -58,7 +58,7 @@ _LEAST_GROUP_BYTES = 1 << 16
 """Groups of fewer bytes stay in memory: what is known of their shards would take as much."""
 
 _TOGETHER = 128
-"""So many evaluations of windows in shards are made together."""
+"""So many boundaries of windows in shards are closed together."""
 
 
 def _in_memory(saved: dict[str, Any]) -> dict[str, Any]:
@@ -227,12 +227,12 @@ class PaneFamily(Stage):
                 self._clock.arrive(int(times[begin]), int(times[end - 1]))
                 if rows is None:
                     continue
-                if self._held is None:
+                if self._held is not None:
+                    own = rows if end - begin == chunk.rows else rows.part(begin, end)
+                    begin += self._add(own, start + self._pane.micros)
+                if begin < end:
                     self._log(chunk, read, begin)  # with all rows behind it
                     rows = None
-                else:
-                    own = rows if end - begin == chunk.rows else rows.part(begin, end)
-                    self._held.add(own, start + self._pane.micros)
         self._pass_time(watermark)
 
     def _take(self, read: ReadRows, chunk: Chunk) -> RowRun | None:
@@ -242,11 +242,26 @@ class PaneFamily(Stage):
         if self._held is not None:
             try:
                 taken = self._held.take(read, chunk.rows)
-                return RowRun(first, taken.slots, taken.columns)
             except BudgetError as refusal:
                 self._page_on_need(refusal)
+            else:
+                if not self._is_short:
+                    return RowRun(first, taken.slots, taken.columns)
+                self._page()  # before states grow with the rows
         self._log(chunk, read, 0)
         return None
+
+    def _add(self, rows: RowRun, ends: int) -> int:
+        """Rows enter the pane in memory that ends then. If it becomes short, groups go to shards; returns how many rows
+        have entered before."""
+        assert self._held is not None
+        done = self._held.add(rows, ends)
+        while done < len(rows.slots):
+            if self._is_short:
+                self._page()
+                break
+            done += self._held.add(rows.part(done, len(rows.slots)), ends)
+        return done
 
     def _pass_time(self, upto: int, only: int | None = None) -> None:
         """All boundaries up to this time, of all windows or of one."""
@@ -269,7 +284,7 @@ class PaneFamily(Stage):
                 self._held.evaluate(due, self._clock.extents, order, self._results)
                 return
         self._dues.append(due)
-        if sum(len(own.evaluated) for own in self._dues) >= _TOGETHER:
+        if sum(len(own.windows) for own in self._dues) >= _TOGETHER:
             self._play()
 
     def _show(self) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from penstock.arrays import Int64s, Slots
+from penstock.components import component
 from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, RowRun
 from penstock.operators.intake import Intake, ReadRows, Taken
 from penstock.operators.panes.clock import Due
@@ -40,7 +41,15 @@ from penstock.plan.nodes import StateSpec
 _COLLECT_AFTER = 1024
 """Pane rows that leave windows, at least, between two looks for groups that are gone."""
 
+_LEAST_TOGETHER = 64
+"""So many rows are added together, however little memory there is."""
 
+_ROW_BYTES = {"COUNT": 0, "MOMENTS": 4096, "COMOMENTS": 4096}
+_OTHER_ROW_BYTES = 512
+"""More than a row ever takes in a state, besides what the state has for its group: where values are far apart."""
+
+
+@component("HeldPanes")
 class HeldPanes:
     """For windows of these `numbers`, which are settled from time to time. `layout` and `has_extras` are those of saved
     rows; `resources` are its own. `groups_in_pane` is how many groups the last panes had, on average; 0 before the
@@ -72,6 +81,7 @@ class HeldPanes:
         )
         self._positions = np.zeros(len(numbers), np.int64)
         self._account = resources.account(f"{name}: panes")
+        self._row_bytes = sum(map(_most_bytes, states))
         self._pane_ends: int | None = None
         self._left = 0
         self.groups_in_pane = 0
@@ -98,10 +108,14 @@ class HeldPanes:
         self._pane.fit()
         return taken
 
-    def add(self, rows: RowRun, ends: int) -> None:
-        """Rows of the pane that ends then."""
-        self._pane.add(rows)
+    def add(self, rows: RowRun, ends: int) -> int:
+        """Rows of the pane that ends then, as many as there surely is memory for; returns how many."""
+        count = len(rows.slots)
+        if self._row_bytes:
+            count = min(count, max(_LEAST_TOGETHER, self._account.free // 2 // self._row_bytes))
+        self._pane.add(rows if count == len(rows.slots) else rows.part(0, count))
         self._pane_ends = ends
+        return count
 
     def close_pane(self, upto: int) -> None:
         """Closes the pane if it ends up to this time."""
@@ -223,3 +237,7 @@ class HeldPanes:
         self._totals.restore(snapshot["totals"])
         self._positions, self._pane_ends = snapshot["positions"], snapshot["pane_ends"]
         self.collect()
+
+
+def _most_bytes(state: StateSpec) -> int:
+    return _ROW_BYTES.get(state.kind, _OTHER_ROW_BYTES)
