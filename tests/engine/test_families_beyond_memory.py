@@ -48,7 +48,8 @@ def batches(key: str, first: int = 0, last: int = ROWS) -> Iterator[pa.RecordBat
 
 def program(what: str, key: str = "BIGINT", emit: str = "") -> str:
     return STREAM.format(key=key) + "".join(
-        f"CREATE QUERY w{i} AS SELECT {emit} k, {what} FROM s [RANGE {extent} MINUTES SLIDE {slide} MINUTES] GROUP BY k;"
+        f"CREATE QUERY w{i} AS SELECT {emit} k, {what} "
+        f"FROM s [RANGE {extent} MINUTES SLIDE {slide} MINUTES] GROUP BY k;"
         for i, (extent, slide) in enumerate(WINDOWS)
     )
 

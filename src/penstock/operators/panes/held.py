@@ -17,6 +17,8 @@ Invariants:
    that shards need. The totals are not whole then.
 
 Driven by `panes.family`.
+
+Why: docs/decisions/families-in-one-sweep.md
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ A pane row may come twice for a pane and a group, each time with a part of the p
 windows at the same moments.
 
 Called by `panes.paged` and `panes.shard`.
+
+Why: docs/decisions/families-in-shards.md
 """
 
 from __future__ import annotations

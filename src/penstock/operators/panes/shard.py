@@ -4,6 +4,8 @@ It is made each time the shard is looked at, of what was saved of it, and closed
 may have more windows than there are now: those that no query reads any more are left out.
 
 Driven by `panes.paged`.
+
+Why: docs/decisions/families-in-shards.md
 """
 
 from __future__ import annotations
