@@ -88,7 +88,7 @@ class PagedPanes:
         self._layout = layout
         self._numbers = numbers
         self._shards = Shards(name, node, own, resources, LoggedColumns(node.key_types, node.states))
-        self._units = PaneTotals(f"{name}-units", node.states, 1, resources, layout, pages=False)
+        self._units = PaneTotals(f"{name}-units", node.states, 1, resources, layout)
         self._columns = PaneColumns(node.key_types, self._units.row_words, len(layout))
         self._log = self._shards.add_log("panes", self._columns.schema)
         self._played = -FOREVER
