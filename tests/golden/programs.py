@@ -419,6 +419,19 @@ PROGRAMS = (
         on_spark=False,
     ),
     Program(
+        "panes_beyond_memory",
+        """
+        CREATE QUERY hours AS SELECT id, k, SUM(v) AS s, MIN(v) AS lo, VAR_POP(v) AS var, LAST(n) AS l
+            FROM a [RANGE 1 HOUR SLIDE 20 MINUTES] GROUP BY id, k;
+        CREATE QUERY longer AS SELECT id, k, SUM(v) AS s, MIN(v) AS lo, VAR_POP(v) AS var, LAST(n) AS l
+            FROM a [RANGE 90 MINUTES SLIDE 30 MINUTES] GROUP BY id, k""",
+        strategy="panes",
+        memory="1500KB",
+        before=6000,
+        after=1200,
+        on_spark=False,
+    ),
+    Program(
         "tumbling_groups_beyond_memory",
         """
         CREATE QUERY hours AS SELECT id, k, SUM(v) AS s, COUNT(*) AS c, MAX(n) AS m

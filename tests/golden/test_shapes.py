@@ -58,6 +58,7 @@ HAND_ON = {
 
 ELSEWHERE = {
     "MemoryDevice": "no checkpoint has its blocks in memory",
+    "PaneShard": "in the blocks of shards",
     "ShardReading": "in the blocks of shards",
     "WriteBehind": "needs a database",
 }

@@ -22,6 +22,7 @@ from penstock.operators.aggregation import Aggregation
 from penstock.operators.groups import GroupTable
 from penstock.operators.intake import Intake
 from penstock.operators.panes.family import PaneFamily, is_family
+from penstock.operators.panes.held import HeldPanes
 from penstock.operators.panes.totals import PaneTotals
 from penstock.operators.partitions import Partitions
 from penstock.operators.reorder import START, Reorder
@@ -177,10 +178,11 @@ def _query(name: str, saved: dict[str, Any], state: dict[str, Any], stores: dict
     windows = dict.fromkeys(aggregation["window"] for aggregation in stored)
     for aggregation in stored:
         rows += read_store(state["stores"][aggregation["window"]])["head"] - aggregation["position"]
-    parts = [part for tree in (saved["parts"], families, stored) for part in _parts(tree)]
+    held = [(len(one["layout"]["windows"]), read_as(HeldPanes, one["held"])) for one in families if one["held"]]
+    parts = [part for tree in (saved["parts"], [panes for _, panes in held], stored) for part in _parts(tree)]
     counted = [part for part in parts if "intake" in part]
     groups = sum(_groups(part["intake"]) for part in counted)
-    groups += sum(map(_groups_of_panes, families))
+    groups += sum(_groups_of_panes(*own) for own in held)
     if not counted:
         groups = sum(int(read_as(GroupTable, part["table"])["alive"].sum()) for part in parts if "table" in part)
     return SavedQuery(name, read_as(Outlet, saved["outlet"])["count"], groups, rows, (*windows, *own))
@@ -199,10 +201,10 @@ def _counts(intake: dict[str, Any]) -> Int64s:
     return counts
 
 
-def _groups_of_panes(family: dict[str, Any]) -> int:
-    """Those that are in some window of a family, besides those of the open pane alone."""
-    counts = read_as(PaneTotals, family["totals"])["counts"].reshape(-1, len(family["layout"]["windows"])).any(axis=1)
-    counts[_counts(read_as(Aggregation, family["pane"])["intake"])[: len(counts)] > 0] = False
+def _groups_of_panes(windows: int, held: dict[str, Any]) -> int:
+    """Those that are in some of so many windows of a family, besides those of the open pane alone."""
+    counts = read_as(PaneTotals, held["totals"])["counts"].reshape(-1, windows).any(axis=1)
+    counts[_counts(read_as(Aggregation, held["pane"])["intake"])[: len(counts)] > 0] = False
     return int(np.count_nonzero(counts))
 
 

@@ -103,6 +103,11 @@ class Intake:
         """What the states read, in their order."""
         return tuple([read.columns[name] for name in self.own.names])
 
+    def page(self) -> None:
+        """The groups are elsewhere from now on."""
+        self._grouping.page()
+        self.groups = self._grouping.groups
+
     def leave(self, slots: Slots, columns: tuple[Argument, ...]) -> None:
         """Rows leave for good: what only they used is forgotten."""
         if self._columns.has_texts:

@@ -14,7 +14,9 @@ Invariants:
    they take besides when they become pieces. That they do when memory is needed, or when they take a part of it. So
    while rows are staged, there is room for one more piece of each shard.
 3. A piece is freed when all of its rows have left, or when they are in another piece.
-4. A shard that is divided keeps the rows whose next bit of the hash is 0, and the other rows are another shard's.
+4. A log that goes on from a checkpoint may have fewer columns than before, since queries have gone. Pieces keep the
+   columns of the beginning, with NULLs where nothing is read any more.
+5. A shard that is divided keeps the rows whose next bit of the hash is 0, and the other rows are another shard's.
 """
 
 from __future__ import annotations
@@ -121,7 +123,12 @@ def are_divisible(logs: Sequence[RowLog], number: int) -> bool:
     return least >> 64 - logs[0].most_bits != most >> 64 - logs[0].most_bits
 
 
-@component("RowLog")
+def _with_all_columns(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1: the columns of pieces are those of the queries that there are."""
+    return saved | {"columns": None}
+
+
+@component("RowLog", 2, _with_all_columns)
 class RowLog:
     """`schema` has the columns behind the time; the first ones are the keys, of these `types`. It begins with a shard
     for each value of so many `bits` of the hash, at least one."""
@@ -139,7 +146,7 @@ class RowLog:
         self._account = account
         self._staged_account = staged
         staged.on_need(self._give_up)
-        self._schema = pa.schema([pa.field(TIME, pa.int64()), *schema])
+        self._schema = self._stored = pa.schema([pa.field(TIME, pa.int64()), *schema])
         self._types = tuple(types)
         self._staged: list[pa.RecordBatch] = []
         self._most_staged = min(account.total // _STAGED, _MOST_STAGED)
@@ -190,6 +197,18 @@ class RowLog:
         if self._staged_account.nbytes >= self._most_staged:
             self.flush()
 
+    def put(self, number: int, times: Int64s, columns: Sequence[pa.Array]) -> None:
+        """Rows that belong to a shard, behind all others of it. Nothing is staged. If there is no room for all of them,
+        none is added."""
+        rows = pa.RecordBatch.from_arrays([pa.array(times), *columns], schema=self._schema)
+        step = max(1, len(times) * self._most_joined // rows.nbytes)
+        parts = [rows.slice(start, step) for start in range(0, len(times), step)]
+        shard = self._shards[number]
+        shard.pieces.make_room(len(parts))
+        with self._account.borrowed(max(map(kept_bytes, parts))):
+            for part in parts:
+                self._append(shard, part)
+
     def flush(self) -> None:
         """Staged rows become pieces of their shards."""
         if not self._staged:
@@ -238,7 +257,7 @@ class RowLog:
             before.blob.free(self._device)
             before = shard.pieces.last
         times = times_of(rows)
-        blob = write_blob(self._device, rows.serialize())
+        blob = write_blob(self._device, self._as_stored(rows).serialize())
         shard.pieces.append(Piece(blob, rows.num_rows, first, int(times[0]), int(times[-1])))
         shard.oldest = min(shard.oldest, int(times[0]))
 
@@ -298,7 +317,15 @@ class RowLog:
             shard.oldest = shard.next[1]
 
     def _read(self, piece: Piece) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(pa.py_buffer(piece.blob.read(self._device)), self._schema)
+        rows = pa.ipc.read_record_batch(pa.py_buffer(piece.blob.read(self._device)), self._stored)
+        return rows if self._stored is self._schema else rows.select(self._schema.names)
+
+    def _as_stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self._stored is self._schema:
+            return rows
+        own = set(self._schema.names)
+        columns = [rows.column(f.name) if f.name in own else pa.nulls(rows.num_rows, f.type) for f in self._stored]
+        return pa.RecordBatch.from_arrays(columns, schema=self._stored)
 
     # Shards are divided
 
@@ -360,10 +387,14 @@ class RowLog:
         self.flush()
         known = [(s.prefix, s.bits, s.rows, s.oldest, len(s.pieces)) for s in self._shards]
         pieces = np.concatenate([shard.pieces.table for shard in self._shards])
-        return {"shards": np.array(known, np.int64), "pieces": pieces}
+        columns = self._stored.serialize().to_pybytes()
+        return {"shards": np.array(known, np.int64), "pieces": pieces, "columns": columns}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """The device has been restored before."""
+        if snapshot["columns"] is not None:
+            stored = pa.ipc.read_schema(pa.py_buffer(snapshot["columns"]))
+            self._stored = self._schema if stored.equals(self._schema) else stored
         self._shards = []
         self._bits = int(snapshot["shards"][:, 1].max())
         self._account.release(self._shard_of.nbytes)

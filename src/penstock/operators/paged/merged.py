@@ -20,16 +20,20 @@ from penstock.types import SqlType
 
 
 class ShownGroups:
-    """The columns that the queries of `shows` ask for. Queries may come and go."""
+    """The columns that the queries of `shows` ask for. Queries may come and go. If they are some of those that have the
+    runs together, these are `among`."""
 
-    def __init__(self, node: AggregateNode, shows: list[ResultShow]) -> None:
+    def __init__(
+        self, node: AggregateNode, shows: Sequence[ResultShow], among: Sequence[ResultShow] | None = None
+    ) -> None:
         self._node = node
         self.shows = shows
+        self._among = shows if among is None else among
 
     @property
     def answers(self) -> list[Answer]:
-        """What the queries ask for, each once."""
-        return list(dict.fromkeys(answer for show in self.shows for answer in show.answers))
+        """What the queries ask for that have the runs, each once."""
+        return list(dict.fromkeys(answer for show in self._among for answer in show.answers))
 
     def rows(
         self, keys: list[Data], played: EvaluatedGroups, upto: Int64s | None

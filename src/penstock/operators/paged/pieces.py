@@ -49,13 +49,13 @@ class Pieces:
         self._array.set(table)
         self._begin, self._end = 0, len(table)
 
-    def make_room(self) -> None:
-        """There is room for one more."""
-        if self._end == len(self._array) and 2 * self._begin >= self._end:
+    def make_room(self, pieces: int = 1) -> None:
+        """There is room for so many more."""
+        if self._end + pieces > len(self._array) and 2 * self._begin >= self._end:
             table = self.table.copy()
             self._array.array[: len(table)] = table
             self._begin, self._end = 0, len(table)
-        self._array.fit(self._end + 1)
+        self._array.fit(self._end + pieces)
 
     def append(self, piece: Piece) -> None:
         """There is room for it."""

@@ -50,8 +50,8 @@ class EnteringRows(NamedTuple):
 
 
 class LoggedColumns:
-    """The columns of a log, behind the time: the keys `#0`, `#1`, ... and what the states read, `$0`,
-    `$1`, ..., in the order of `OwnColumns`; then `POSITION`, the place of each row in the stream, or `KEPT`, whether a
+    """The columns of a log, behind the time: the keys `#0`, `#1`, ... and what the states read, by the names of what it
+    is, in the order of `OwnColumns`; then `POSITION`, the place of each row in the stream, or `KEPT`, whether a
     row is in a group, if they are asked for. The first `hashed` keys say which shard a row is in: all, if not given."""
 
     def __init__(
@@ -65,7 +65,7 @@ class LoggedColumns:
         self.hashed_types = key_types[:hashed]
         self.reads = reads_of(states)
         self._kinds = {f"#{i}": kind for i, kind in enumerate(self.key_types)}
-        self._kinds |= {f"${i}": _type_of(read) for i, read in enumerate(self.reads)}
+        self._kinds |= {read.name: _type_of(read) for read in self.reads}
         self._kinds |= {name: _MORE[name] for name in more}
 
     @property
@@ -94,7 +94,12 @@ def _type_of(read: Read) -> SqlType:
     return SqlType.BOOLEAN if read.is_filter else read.expression.type
 
 
-@component("ShardReading")
+def _unnamed(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1: the texts are those of the reads that there are."""
+    return saved | {"reads": None}
+
+
+@component("ShardReading", 2, _unnamed)
 class ShardReading:
     """What an aggregation reads of a log (`operators.arguments.Reading`). Groups and strings are on the `account`."""
 
@@ -148,13 +153,16 @@ class ShardReading:
 
     def snapshot(self) -> dict[str, Any]:
         texts = [None if interner is None else interner.snapshot() for interner in self.interners]
-        return {"groups": self.groups.snapshot(), "texts": texts}
+        reads = [read.name for read in self._reads]
+        return {"groups": self.groups.snapshot(), "texts": texts, "reads": reads}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.groups.restore(snapshot["groups"])
-        for interner, saved in zip(self.interners, snapshot["texts"], strict=True):
+        names = [read.name for read in self._reads]
+        texts = dict(zip(snapshot["reads"] or names, snapshot["texts"], strict=True))
+        for interner, name in zip(self.interners, names, strict=True):
             if interner is not None:
-                interner.restore(saved)
+                interner.restore(texts[name])
 
 
 class Shard(NamedTuple):

@@ -1,4 +1,4 @@
-"""The shards of an aggregation whose groups are beyond memory: their rows in a log, their states on the device.
+"""The shards of an aggregation whose groups are beyond memory: their rows in logs, their states on the device.
 
     rows ─▶ log ─▶ shard 0   rows that its states hold | rows that are still to enter     ┐ one of them is in memory
                    shard 1   ...                                                          ┘ at a time
@@ -16,7 +16,8 @@ Why: docs/decisions/groups-in-shards.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,10 +76,18 @@ class Shards:
         staged = self._resources.account(f"{name}: rows on their way to shards", is_spare=True)
         self.device = self._resources.device(f"{name}-shards")
         self.log = RowLog(self.device, self.account, staged, columns.schema, columns.hashed_types, _BITS)
+        self._logs = [self.log]
         self._saved: list[Blob | None] = [None] * self.log.shards
         self._indivisible: set[int] = set()
         self.left = [-FOREVER] * self.log.shards
         """A time for each shard: rows that are older have left its states."""
+
+    def add_log(self, what: str, schema: pa.Schema) -> RowLog:
+        """One more log for the same shards. The first of its columns are the keys."""
+        staged = self._resources.account(f"{self._name}: {what} on their way to shards", is_spare=True)
+        log = RowLog(self.device, self.account, staged, schema, self._columns.hashed_types, _BITS)
+        self._logs.append(log)
+        return log
 
     def add(self, rows: EnteringRows) -> None:
         """Rows behind all others."""
@@ -108,7 +117,7 @@ class Shards:
 
     def _divide(self, number: int) -> int | None:
         """The number of the shard that may get a part of the rows; None if all have the same hash."""
-        other = divide_together([self.log], number, self._indivisible)
+        other = divide_together(self._logs, number, self._indivisible)
         if other is None:
             return None
         blob, self._saved[number] = self._saved[number], None
@@ -142,22 +151,36 @@ class Shards:
         """A shard as it was played last; `rows` are those that its states hold, if they are not saved."""
         shard = self.empty()
         try:
-            blob = self._saved[number]
-            if blob is not None:
-                with self.account.borrowed(blob.nbytes):
-                    shard.aggregation.restore(decode(blob.read(self.device)))
-            else:
-                self.enter(number, shard, rows)
+            with self.saved(number) as saved:
+                if saved is not None:
+                    shard.aggregation.restore(saved)
+                else:
+                    self.enter(number, shard, rows)
         except BaseException:
             shard.close()
             raise
         return shard
 
     def save(self, number: int, shard: Shard) -> None:
+        aggregation = shard.aggregation
+        self.write(number, aggregation.nbytes, None if shard.is_empty else aggregation.snapshot)
+
+    @contextmanager
+    def saved(self, number: int) -> Iterator[Any]:
+        """What is saved of a shard, while it is read; None if nothing is."""
+        blob = self._saved[number]
+        if blob is None:
+            yield None
+            return
+        with self.account.borrowed(blob.nbytes):
+            yield decode(blob.read(self.device))
+
+    def write(self, number: int, nbytes: int, snapshot: Callable[[], Any] | None) -> None:
+        """Saves a shard that takes so many bytes; without a snapshot there is nothing in it."""
         before, blob = self._saved[number], None
-        if not shard.is_empty:
-            with self.account.borrowed(shard.aggregation.nbytes):
-                blob = write_blob(self.device, encode(shard.aggregation.snapshot()))
+        if snapshot is not None:
+            with self.account.borrowed(nbytes):
+                blob = write_blob(self.device, encode(snapshot()))
         self._saved[number] = blob
         if before is not None:
             before.free(self.device)

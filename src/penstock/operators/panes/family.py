@@ -1,25 +1,20 @@
 """Many windows over one stream and grouping, made of panes: two-level aggregation, for a whole family of queries.
 
-    rows ─▶ columns, groups ─▶ the open pane: added only
-                                   │ closes: one pane row per group
-                                   ├─────────────────▶ store ──▶ tails: rows that are too old for a window
-                                   ▼ enter all windows              │ leave it
-                         totals: a slot for each window and group ◀─┘
-                                   │ evaluated at the windows' boundaries
-                                   ▼
-                         results of all windows in one go, cut into those of each query
+    rows ─▶ columns, groups ─▶ the open pane ─ closes ─▶ one pane row per group ─▶ all windows
+                                                                                   │ evaluated at their boundaries
+                                                                                   ▼
+                               results of all windows in one go, cut into those of each query
 
 A row costs what it costs in one window; a window costs a few nanoseconds per group and pane. Nothing is done per
-window in Python but handing over the results of its queries.
+window in Python but handing over the results of its queries. Panes and windows are in memory (`held`) or, once their
+groups leave too little of it, in shards (`paged`).
 
 Invariants:
 1. The queries of a family are there from its first row on.
 2. Rows of a pane are added after every boundary up to the pane's start has been closed, and the pane is closed before
-   the boundaries after it. So every window is made of whole panes wherever it is looked at.
-3. `_positions[w]` is the oldest pane row in window w: a pane row is in the totals of the windows whose position is
-   not beyond it.
-4. A group has its slot as long as the open pane or some window has rows of it.
-5. Windows are known by numbers that stay; slots are laid out by their place among those that are left.
+   the boundaries after it. So every window is made of whole panes wherever it is looked at. Where rows are in shards,
+   boundaries are gathered, in `_dues`, and closed together: rows that are younger wait in a log.
+3. Windows are known by numbers that stay; slots are laid out by their place among those that are left.
 
 Made and called by `engine.flow` for the queries that it starts together.
 
@@ -29,6 +24,7 @@ Why: docs/decisions/families-in-one-sweep.md
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -36,31 +32,45 @@ import numpy as np
 
 from penstock.arrays import Int64s
 from penstock.components import component, is_of, read_as
-from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, RowRun
+from penstock.errors import BudgetError
+from penstock.operators.aggregation import RowRun
 from penstock.operators.chunk import Chunk
 from penstock.operators.cutting import cuts_of
-from penstock.operators.intake import Intake
+from penstock.operators.intake import Intake, ReadRows
 from penstock.operators.outgoing import Share
+from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.panes.clock import Due, PaneClock
-from penstock.operators.panes.results import Gathered, PaneOutput, PaneResults
-from penstock.operators.panes.store import PaneStore
-from penstock.operators.panes.totals import PaneTotals
+from penstock.operators.panes.held import HeldPanes
+from penstock.operators.panes.paged import PagedPanes
+from penstock.operators.panes.results import PaneOutput, PaneResults
 from penstock.operators.resources import Resources
+from penstock.operators.results import slice_of
 from penstock.operators.stage import Stage
 from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.panes import Pane, PanedWindow, pane_of
 from penstock.plan.reads import GroupingKey, grouping_of
 
-_COLLECT_AFTER = 1024
-"""Pane rows that leave windows, at least, between two looks for groups that are gone."""
+_LEAST_FREE, _MANY_GROUPS = 3, 8
+"""Groups go to shards when less than the one part of the memory is free, and they have more than the other."""
+
+_LEAST_GROUP_BYTES = 1 << 16
+"""Groups of fewer bytes stay in memory: what is known of their shards would take as much."""
+
+_TOGETHER = 128
+"""So many boundaries of windows in shards are closed together."""
 
 
-@component("PaneFamily")
+def _in_memory(saved: dict[str, Any]) -> dict[str, Any]:
+    """Version 1: no groups were in shards."""
+    held = {name: saved[name] for name in ("store", "pane", "totals", "positions", "pane_ends")}
+    return {name: saved[name] for name in ("layout", "clock", "results", "events")} | {"held": held, "paged": None}
+
+
+@component("PaneFamily", 2, _in_memory)
 class PaneFamily(Stage):
     """For the queries whose `nodes` are given, each of which is to `join`; `resources` are its own, and go with it. One
-    that goes on from saved state has the windows and pane rows of its `saved` layout, whichever queries are left.
-    `groups_in_pane` is how many groups the last panes had, on average; 0 before the first has closed."""
+    that goes on from saved state has the windows and pane rows of its `saved` layout, whichever queries are left."""
 
     def __init__(
         self, name: str, nodes: Sequence[AggregateNode], resources: Resources, saved: dict[str, Any] | None = None
@@ -79,37 +89,29 @@ class PaneFamily(Stage):
             windows = [PanedWindow(*window) for window in layout["windows"]]
             self._numbers = layout["numbers"]
         self._windows = windows
-        pane = pane_of(windows) if layout is None else Pane(*layout["pane"])
-        self._pane_micros, self._pane_offset = pane
+        self._pane = pane_of(windows) if layout is None else Pane(*layout["pane"])
         source, where = nodes[0].input, nodes[0].where
+        self._node = replace(nodes[0], states=united.states, answers=united.answers[0])
         self._grouping = grouping_of(nodes[0])
-        texts = resources.account(f"{name}: groups and strings")
+        self._texts = texts = resources.account(f"{name}: groups and strings")
         self._intake = Intake(where, nodes[0].group_by, united.states, source.schema, self._reject, texts)
-        self._groups = self._intake.groups
-        self._held = self._groups.tally()
-        self._pane = Aggregation(f"{name}-pane", self._intake, united.states, resources)
         words = None if layout is None else [(key, width) for key, width in layout["words"]]
-        self._totals = PaneTotals(name, united.states, len(windows), resources, words)
         has_extras = layout is not None and layout["has_extras"]
-        self._store = PaneStore(
-            f"{name}-panes",
-            self._totals.row_words,
-            len(self._totals.layout),
-            len(windows),
-            resources,
-            has_extras=has_extras,
-        )
+        apart = resources.apart()
+        resources.at_end(apart.close)
+        held = HeldPanes(name, self._intake, united.states, self._numbers, apart, words, has_extras=has_extras)
+        self._held: HeldPanes | None = held
+        self._layout = held.layout
+        self._paged: PagedPanes | None = None
+        """The windows, once their groups are in shards."""
+        self._dues: list[Due] = []
         cuts = cuts_of(max(nodes, key=PanedWindow.of), texts)
         self._count = None if cuts is None else cuts.count
         self._clock = PaneClock(windows)
         compared = resources.account(f"{name}: rows that the next are compared with")
-        self._results = PaneResults(self._groups, compared)
-        self._positions = np.zeros(len(windows), np.int64)
-        self._account = resources.account(f"{name}: panes")
-        self._pane_ends: int | None = None
+        self._results = PaneResults(self._intake.groups, compared)
         self._events = 0
-        self._left = 0
-        self.groups_in_pane = 0
+        self._groups_in_pane = 0
         self._share = Share()
 
     # Queries come and go
@@ -128,7 +130,13 @@ class PaneFamily(Stage):
 
     def groups_of(self, grouping: GroupingKey) -> int | None:
         """How many groups there are now; None if the family has another grouping."""
-        return self._groups.size if self._grouping == grouping else None
+        return self._intake.groups.size if self._grouping == grouping else None
+
+    @property
+    def groups_in_pane(self) -> int:
+        """How many groups the last panes had, on average; 0 before the first has closed. In shards they are not
+        counted any more."""
+        return self._groups_in_pane if self._held is None else self._held.groups_in_pane
 
     def join(self, node: AggregateNode, resources: Resources) -> PaneOutput:
         """One of the queries that it was made for; it leaves with its resources."""
@@ -157,12 +165,10 @@ class PaneFamily(Stage):
         kept = np.flatnonzero([number in wanted for number in self._numbers.tolist()])
         if len(kept) == len(self._windows):
             return
-        self._totals.keep(kept)
+        (self._held or self._in_shards).keep(kept)
         self._clock.keep(kept)
-        self._positions, self._numbers = self._positions[kept], self._numbers[kept]
+        self._numbers = self._numbers[kept]
         self._windows = [self._windows[place] for place in kept.tolist()]
-        self._store.release(int(self._positions.min()))
-        self._collect()
 
     def begin_at(self, reached: int) -> None:
         """The stream had rows before the first that comes, and has reached this time."""
@@ -179,7 +185,7 @@ class PaneFamily(Stage):
     # Rows pass
 
     def process(self, chunk: Chunk, watermark: int, port: int = 0) -> None:
-        for part, reached in chunk.parts(watermark, self._count):
+        for part, reached in chunk.parts(watermark, self._count if self._paged is None else None):
             self._enter(part, reached)
             self._show()
         for output in self._outputs:
@@ -211,89 +217,142 @@ class PaneFamily(Stage):
             chunk = chunk.filter(keep)
         if chunk.rows:
             times = chunk.times
-            taken = self._intake.take(chunk, None)
-            self._totals.fit(self._groups.capacity)  # windows that are looked at before a pane closes know them, too
-            rows = RowRun(self._events, taken.slots, taken.columns)
-            self._events += chunk.rows
-            panes = (times - self._pane_offset) // self._pane_micros
+            read = self._intake.read(chunk, None)
+            rows = self._take(read, chunk)
+            panes = (times - self._pane.offset) // self._pane.micros
             edges = [0, *(np.flatnonzero(np.diff(panes)) + 1).tolist(), chunk.rows]
             for begin, end in pairwise(edges):
-                start = int(panes[begin]) * self._pane_micros + self._pane_offset
+                start = int(panes[begin]) * self._pane.micros + self._pane.offset
                 self._pass_time(start)
                 self._clock.arrive(int(times[begin]), int(times[end - 1]))
-                self._pane.add(rows if end - begin == chunk.rows else rows.part(begin, end))
-                self._pane_ends = start + self._pane_micros
+                if rows is None:
+                    continue
+                if self._held is not None:
+                    own = rows if end - begin == chunk.rows else rows.part(begin, end)
+                    begin += self._add(own, start + self._pane.micros)
+                if begin < end:
+                    self._log(chunk, read, begin)  # with all rows behind it
+                    rows = None
         self._pass_time(watermark)
+
+    def _take(self, read: ReadRows, chunk: Chunk) -> RowRun | None:
+        """Rows that enter panes in memory; None if they are in shards."""
+        first = self._events
+        self._events += chunk.rows
+        if self._held is not None:
+            try:
+                taken = self._held.take(read, chunk.rows)
+            except BudgetError as refusal:
+                self._page_on_need(refusal)
+            else:
+                if not self._is_short:
+                    return RowRun(first, taken.slots, taken.columns)
+                self._page()  # before states grow with the rows
+        self._log(chunk, read, 0)
+        return None
+
+    def _add(self, rows: RowRun, ends: int) -> int:
+        """Rows enter the pane in memory that ends then. If it becomes short, groups go to shards; returns how many rows
+        have entered before."""
+        assert self._held is not None
+        done = self._held.add(rows, ends)
+        while done < len(rows.slots):
+            if self._is_short:
+                self._page()
+                break
+            done += self._held.add(rows.part(done, len(rows.slots)), ends)
+        return done
 
     def _pass_time(self, upto: int, only: int | None = None) -> None:
         """All boundaries up to this time, of all windows or of one."""
-        if self._pane_ends is not None and self._pane_ends <= upto:
-            self._close_pane(self._pane_ends)
-            self._pane_ends = None
+        if self._held is not None:
+            try:
+                self._held.close_pane(upto)
+            except BudgetError as refusal:
+                self._page_on_need(refusal)
         while (due := self._clock.due(upto, only)) is not None:
             self._slide(due)
 
-    def _close_pane(self, end: int) -> None:
-        groups = np.flatnonzero(self._pane.counts).astype(np.int32)
-        self.groups_in_pane = (7 * self.groups_in_pane + len(groups)) // 8 if self.groups_in_pane else len(groups)
-        if len(groups) == 0:
-            return
-        words, extras = self._totals.rows_of(self._pane.states, self._pane.counts, groups)
-        first = self._store.head
-        self._store.append(end, groups, words, extras)
-        self._totals.enter(self._pane.states, first, groups, words, extras)
-        self._pane.reset(groups)
-        if self._store.nbytes > self._account.nbytes:
-            self._account.resize(self._store.nbytes)
-
     def _slide(self, due: Due) -> None:
         """Windows come to a boundary: what is too old leaves them, and they are evaluated."""
-        before = self._positions[due.windows]
-        self._positions[due.windows] = after = self._store.after(due.boundary - self._clock.extents[due.windows])
-        many = np.int32(len(self._windows))
-        for rows in self._store.read(before, after):
-            slots = rows.slots * many + due.windows[rows.windows].astype(np.int32)
-            self._totals.leave(rows.positions, slots, rows.words, rows.extras)
-            self._left += len(slots)
-        self._store.release(int(self._positions.min()))
-        order = self._groups.order()
-        at_once = max(1, EMITTED_AT_ONCE // max(1, len(order)))
-        for begin in range(0, len(due.evaluated), at_once):
-            self._evaluate(due.boundary, due.evaluated[begin : begin + at_once], order)
-            if self._results.rows >= EMITTED_AT_ONCE:
-                self._results.show()
-
-    def _evaluate(self, boundary: int, windows: Int64s, order: Any) -> None:
-        """All groups that have rows in these windows, in the order of the keys."""
-        slots = order[None, :] * np.int32(len(self._windows)) + windows[:, None].astype(np.int32)
-        counts = self._totals.counts[slots]
-        shown = counts > 0
-        chosen = slots[shown]
-        self._results.gather(
-            Gathered(
-                self._numbers[windows],
-                boundary - self._clock.extents[windows],
-                np.full(len(windows), boundary),
-                shown.sum(axis=1),
-                np.broadcast_to(order, slots.shape)[shown],
-                counts[shown],
-                self._totals.evaluate(chosen),
-            )
-        )
+        if self._held is not None:
+            try:
+                order = self._held.leave(due, self._clock.extents)
+            except BudgetError as refusal:
+                self._page_on_need(refusal)
+            else:
+                self._held.evaluate(due, self._clock.extents, order, self._results)
+                return
+        self._dues.append(due)
+        if sum(len(own.windows) for own in self._dues) >= _TOGETHER:
+            self._play()
 
     def _show(self) -> None:
         """Makes the results, and forgets groups that are gone."""
+        if self._held is None:
+            self._play()
+            return
         self._results.show()
-        if self._left >= max(_COLLECT_AFTER, len(self._totals.counts)):
-            self._collect()
+        self._held.collect_if_many()
+        if self._is_short:
+            self._page()
 
-    def _collect(self) -> None:
-        """Frees groups that neither the open pane nor a window has rows of."""
-        in_use = self._totals.in_use()
-        self._held.rows[: len(in_use)] = in_use
-        self._groups.collect(self._groups.capacity)
-        self._left = 0
-        self._account.resize(self._store.nbytes)
+    # Groups page
+
+    @property
+    def _in_shards(self) -> PagedPanes:
+        assert self._paged is not None
+        return self._paged
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether groups leave too little memory for others."""
+        account = self._texts
+        if not self._node.group_by or account.free * _LEAST_FREE > account.total:
+            return False
+        assert self._held is not None
+        return self._held.nbytes >= max(account.total // _MANY_GROUPS, _LEAST_GROUP_BYTES)
+
+    def _page_on_need(self, refusal: BudgetError) -> None:
+        """Groups have been refused memory."""
+        assert self._held is not None
+        if not self._node.group_by or self._held.nbytes < _LEAST_GROUP_BYTES:
+            raise refusal
+        self._page()
+
+    def _page(self) -> None:
+        """The groups go to shards."""
+        held = self._held
+        assert held is not None
+        self._results.show()
+        self._groups_in_pane = held.groups_in_pane
+        held.write_to(self._begin_paging(), self._pane.micros)
+        self._forget_groups()
+
+    def _begin_paging(self) -> PagedPanes:
+        parts = self._node, self._intake.own, self._numbers, self._pane, self._layout
+        self._paged = PagedPanes(self.name, *parts, self._resources)
+        return self._paged
+
+    def _forget_groups(self) -> None:
+        self._held = None
+        self._intake.page()
+        self._results.page(self._intake.groups)
+
+    def _log(self, chunk: Chunk, read: ReadRows, begin: int) -> None:
+        """Rows from one on go to shards."""
+        rows = chunk.rows - begin
+        keys = [slice_of(key, begin, rows) for key in read.keys]
+        columns = [column.at(slice(begin, chunk.rows)) for column in self._intake.own_columns(read)]
+        keep = None if read.keep is None else read.keep[begin:]
+        positions = np.arange(rows)  # not logged
+        self._in_shards.add(EnteringRows(chunk.times[begin:], positions, keys, columns, self._intake.interners, keep))
+
+    def _play(self) -> None:
+        """Closes the boundaries that windows in shards have come to."""
+        dues, self._dues = self._dues, []
+        if dues:
+            self._in_shards.play(dues, self._clock.extents, self._results)
 
     # Durability
 
@@ -302,30 +361,30 @@ class PaneFamily(Stage):
             "layout": {
                 "windows": [list(window) for window in self._windows],
                 "numbers": self._numbers,
-                "pane": [self._pane_micros, self._pane_offset],
-                "words": [[key, width] for key, width in self._totals.layout],
-                "has_extras": self._store.has_extras,
+                "pane": list(self._pane),
+                "words": [[key, width] for key, width in self._layout],
+                "has_extras": self._held is not None and self._held.has_extras,
             },
-            "store": self._store.snapshot(),
             "clock": self._clock.snapshot(),
-            "pane": self._pane.snapshot(),
-            "totals": self._totals.snapshot(),
             "results": self._results.snapshot(),
-            "positions": self._positions,
-            "pane_ends": self._pane_ends,
             "events": self._events,
+            "held": None if self._held is None else self._held.snapshot(),
+            "paged": None if self._paged is None else self._paged.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """When all queries that are left have joined; then `settle`."""
-        self._store.restore(snapshot["store"])
         self._clock.restore(snapshot["clock"])
-        self._pane.restore(snapshot["pane"])
-        self._totals.restore(snapshot["totals"])
         self._results.restore(snapshot["results"])
-        self._positions = snapshot["positions"]
-        self._pane_ends, self._events = snapshot["pane_ends"], snapshot["events"]
-        self._collect()
+        self._events = snapshot["events"]
+        if snapshot["paged"] is None:
+            assert self._held is not None
+            self._held.restore(snapshot["held"])
+        else:
+            assert self._held is not None
+            self._held.close()
+            self._begin_paging().restore(snapshot["paged"])
+            self._forget_groups()
 
 
 def is_family(saved: dict[str, Any]) -> bool:

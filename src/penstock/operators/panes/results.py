@@ -25,6 +25,7 @@ import numpy as np
 from penstock.aggregates.state import Emitted
 from penstock.arrays import Int64s, Slots
 from penstock.components import component
+from penstock.expressions.batch import Data
 from penstock.lang.fingerprint import fingerprint
 from penstock.operators.aggregation import EvaluatedGroups
 from penstock.operators.chunk import Chunk
@@ -32,6 +33,7 @@ from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.groups import GroupTable
 from penstock.operators.outgoing import Outgoing
+from penstock.operators.results import ResultShow
 from penstock.operators.stage import Output
 from penstock.plan.aggregations import state_key
 from penstock.plan.nodes import AggregateNode, Answer
@@ -122,6 +124,26 @@ class RowsTogether:
                 self.outputs[window].made.put(Chunk(times[begin:end], batch.slice(begin, end - begin)))
 
 
+class WindowShow(ResultShow):
+    """The same queries as those that have their rows together, for one window: what it sees is of this window alone."""
+
+    def __init__(self, together: RowsTogether, window: int) -> None:
+        self._shown, self._emitter = together.shown, together.emitter
+        self.outgoing = together.outputs[window].made
+        self._window = window
+
+    def see(
+        self,
+        keys: list[Data],
+        played: EvaluatedGroups,
+        upto: Int64s | None,
+        starts: Int64s,
+        ends: Int64s,
+        partitions: Int64s | None = None,
+    ) -> None:
+        super().see(keys, played, upto, starts, ends, np.full(len(ends), self._window))
+
+
 @component("PaneResults")
 class PaneResults:
     """Rows that the next evaluation is compared with are on the account `compared`."""
@@ -160,6 +182,14 @@ class PaneResults:
             self._parts, self.rows = [], 0
             for own in self._together.values():
                 own.see(gathered, self._groups)
+
+    def shows_of(self, window: int) -> list[ResultShow]:
+        """What shows a window that is by itself, by its number."""
+        return [WindowShow(own, window) for own in self._together.values() if window in own.outputs]
+
+    def page(self, groups: GroupTable) -> None:
+        """The groups are elsewhere from now on."""
+        self._groups = groups
 
     def snapshot(self) -> dict[str, Any]:
         """What is kept of a window is the same for queries that are the same: it is saved once."""

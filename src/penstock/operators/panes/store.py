@@ -27,6 +27,7 @@ from penstock.aggregates.state import Argument
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s, Slots
 from penstock.components import component
+from penstock.operators.panes.logged import packed
 from penstock.operators.resources import Resources
 from penstock.store.fifo import ColumnSpec, FifoStore
 
@@ -103,10 +104,9 @@ class PaneStore:
         self._panes[self._end, _FIRST_EXTRA] = 0 if self._extras is None else self._extras.head
 
     def _append_extra(self, parts: list[Words | None]) -> int:
-        words = [np.zeros(1, np.uint64) if part is None else np.append(np.uint64(len(part)), part) for part in parts]
         if self._extras is None:
             self._extras = self._make_extras()
-        return self._extras.append([Argument(np.concatenate(words), None)])
+        return self._extras.append([Argument(packed(parts), None)])
 
     def _make_room(self) -> None:
         kept = self._panes[self._begin : self._end + 1]
@@ -119,6 +119,17 @@ class PaneStore:
         ends = self._panes[self._begin : self._end, _END]
         found: Int64s = self._panes[self._begin + np.searchsorted(ends, times, "right"), _FIRST_ROW]
         return found
+
+    def ends_of(self, positions: Int64s) -> Int64s:
+        """Where the panes end that these rows are in."""
+        panes = self._panes[self._begin : self._end]
+        found: Int64s = panes[np.searchsorted(panes[:, _FIRST_ROW], positions, "right") - 1, _END]
+        return found
+
+    @property
+    def last_end(self) -> int | None:
+        """Where the last pane ends; None if none is kept."""
+        return int(self._panes[self._end - 1, _END]) if self._end > self._begin else None
 
     def read(self, begins: Int64s, ends: Int64s) -> Iterator[TailRows]:
         """The rows [begins[i], ends[i]) of each window i, block by block, those of a window in order."""

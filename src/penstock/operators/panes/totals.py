@@ -44,10 +44,14 @@ class PaneTotals:
         windows: int,
         resources: Resources,
         layout: Sequence[tuple[str, int]] | None,
+        *,
+        pages: bool = True,
     ) -> None:
+        """`pages`: states that can page have devices of their own."""
+        self.pages = pages
         self._windows = windows
         self._names = [fingerprint(state_key(spec)) for spec in specs]
-        self._states = [_create(f"{name}-windows", spec, resources) for spec in specs]
+        self._states = [_create(f"{name}-windows", spec, resources, pages=pages) for spec in specs]
         self._none = [_no_rows(spec) for spec in specs]
         widths = [(key, state.pane_words) for key, state in zip(self._names, self._states, strict=True)]
         self.layout = widths if layout is None else list(layout)
@@ -60,6 +64,15 @@ class PaneTotals:
     @property
     def counts(self) -> Int64s:
         return self._counts.array
+
+    @property
+    def states(self) -> Sequence[PanedState]:
+        return self._states
+
+    @property
+    def nbytes(self) -> int:
+        """But for what states give up by themselves where memory is short."""
+        return self._counts.nbytes + sum(state.nbytes - state.pageable_nbytes for state in self._states)
 
     def _place(self, wanted: str) -> int:
         at = 1
@@ -87,12 +100,22 @@ class PaneTotals:
             extras[number] = pane.to_panes(groups, words, place)
         return words, extras
 
+    def take_units(self, panes: Sequence[Any]) -> None:
+        """Counts in the units of these states."""
+        for state, pane in zip(self._states, panes, strict=True):
+            state.take_units(pane)
+
+    def give_units(self, panes: Sequence[Any]) -> None:
+        """These states count in the same units from now on."""
+        for state, pane in zip(self._states, panes, strict=True):
+            pane.take_units(state)
+
     def enter(self, panes: Sequence[Any], first: int, groups: Slots, words: Words, extras: Sequence[Extras]) -> None:
         """Rows from position `first` on enter all windows."""
         positions = np.arange(first, first + len(groups))
         enter_words(self.counts.view(np.uint64), 1, _ONE_WORD, words, 0, groups, self._windows)
-        for state, pane, place, number in zip(self._states, panes, self._places, self.extras_of, strict=True):
-            state.take_units(pane)
+        self.take_units(panes)
+        for state, place, number in zip(self._states, self._places, self.extras_of, strict=True):
             state.enter(PaneRows(positions, words, place, extras[number]), groups, self._windows)
 
     def leave(self, positions: Int64s, slots: Slots, words: Words, extras: Sequence[Extras]) -> None:
@@ -132,14 +155,14 @@ class PaneTotals:
             state.restore(snapshot["states"][name])
 
 
-def _create(name: str, spec: StateSpec, resources: Resources) -> PanedState:
+def _create(name: str, spec: StateSpec, resources: Resources, *, pages: bool) -> PanedState:
     key = fingerprint(state_key(spec))[:12]
     state = create_state(
         spec.kind,
         tuple(arg.type for arg in spec.args),
         spec.wants,
         account=resources.account(f"{name}: {spec.kind} {key}"),
-        device=resources.device(f"{name}-{key}") if spec.has_device else None,
+        device=resources.device(f"{name}-{key}") if spec.has_device and pages else None,
     )
     assert isinstance(state, PanedState), "the planner asked whether all states can be made of panes"
     return state
