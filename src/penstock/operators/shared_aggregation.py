@@ -36,6 +36,7 @@ from penstock.operators.column_lane import ColumnLane
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
 from penstock.operators.paged.events import PagedEvents
+from penstock.operators.paged.group_columns import have_columns
 from penstock.operators.paged.results import PagedResults
 from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.reorder import START
@@ -369,8 +370,12 @@ class SharedAggregation:
     @property
     def may_page(self) -> bool:
         """Groups page where boundaries of event time look at them or each event at its own, and all of them are in
-        stored rows."""
-        has_rows = isinstance(self._node.window.extent, Range) and self._member.tail is not None
+        stored rows, or no row leaves them and no state needs its rows."""
+        extent = self._node.window.extent
+        if extent.since is None:
+            has_rows = isinstance(extent, Range) and self._member.tail is not None
+        else:
+            has_rows = have_columns(self._node.states)
         if not (has_rows and self._node.group_by and isinstance(self._evaluation, Results)):
             return False
         if isinstance(self._policy, BoundaryPolicy):
@@ -387,6 +392,11 @@ class SharedAggregation:
     def page(self) -> None:
         member, groups = self._member, self._member.groups
         paged = self._begin_paging()
+        if member.tail is None:
+            assert isinstance(paged, PagedResults)
+            assert isinstance(self._evaluation, Results)
+            paged.take(self._evaluation.aggregation)
+            return
         for times, run in self.window.stored(member, member.position):
             chosen = np.flatnonzero(run.slots >= 0)
             if len(chosen) == 0:

@@ -207,6 +207,8 @@ class SharedWindow(Stage):
         entered = self._enter(chunk)
         for member in self._members:
             member.aggregation.enter(entered, watermark)
+        if self._store is None and entered.columns and all(member.grouping.is_paged for member in self._members):
+            self._columns.release(entered.columns)
 
     def waits_for(self, port: int, watermark: int) -> bool:
         return any(member.aggregation.waits_for(watermark) for member in self._members)
@@ -392,7 +394,7 @@ class SharedWindow(Stage):
 
     def _page_groups(self) -> None:
         """Groups that leave too little memory for others go to shards."""
-        if self._store is None or self._account.free * _LEAST_FREE > self._account.total:
+        if self._account.free * _LEAST_FREE > self._account.total:
             return
         for name, grouping in self._groupings.items():
             members = [member for member in self._members if member.grouping is grouping]
@@ -414,6 +416,8 @@ class SharedWindow(Stage):
                 member.empty()
                 if self._store is not None:
                     member.seek(self._store.head)
+        if self._store is None:
+            self._columns.forget_texts()
 
     # Durability
 

@@ -10,6 +10,10 @@ Rows wait in the log until an evaluation is due, so a shard is read and written 
 does not grow with the number of groups. What is in memory at a time is one shard, the rows that are staged, and a batch
 of each run.
 
+No row leaves a window that begins once and for all (`[SINCE t]`). Its rows are forgotten once they have entered. They
+enter without an evaluation, too, when those that wait would take more than the groups: what is on the device follows
+the groups.
+
 Invariants:
 1. The states of a shard hold its rows that are older than `_played` and have not left it.
 2. Answers are those of `operators.results`, to the bit, and in the same order.
@@ -29,7 +33,7 @@ import pyarrow as pa
 
 from penstock.arrays import Int64s
 from penstock.components import component
-from penstock.operators.aggregation import EMITTED_AT_ONCE, Shown
+from penstock.operators.aggregation import EMITTED_AT_ONCE, Aggregation, Shown
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.feed import feed
 from penstock.operators.paged.log import LoggedRows, joined, times_of
@@ -63,10 +67,10 @@ class PagedResults:
     ) -> None:
         self._node = node
         columns = LoggedColumns(node.key_types, node.states)
-        self._shards = Shards(name, node, own, resources, columns)
+        self._shards = Shards(name, node, own, resources, columns, rows_leave=node.window.extent.since is None)
         self._log = self._shards.log
         self._shown = ShownGroups(node, shows)
-        self._played = -FOREVER
+        self._played = self._last_time = -FOREVER
 
     @property
     def oldest(self) -> int:
@@ -76,23 +80,30 @@ class PagedResults:
     def add(self, rows: EnteringRows) -> None:
         """Rows behind all others."""
         self._shards.add(rows)
+        self._last_time = int(rows.times[-1])
+
+    def take(self, aggregation: Aggregation) -> None:
+        """The groups that are in memory, where rows never leave. Their rows are behind them."""
+        self._shards.take(aggregation)
 
     # Evaluations
 
     def play(self, steps: Steps) -> None:
         """The steps of rows that have been added."""
         which = np.flatnonzero(steps.evaluates)
-        if len(which) == 0:
-            return
-        due = Due(steps.leave_before[which], steps.window_start[which], steps.window_end[which])
-        self._log.flush()
+        if len(which):
+            self._evaluate(Due(steps.leave_before[which], steps.window_start[which], steps.window_end[which]))
+        if steps.complete and self._shards.has_many:
+            self._enter_waiting()
+
+    def _evaluate(self, due: Due) -> None:
         shards = self._shards
-        runs = OrderedRuns(shards.device, shards.account, self._node.key_types, len(which), self._log.shards)
+        shards.flush()
+        runs = OrderedRuns(shards.device, shards.account, self._node.key_types, len(due.ends), self._log.shards)
         for number in range(self._log.shards):
             shards.visit(number, lambda part: self._play_shard(part, due, runs), runs)
         self._played = int(due.ends[-1])
-        for number in range(self._log.shards):
-            self._log.release(number, shards.left[number])
+        shards.release_played(self._played)
         evaluations = map(runs.merged, range(len(due.ends)))
         feed(self._shown, evaluations, due.starts, due.ends, shards.account)
 
@@ -117,9 +128,29 @@ class PagedResults:
         finally:
             shard.close()
 
+    def _enter_waiting(self) -> None:
+        """The rows that wait enter, but for the last ones: others of the same time may come. The next evaluation is at
+        a time that these have not reached."""
+        upto, shards = self._last_time, self._shards
+        shards.flush()
+        runs = OrderedRuns(shards.device, shards.account, self._node.key_types, 0, self._log.shards)
+        for number in range(self._log.shards):
+            shards.visit(number, lambda part: self._enter_shard(part, upto), runs)
+        self._played = max(self._played, upto)
+        shards.release_played(self._played)
+
+    def _enter_shard(self, number: int, upto: int) -> None:
+        if not self._log.count(number, self._played, upto):
+            return
+        shard = self._shards.load(number, ())
+        try:
+            self._shards.enter(number, shard, self._log.between(number, self._played, upto))
+            self._shards.save(number, shard)
+        finally:
+            shard.close()
+
     def _turn(self, number: int, shard: Shard, due: Due, begin: int, end: int) -> Iterator[Shown]:
         """Plays some of the evaluations."""
-        reading, aggregation = shard.reading, shard.aggregation
         played = self._played if begin == 0 else int(due.ends[begin - 1])
         left = self._shards.left[number]
         left = left if begin == 0 else max(left, int(due.leaves[begin - 1]))
@@ -130,17 +161,17 @@ class PagedResults:
             self._shards.enter(number, shard, entering)
             gone = shard.leave(leaving)
             nothing = shard.nothing
-            yield from aggregation.evaluations(nothing, nothing, _NO_TURN, _NO_TURN, evaluates)
+            yield from shard.aggregation.evaluations(nothing, nothing, _NO_TURN, _NO_TURN, evaluates)
         else:
             added, removed = joined(list(entering)), joined(list(leaving))
             upto = _upto(added, due.ends[begin:end]), _upto(removed, due.leaves[begin:end])
-            entered = shard.nothing if added is None else reading.enter(added)
-            left_rows = shard.nothing if removed is None else reading.leave(removed)
-            yield from aggregation.evaluations(entered, left_rows, *upto, evaluates)
-            reading.forget(left_rows)
+            entered = shard.nothing if added is None else shard.reading.enter(added)
+            left_rows = shard.nothing if removed is None else shard.reading.leave(removed)
+            yield from shard.aggregation.evaluations(entered, left_rows, *upto, evaluates)
+            shard.reading.forget(left_rows)
             gone = len(left_rows.slots)
         self._shards.check(number, shard.aggregation.nbytes)
-        reading.groups.collect(gone)
+        shard.reading.groups.collect(gone)
 
     # Results
 

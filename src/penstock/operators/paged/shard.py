@@ -157,10 +157,16 @@ class ShardReading:
                 interner.restore(saved)
 
 
-class Shard(NamedTuple):
-    reading: ShardReading
-    aggregation: Aggregation
-    resources: Resources
+class Shard:
+    """`least` is what it took when it was renewed last: what it holds besides may be rows that cannot answer."""
+
+    __slots__ = ("aggregation", "least", "reading", "resources")
+
+    def __init__(self, reading: ShardReading, aggregation: Aggregation, resources: Resources) -> None:
+        self.reading = reading
+        self.aggregation = aggregation
+        self.resources = resources
+        self.least = 0
 
     @classmethod
     def make(
@@ -194,6 +200,12 @@ class Shard(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return not self.reading.counts.any()
+
+    def become(self, other: Shard) -> None:
+        """The other one takes its place."""
+        self.close()
+        self.reading, self.aggregation, self.resources = other.reading, other.aggregation, other.resources
+        self.least = self.aggregation.nbytes
 
     def close(self) -> None:
         self.resources.close()

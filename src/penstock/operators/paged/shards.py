@@ -4,12 +4,14 @@
                    shard 1   ...                                                          ┘ at a time
                    ...
 
+Where no row leaves the window, the log has only rows that are still to enter, and what groups hold is in another log.
+
 Invariants:
-1. What is saved of a shard are its groups and states as they were played last. A shard of which nothing is saved gets
-   them from the rows of its log.
-2. A shard is divided when it takes more than `_SHARD` of the memory. Its states are then made anew from its rows. It is
-   not divided where all its rows have the same hash, so that one group has all of them. It may grow then, and is looked
-   at again when that is more than there is memory for: other keys may have come.
+1. What is saved of a shard are its groups and states as they were played last (`saved`). A shard of which nothing is
+   saved gets them from the rows of its log.
+2. A shard is divided when it takes more than `_SHARD` of the memory. Its states are then made anew from its rows, or
+   its groups are divided. It is not divided where all its rows have the same hash, so that one group has all of them.
+   It may grow then, and is looked at again when that is more than there is memory for: other keys may have come.
 
 Why: docs/decisions/groups-in-shards.md
 """
@@ -24,15 +26,16 @@ import pyarrow as pa
 
 from penstock.components import component
 from penstock.errors import BudgetError
+from penstock.operators.aggregation import Aggregation
 from penstock.operators.arguments import OwnColumns
 from penstock.operators.paged.dividing import divide_together
+from penstock.operators.paged.group_columns import GroupColumns
 from penstock.operators.paged.log import LoggedRows, RowLog
 from penstock.operators.paged.runs import OrderedRuns
+from penstock.operators.paged.saved import SavedGroups, SavedStates
 from penstock.operators.paged.shard import EnteringRows, LoggedColumns, Shard, ShardReading
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode
-from penstock.store.blobs import Blob, write_blob
-from penstock.store.state import decode, encode
 from penstock.windows.steps import FOREVER
 
 _BITS = 5
@@ -42,19 +45,29 @@ _SHARD = 10
 """A shard takes at most such a part of the memory."""
 
 
-_NOT_SAVED = (0, 0, 0)
-
-
 class _TooLarge(Exception):
     """A shard takes more memory than it should."""
 
 
-@component("Shards")
+def _of_states(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Version 1: all shards were saved as groups and states."""
+    return snapshot | {"saved": {"states": snapshot["saved"]}}
+
+
+@component("Shards", 2, _of_states)
 class Shards:
-    """`own` are the columns that the states read, `columns` those that are logged."""
+    """`own` are the columns that the states read, `columns` those that are logged. If `rows_leave` is not so, rows are
+    forgotten once they have entered their states."""
 
     def __init__(
-        self, name: str, node: AggregateNode, own: OwnColumns, resources: Resources, columns: LoggedColumns
+        self,
+        name: str,
+        node: AggregateNode,
+        own: OwnColumns,
+        resources: Resources,
+        columns: LoggedColumns,
+        *,
+        rows_leave: bool = True,
     ) -> None:
         self._name = name
         self._node = node
@@ -66,10 +79,17 @@ class Shards:
         staged = self._resources.account(f"{name}: rows on their way to shards", is_spare=True)
         self.device = self._resources.device(f"{name}-shards")
         self.log = RowLog(self.device, self.account, staged, columns.schema, columns.hashed_types, _BITS)
-        self._saved: list[Blob | None] = [None] * self.log.shards
+        self._saved: SavedStates | SavedGroups = SavedStates(self.device, self.account, self.log.shards)
+        if not rows_leave:
+            groups = GroupColumns(node.key_types, node.states)
+            staged = self._resources.account(f"{name}: groups on their way to shards", is_spare=True)
+            log = RowLog(self.device, self.account, staged, groups.schema, groups.key_types, _BITS)
+            self._saved = SavedGroups(groups, log, self.account)
+        self._logs = (self.log, *self._saved.logs)
         self._indivisible: set[int] = set()
         self.left = [-FOREVER] * self.log.shards
         """A time for each shard: rows that are older have left its states."""
+        self._bytes_before = 0
 
     def add(self, rows: EnteringRows) -> None:
         """Rows behind all others."""
@@ -78,6 +98,30 @@ class Shards:
             chosen = pa.array(rows.keep)
             times, logged = times[rows.keep], [column.filter(chosen) for column in logged]
         self.log.add(times, logged)
+
+    def take(self, aggregation: Aggregation) -> None:
+        """The groups of an aggregation, before any of their rows is logged, where rows do not leave."""
+        assert isinstance(self._saved, SavedGroups), "other groups are made of their rows"
+        self._saved.take(aggregation)
+
+    def flush(self) -> None:
+        """Nothing is staged from here on."""
+        for log in self._logs:
+            log.flush()
+
+    @property
+    def has_many(self) -> bool:
+        """Whether more rows have been logged, since `release_played`, than there is memory for and than groups take."""
+        added = self.log.bytes_added - self._bytes_before
+        if added < self.account.total or not isinstance(self._saved, SavedGroups):
+            return False
+        return added >= self._saved.nbytes
+
+    def release_played(self, before_time: int) -> None:
+        """Older rows of all shards have been played, and those have been left behind that are older than `left`."""
+        self._bytes_before = self.log.bytes_added
+        for number, left in enumerate(self.left):
+            self.log.release(number, before_time if isinstance(self._saved, SavedGroups) else left)
 
     # A shard is played
 
@@ -99,13 +143,10 @@ class Shards:
 
     def _divide(self, number: int) -> int | None:
         """The number of the shard that may get a part of the rows; None if all have the same hash."""
-        other = divide_together([self.log], number, self._indivisible)
+        other = divide_together(self._logs, number, self._indivisible)
         if other is None:
             return None
-        blob, self._saved[number] = self._saved[number], None
-        if blob is not None:
-            blob.free(self.device)
-        self._saved.append(None)
+        self._saved.divide(number)
         self.left.append(self.left[number])
         return other
 
@@ -127,16 +168,14 @@ class Shards:
         return self._resources.apart()
 
     def is_saved(self, number: int) -> bool:
-        return self._saved[number] is not None
+        return self._saved.has(number)
 
     def load(self, number: int, rows: Iterable[LoggedRows]) -> Shard:
         """A shard as it was played last; `rows` are those that its states hold, if they are not saved."""
         shard = self.empty()
         try:
-            blob = self._saved[number]
-            if blob is not None:
-                with self.account.borrowed(blob.nbytes):
-                    shard.aggregation.restore(decode(blob.read(self.device)))
+            if self._saved.has(number):
+                self._saved.load(number, shard, lambda: self.check(number, shard.aggregation.nbytes))
             else:
                 self.enter(number, shard, rows)
         except BaseException:
@@ -145,19 +184,26 @@ class Shards:
         return shard
 
     def save(self, number: int, shard: Shard) -> None:
-        before, blob = self._saved[number], None
-        if not shard.is_empty:
-            with self.account.borrowed(shard.aggregation.nbytes):
-                blob = write_blob(self.device, encode(shard.aggregation.snapshot()))
-        self._saved[number] = blob
-        if before is not None:
-            before.free(self.device)
+        self._saved.save(number, shard)
 
     def enter(self, number: int, shard: Shard, entering: Iterable[LoggedRows]) -> None:
         """Rows enter, and nothing is looked at."""
         for rows in entering:
             shard.aggregation.add(shard.reading.enter(rows))
+            nbytes = shard.aggregation.nbytes
+            if nbytes > max(self.account.total // _SHARD, 2 * shard.least) and isinstance(self._saved, SavedGroups):
+                self._renew(shard, self._saved)
             self.check(number, shard.aggregation.nbytes)
+
+    def _renew(self, shard: Shard, saved: SavedGroups) -> None:
+        """What the shard holds without what only rows that leave would need."""
+        empty = self.empty()
+        try:
+            saved.renew(shard, empty)
+        except BaseException:
+            empty.close()
+            raise
+        shard.become(empty)
 
     def check(self, number: int, nbytes: int) -> None:
         """Stops where a shard has become too large."""
@@ -169,13 +215,13 @@ class Shards:
     def snapshot(self) -> dict[str, Any]:
         return {
             "log": self.log.snapshot(),
-            "saved": np.array([_NOT_SAVED if blob is None else blob for blob in self._saved], np.int64),
+            "saved": self._saved.snapshot(),
             "indivisible": np.array(sorted(self._indivisible), np.int64),
             "left": np.array(self.left, np.int64),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.log.restore(snapshot["log"])
-        self._saved = [Blob(*blob) if blob[1] else None for blob in snapshot["saved"].tolist()]
+        self._saved.restore(snapshot["saved"])
         self._indivisible = set(snapshot["indivisible"].tolist())
         self.left = snapshot["left"].tolist()
