@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.arrays import Int64s
 from penstock.components import component, is_of
 from penstock.lane.row_program import RowPlan
 from penstock.operators import column_lane
@@ -37,7 +38,7 @@ from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
 from penstock.operators.paged.events import PagedEvents
 from penstock.operators.paged.group_columns import have_columns
-from penstock.operators.paged.results import PagedResults
+from penstock.operators.paged.results import PagedResults, by_position
 from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.reorder import START
 from penstock.operators.resources import Resources
@@ -51,7 +52,7 @@ from penstock.plan.aggregations import unite
 from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
 from penstock.rejects import Reject
-from penstock.windows.spec import Range, last_boundary_upto
+from penstock.windows.spec import Range, Rows, Since, last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, EventPolicy, Steps, policy_for
 
 MakeEvaluation = Callable[..., Evaluation]
@@ -327,15 +328,18 @@ class SharedAggregation:
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
         done, silent, tail, paged = self._enter_lane(entered), False, self._member.tail, self._paged
+        stores = self.reads_stored_rows
         if done and done == len(times):
             return
         while True:
-            oldest = START if tail is None else tail.oldest if paged is None else paged.oldest
+            oldest = START if tail is None else tail.oldest if paged is None or stores else paged.oldest
             rest = times[done:] if done else times
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
             if paged is not None:
-                paged.play(steps)
+                if stores:
+                    steps = self._by_position(steps)
+                paged.play(steps, entered.first + done)
             else:
                 self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
@@ -369,18 +373,16 @@ class SharedAggregation:
 
     @property
     def may_page(self) -> bool:
-        """Groups page where boundaries of event time look at them or each event at its own, and all of them are in
-        stored rows, or no row leaves them and no state needs its rows."""
-        extent = self._node.window.extent
-        if extent.since is None:
-            has_rows = isinstance(extent, Range) and self._member.tail is not None
-        else:
-            has_rows = have_columns(self._node.states)
+        """Groups page where all of them are in stored rows, or no row leaves them and no state needs its rows. At every
+        event, those of windows by time do, if the event shows its own group alone."""
+        window = self._node.window
+        is_landmark = window.extent.since is not None
+        has_rows = have_columns(self._node.states) if is_landmark else self._member.tail is not None
         if not (has_rows and self._node.group_by and isinstance(self._evaluation, Results)):
             return False
-        if isinstance(self._policy, BoundaryPolicy):
-            return not self._policy.slide.wall_clock
-        return self._evaluation.of_events
+        if window.is_per_event:
+            return isinstance(window.extent, Range) and self._evaluation.of_events
+        return isinstance(window.extent, Range | Rows | Since)
 
     @property
     def group_bytes(self) -> int:
@@ -406,6 +408,30 @@ class SharedAggregation:
             paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))
         if isinstance(paged, PagedEvents):
             paged.pass_over()
+
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Where positions say which rows are in."""
+        tells = self._member.tail is not None and by_position(self._node.window)
+        return tells and isinstance(self._paged, PagedResults)
+
+    def _by_position(self, steps: Steps) -> Steps:
+        """The steps with the positions before which rows leave, and with the starts of windows. The stored rows know
+        both; what they hold besides is in the log."""
+        leaves: list[Int64s] = []
+        starts: list[Int64s] = []
+        at = 0
+        while at < len(steps):
+            leaving = self._leaving(steps, at)
+            count = len(leaving.left) - leaving.more  # more rows leave at the last one of these steps
+            leaves.append(leaving.first + leaving.left[:count])
+            starts.append(leaving.starts[:count])
+            if leaving.columns:
+                self.window.let_go(self._member, leaving)
+            at += count
+        if not leaves:
+            return steps
+        return replace(steps, leave_before=np.concatenate(leaves), window_start=np.concatenate(starts))
 
     def _begin_paging(self) -> PagedResults | PagedEvents:
         assert isinstance(self._evaluation, Results)

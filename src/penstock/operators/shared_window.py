@@ -237,9 +237,9 @@ class SharedWindow(Stage):
         return min(CHUNK_ROWS, max(LEAST_TURN, max(frames // 2, 1) * block_rows)) if frames else CHUNK_ROWS
 
     def _pass_paged(self, store: FifoStore) -> None:
-        """Members whose groups are in shards have their rows there, too."""
+        """Members whose groups are in shards have their rows there, too; some still ask the store when rows leave."""
         for member in self._members:
-            if member.grouping.is_paged:
+            if member.grouping.is_paged and not member.aggregation.reads_stored_rows:
                 member.seek(store.head)
         if self._columns.has_texts:
             self.settle()
@@ -414,7 +414,7 @@ class SharedWindow(Stage):
         for member in self._members:
             if member.grouping is grouping:
                 member.empty()
-                if self._store is not None:
+                if self._store is not None and not member.aggregation.reads_stored_rows:
                     member.seek(self._store.head)
         if self._store is None:
             self._columns.forget_texts()

@@ -67,6 +67,10 @@ class Aggregating(Protocol):
     def forget_groups(self) -> None:
         """The groups are in shards, and those of the grouping are gone."""
 
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Whether its tail stays in the store while its groups are in shards."""
+
 
 @component("WindowMember")
 class WindowMember:

@@ -10,12 +10,15 @@ Rows wait in the log until an evaluation is due, so a shard is read and written 
 does not grow with the number of groups. What is in memory at a time is one shard, the rows that are staged, and a batch
 of each run.
 
+Where times alone do not say which rows are in at an evaluation, in windows of rows, slides by rows and slides by the
+local clock, positions in the stream take the place of times in the log: `by_position`.
+
 No row leaves a window that begins once and for all (`[SINCE t]`). Its rows are forgotten once they have entered. They
 enter without an evaluation, too, when those that wait would take more than the groups: what is on the device follows
 the groups.
 
 Invariants:
-1. The states of a shard hold its rows that are older than `_played` and have not left it.
+1. The states of a shard hold its rows that are before `_played`, a time or a position, and have not left it.
 2. Answers are those of `operators.results`, to the bit, and in the same order.
 
 `operators.shared_aggregation` goes over to it when memory is short, and never back.
@@ -44,18 +47,25 @@ from penstock.operators.paged.shards import Shards
 from penstock.operators.resources import Resources
 from penstock.operators.results import ResultShow
 from penstock.plan.nodes import AggregateNode
+from penstock.windows.spec import WindowSpec
 from penstock.windows.steps import FOREVER, Steps
 
 _NO_TURN = np.zeros(1, np.int64)
 
 
 class Due(NamedTuple):
-    """Evaluations: rows that are older than `leaves` have left, and rows that are older than the end of the window are
-    in, also where it starts later than the stream."""
+    """Evaluations: rows before `leaves` have left, and rows before `upto` are in, which are times or positions, also
+    where the window starts later than the stream."""
 
     leaves: Int64s
+    upto: Int64s
     starts: Int64s
     ends: Int64s
+
+
+def by_position(window: WindowSpec) -> bool:
+    """Whether a row's position says when it is in the window, and not its time alone."""
+    return window.extent.counts_rows or window.counts_events or window.wall_clock_slide is not None
 
 
 @component("PagedResults")
@@ -70,17 +80,20 @@ class PagedResults:
         self._shards = Shards(name, node, own, resources, columns, rows_leave=node.window.extent.since is None)
         self._log = self._shards.log
         self._shown = ShownGroups(node, shows)
-        self._played = self._last_time = -FOREVER
+        self._by_position = by_position(node.window)
+        self._played = self._last = -FOREVER
 
     @property
     def oldest(self) -> int:
-        """A time that no row of the window is older than."""
+        """A time that no row of the window is older than, where the log is in the order of times."""
         return self._log.oldest
 
     def add(self, rows: EnteringRows) -> None:
         """Rows behind all others."""
+        if self._by_position:
+            rows = rows._replace(times=rows.positions)
         self._shards.add(rows)
-        self._last_time = int(rows.times[-1])
+        self._last = int(rows.times[-1])
 
     def take(self, aggregation: Aggregation) -> None:
         """The groups that are in memory, where rows never leave. Their rows are behind them."""
@@ -88,11 +101,13 @@ class PagedResults:
 
     # Evaluations
 
-    def play(self, steps: Steps) -> None:
-        """The steps of rows that have been added."""
+    def play(self, steps: Steps, first: int) -> None:
+        """The steps of rows that have been added from a position on. Rows leave by position, too, if they come so."""
         which = np.flatnonzero(steps.evaluates)
         if len(which):
-            self._evaluate(Due(steps.leave_before[which], steps.window_start[which], steps.window_end[which]))
+            ends = steps.window_end[which]
+            upto = first + steps.add_upto[which] if self._by_position else ends
+            self._evaluate(Due(steps.leave_before[which], upto, steps.window_start[which], ends))
         if steps.complete and self._shards.has_many:
             self._enter_waiting()
 
@@ -102,14 +117,14 @@ class PagedResults:
         runs = OrderedRuns(shards.device, shards.account, self._node.key_types, len(due.ends), self._log.shards)
         for number in range(self._log.shards):
             shards.visit(number, lambda part: self._play_shard(part, due, runs), runs)
-        self._played = int(due.ends[-1])
+        self._played = int(due.upto[-1])
         shards.release_played(self._played)
         evaluations = map(runs.merged, range(len(due.ends)))
         feed(self._shown, evaluations, due.starts, due.ends, shards.account)
 
     def _play_shard(self, number: int, due: Due, runs: OrderedRuns) -> None:
         left = self._shards.left[number]
-        moved = self._log.count(number, self._played, int(due.ends[-1]))
+        moved = self._log.count(number, self._played, int(due.upto[-1]))
         moved += self._log.count(number, left, int(due.leaves[-1]))
         is_saved = self._shards.is_saved(number)
         if not (moved or is_saved or self._log.has_rows(number)):
@@ -131,7 +146,7 @@ class PagedResults:
     def _enter_waiting(self) -> None:
         """The rows that wait enter, but for the last ones: others of the same time may come. The next evaluation is at
         a time that these have not reached."""
-        upto, shards = self._last_time, self._shards
+        upto, shards = self._last, self._shards
         shards.flush()
         runs = OrderedRuns(shards.device, shards.account, self._node.key_types, 0, self._log.shards)
         for number in range(self._log.shards):
@@ -151,10 +166,10 @@ class PagedResults:
 
     def _turn(self, number: int, shard: Shard, due: Due, begin: int, end: int) -> Iterator[Shown]:
         """Plays some of the evaluations."""
-        played = self._played if begin == 0 else int(due.ends[begin - 1])
+        played = self._played if begin == 0 else int(due.upto[begin - 1])
         left = self._shards.left[number]
         left = left if begin == 0 else max(left, int(due.leaves[begin - 1]))
-        entering = self._log.between(number, played, int(due.ends[end - 1]))
+        entering = self._log.between(number, played, int(due.upto[end - 1]))
         leaving = self._log.between(number, left, int(due.leaves[end - 1]))
         evaluates = np.ones(end - begin, np.bool_)
         if end - begin == 1:
@@ -164,7 +179,7 @@ class PagedResults:
             yield from shard.aggregation.evaluations(nothing, nothing, _NO_TURN, _NO_TURN, evaluates)
         else:
             added, removed = joined(list(entering)), joined(list(leaving))
-            upto = _upto(added, due.ends[begin:end]), _upto(removed, due.leaves[begin:end])
+            upto = _upto(added, due.upto[begin:end]), _upto(removed, due.leaves[begin:end])
             entered = shard.nothing if added is None else shard.reading.enter(added)
             left_rows = shard.nothing if removed is None else shard.reading.leave(removed)
             yield from shard.aggregation.evaluations(entered, left_rows, *upto, evaluates)
@@ -201,7 +216,7 @@ class PagedResults:
 
 
 def _upto(rows: LoggedRows | None, bounds: Int64s) -> Int64s:
-    """How many of the rows are older than each bound."""
+    """How many of the rows are before each bound."""
     if rows is None:
         return np.zeros(len(bounds), np.int64)
     upto: Int64s = np.searchsorted(times_of(rows.batch), bounds)
