@@ -316,11 +316,11 @@ class SharedAggregation:
         self._policy.observe(entered.stream_times)
         added, arrivals, times = self._none, None, entered.times
         if self._paged is not None:
+            if isinstance(self._paged, PagedEvents):
+                self._let_wait(self._paged, entered)
+                return
             if len(times):
                 self._paged.add(self._entering(entered))
-            if isinstance(self._paged, PagedEvents):
-                self._let_wait(self._paged, len(times))
-                return
         elif len(times):
             name = self._member.grouping.key.name
             slots = entered.slots[name]
@@ -355,10 +355,18 @@ class SharedAggregation:
         columns = [entered.columns[column] for column in member.names]
         return EnteringRows(entered.times, positions, keys, columns, member.interners, entered.keeps[name])
 
-    def _let_wait(self, paged: PagedEvents, rows: int) -> None:
-        """Events that have been added wait for others, until there are many or the runtime is about to return."""
+    def _let_wait(self, paged: PagedEvents, entered: Entered) -> None:
+        """Events wait for others, until there are many or the runtime is about to return."""
         assert isinstance(self._policy, EventPolicy)
-        self._policy.pass_rows(rows)
+        rows = len(entered.times)
+        if rows:
+            waiting = self._entering(entered)
+            if self.reads_stored_rows:
+                steps = self._policy.steps(entered.times, entered.first, START)
+                waiting = waiting._replace(windows=lambda: (self._by_position(steps).window_start, entered.times))
+            else:
+                self._policy.pass_rows(rows)
+            paged.add(waiting)
         if paged.has_many:
             paged.play(self._policy.first_time)
         elif rows and self._play_waiting not in self._resources.later:
@@ -374,14 +382,14 @@ class SharedAggregation:
     @property
     def may_page(self) -> bool:
         """Groups page where all of them are in stored rows, or no row leaves them and no state needs its rows. At every
-        event, those of windows by time do, if the event shows its own group alone."""
+        event they do if the event shows its own group alone."""
         window = self._node.window
         is_landmark = window.extent.since is not None
         has_rows = have_columns(self._node.states) if is_landmark else self._member.tail is not None
         if not (has_rows and self._node.group_by and isinstance(self._evaluation, Results)):
             return False
         if window.is_per_event:
-            return isinstance(window.extent, Range) and self._evaluation.of_events
+            return isinstance(window.extent, Range | Rows) and self._evaluation.of_events
         return isinstance(window.extent, Range | Rows | Since)
 
     @property
@@ -405,15 +413,15 @@ class SharedAggregation:
                 continue
             columns = [column.at(chosen) for column in run.columns]
             keys = groups.keys(run.slots[chosen])
-            paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))
+            rows = EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners)
+            paged.add(rows._replace(windows=rows.no_windows))
         if isinstance(paged, PagedEvents):
             paged.pass_over()
 
     @property
     def reads_stored_rows(self) -> bool:
         """Where positions say which rows are in."""
-        tells = self._member.tail is not None and by_position(self._node.window)
-        return tells and isinstance(self._paged, PagedResults)
+        return self._paged is not None and self._member.tail is not None and by_position(self._node.window)
 
     def _by_position(self, steps: Steps) -> Steps:
         """The steps with the positions before which rows leave, and with the starts of windows. The stored rows know
