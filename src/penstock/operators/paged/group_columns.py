@@ -3,6 +3,8 @@
     #0, #1, ... the keys | rows: how many rows the group has | $0, $1, ... what each state holds of it
 
 What a state holds of a group is a partial (`aggregates.partials`). Texts are texts here, and codes in states.
+
+Why: docs/decisions/landmarks-keep-groups.md
 """
 
 from __future__ import annotations
