@@ -13,8 +13,18 @@ from checks import FAILED, Oracle, Window, answers, check_state
 from penstock.aggregates.factory import MAKERS, create_state
 from penstock.aggregates.kinds import KINDS, USER, Kind
 from penstock.aggregates.panes import PanedState
+from penstock.aggregates.partials import partial_type
 from penstock.aggregates.signatures import SIGNATURES
-from penstock.aggregates.state import AggregateState, Argument, Emitted, MergeableState, Rows, Schedule, Want
+from penstock.aggregates.state import (
+    AggregateState,
+    Argument,
+    Emitted,
+    MergeableState,
+    PartialState,
+    Rows,
+    Schedule,
+    Want,
+)
 from penstock.aggregates.user import UserAggregate
 from penstock.store.budget import Budget
 from penstock.store.memory_device import MemoryDevice
@@ -119,7 +129,27 @@ def test_states_pass_the_checks(kind: Kind) -> None:
 def test_states_can_do_what_the_table_says(kind: Kind) -> None:
     state = make(kind)
     assert isinstance(state, MergeableState) == kind.is_mergeable
+    assert isinstance(state, PartialState) == (kind.partial is not None)
     assert isinstance(state, PanedState) == (kind.pane_bytes is not None)
+
+
+@pytest.mark.parametrize("kind", [k for k in ALL if k.partial is not None], ids=lambda kind: kind.name)
+def test_another_state_goes_on_with_partials(kind: Kind) -> None:
+    """Positions begin anew there, which is later than all that was absorbed."""
+    types = (SqlType.DOUBLE,) * arity(kind)
+    for cut in range(0, 60, 7):
+        rows = draw(kind)
+        first = tuple(Argument(a.values[:cut], a.valid[:cut]) for a in rows if a.valid is not None)
+        then = tuple(Argument(a.values[cut:], a.valid[cut:]) for a in rows if a.valid is not None)
+        before, after = make(kind), make(kind)
+        evaluated(before, first)
+        assert isinstance(before, PartialState)
+        assert isinstance(after, PartialState)
+        partials = before.export(np.zeros(1, np.int32))
+        assert partials.type == partial_type(kind, types)
+        after.ensure(1)
+        after.absorb(np.zeros(1, np.int32), partials)
+        assert answers(evaluated(after, then)) == answers(evaluated(make(kind), rows)), cut
 
 
 @pytest.mark.parametrize("kind", [k for k in ALL if not k.needs_positions], ids=lambda kind: kind.name)

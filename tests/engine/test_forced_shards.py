@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,49 @@ def test_results_over_a_subquery_come_with_the_push(paged: list[str], tmp_path: 
             app.push("s", [{"t": t, "k": "a", "n": 1}])
             assert [row["total"] for row in app.results("q").to_pylist()] == ([t] if t and t % 3 == 0 else [])
             app.checkpoint()
+
+
+BY_THE_CLOCK = [
+    "RANGE 9 SECONDS SLIDE 2 SECONDS ON WALL CLOCK",
+    "RANGE 4 SECONDS SLIDE 4 SECONDS ON WALL CLOCK",
+    "ROWS 7 SLIDE 2 SECONDS ON WALL CLOCK",
+    "SINCE TIMESTAMP '1970-01-01 00:00:05' SLIDE 3 SECONDS ON WALL CLOCK",
+]
+
+
+def by_the_clock(text: str, directory: Path, restarts: bool) -> list[dict[str, Any]]:
+    """Rows come before and after their ticks, also such as are older than the last tick, and some at equal times."""
+    draws, clock, seconds = random.Random(7), ps.testing.TestClock(0), 1_000_000
+    found: list[dict[str, Any]] = []
+    last = 0
+    app = ps.App(STREAM + text, memory="8MB", clock=clock, checkpoint=directory)
+    for number in range(80):
+        clock.advance(seconds=draws.randrange(0, 3))
+        app.tick()
+        for _ in range(draws.randrange(0, 5)):
+            last = max(last, clock.now() + draws.randrange(-3, 4) * seconds)
+            app.push("s", {"t": last, "k": draws.choice("abcdef"), "n": draws.randrange(6)})
+        if restarts and number % 9 == 8:
+            app.checkpoint()
+            found += app.results("q").to_pylist()
+            app.checkpoint()
+            app.close()
+            app = ps.App(STREAM + text, memory="8MB", clock=clock, checkpoint=directory)
+    app.finish()
+    found += app.results("q").to_pylist()
+    app.close()
+    return found
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("window", BY_THE_CLOCK)
+def test_windows_by_the_local_clock(
+    window: str, restarts: bool, paged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = "SELECT k, COUNT(*) AS c, SUM(n) AS s, MAX(k) AS m"
+    text = f"CREATE QUERY q AS {shown} FROM s [{window}] WHERE n <> 3 GROUP BY k;"
+    in_shards = by_the_clock(text, tmp_path / "shards", restarts)
+    assert paged
+    monkeypatch.setattr(shared_window, "_LEAST_GROUP_BYTES", 1 << 60)
+    assert in_shards == by_the_clock(text, tmp_path / "memory", restarts)
+    assert len(in_shards) > 20

@@ -19,6 +19,7 @@ MEMORY = 2_000_000
 STREAM = "CREATE STREAM s (t TIMESTAMP NOT NULL, k {key} NOT NULL, x DOUBLE NOT NULL, EVENT TIME t);"
 SLIDES = "SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 1 HOUR SLIDE 10 MINUTES] GROUP BY k"
 EVERY_EVENT = "SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 1 HOUR] GROUP BY k"
+LANDMARK = SLIDES.replace("RANGE 1 HOUR SLIDE 10 MINUTES", "SINCE TIMESTAMP '1970-01-01 00:05:00' SLIDE 30 MINUTES")
 ROWS = 2 * KEYS
 BATCH = 5_000
 
@@ -53,7 +54,7 @@ def answers(query: str, key: str, memory: int) -> tuple[pa.Table, ps.Metrics]:
 
 
 @pytest.mark.parametrize("key", ["BIGINT", "STRING"])
-@pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT])
+@pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT, LANDMARK])
 def test_answers_are_those_of_enough_memory(query: str, key: str) -> None:
     whole, in_memory = answers(query, key, 100 * MEMORY)
     paged, metrics = answers(query, key, MEMORY)
@@ -79,7 +80,7 @@ def test_the_last_window_counted_by_hand() -> None:
 TUMBLES = SLIDES.replace("SLIDE 10 MINUTES", "SLIDE 1 HOUR")
 
 
-@pytest.mark.parametrize("query", [SLIDES, TUMBLES])
+@pytest.mark.parametrize("query", [SLIDES, TUMBLES, LANDMARK])
 def test_the_first_groups_of_an_order_fit_into_memory(query: str) -> None:
     """ORDER BY with LIMIT needs the first groups alone, counted by hand here; equal ones are in the order of keys."""
     ordered = f"{query} ORDER BY n DESC, total DESC LIMIT 300"
@@ -112,7 +113,7 @@ def test_the_first_groups_beside_a_query_that_shows_all(query: str) -> None:
 
 
 @pytest.mark.parametrize("memory", [MEMORY, 3 * MEMORY, 100 * MEMORY])
-@pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT])
+@pytest.mark.parametrize("query", [SLIDES, EVERY_EVENT, LANDMARK])
 def test_a_checkpoint_goes_on_in_any_budget(query: str, memory: int, tmp_path: Path) -> None:
     whole, _ = answers(query, "STRING", 100 * MEMORY)
     found: list[pa.RecordBatch] = []

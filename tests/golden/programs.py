@@ -373,6 +373,16 @@ PROGRAMS = (
         on_spark=False,
     ),
     Program(
+        "landmarks_beyond_memory",
+        """
+        CREATE QUERY totals AS SELECT id, SUM(v) AS s, COUNT(*) AS c, LAST(k) AS name, MAX(k) AS m
+            FROM a [SINCE TIMESTAMP '1970-01-01 00:00:00' SLIDE 1 HOUR] GROUP BY id""",
+        memory="1500KB",
+        before=6000,
+        after=1200,
+        on_spark=False,
+    ),
+    Program(
         "values_beyond_memory",
         """
         CREATE QUERY slides AS SELECT COUNT(DISTINCT id) AS c FROM a [RANGE 20 HOURS SLIDE 10 HOURS];

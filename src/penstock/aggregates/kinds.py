@@ -17,11 +17,12 @@ _GROWING_BYTES = 64
 
 
 class Partial(Enum):
-    """What the content of a group looks like on its way to be merged elsewhere (`aggregates.partials`)."""
+    """What the content of a group looks like on its way to another state (`aggregates.partials`)."""
 
     NUMBER = "an integer"
     VALUE = "a value of the type of the first argument"
     PACKED = "words"
+    ENTRY = "the row that answers, which must come before the rows that follow it"
 
 
 def _never(types: tuple[SqlType, ...]) -> bool:
@@ -46,7 +47,7 @@ class Kind:
     pane_bytes: int | None = None
     """Bytes of a group in a pane row; None where windows with this state cannot be made of panes."""
     partial: Partial | None = None
-    """What parts of a window that are computed in several places hand on; None where they cannot be merged."""
+    """What a group hands on where no row leaves it; None where its rows are needed."""
     is_paged: bool = False
     """The state pages to a device of its own."""
     pages_values: bool = False
@@ -66,7 +67,8 @@ class Kind:
 
     @property
     def is_mergeable(self) -> bool:
-        return self.partial is not None
+        """Whether parts of a window may be computed in several places and merged in any order."""
+        return self.partial is not None and self.partial is not Partial.ENTRY
 
     @property
     def grows(self) -> bool:
@@ -84,10 +86,10 @@ MOMENTS = Kind("MOMENTS", 144, 96, Partial.PACKED, is_order_free=True)
 COMOMENTS = Kind("COMOMENTS", 320, 216, Partial.PACKED, is_order_free=True)
 MIN = Kind("MIN", None, 24, Partial.VALUE, is_paged=True, needs_positions=True, is_order_free=True)
 MAX = Kind("MAX", None, 24, Partial.VALUE, is_paged=True, needs_positions=True, is_order_free=True)
-FIRST = Kind("FIRST", None, 24, is_paged=True, needs_positions=True)
-LAST = Kind("LAST", None, 24, is_paged=True, needs_positions=True, answers_newest=True)
-ARG_MIN = Kind("ARG_MIN", None, 24, is_paged=True, needs_positions=True)
-ARG_MAX = Kind("ARG_MAX", None, 24, is_paged=True, needs_positions=True)
+FIRST = Kind("FIRST", None, 24, Partial.ENTRY, is_paged=True, needs_positions=True)
+LAST = Kind("LAST", None, 24, Partial.ENTRY, is_paged=True, needs_positions=True, answers_newest=True)
+ARG_MIN = Kind("ARG_MIN", None, 24, Partial.ENTRY, is_paged=True, needs_positions=True)
+ARG_MAX = Kind("ARG_MAX", None, 24, Partial.ENTRY, is_paged=True, needs_positions=True)
 ORDER = Kind("ORDER", pages_values=True, is_order_free=True, row_bytes=1792)
 DISTINCT = Kind("DISTINCT", pages_values=True, needs_positions=True, is_order_free=True)
 USER = Kind("USER", needs_positions=True, can_fail=_always)

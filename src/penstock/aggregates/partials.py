@@ -1,4 +1,5 @@
-"""Partials: the content of one slot, on its way to be merged with that of the same group computed elsewhere.
+"""Partials: the content of one slot, on its way to another state: to be merged with that of the same group computed
+elsewhere, or to be kept until the group is needed again (`operators.paged.group_columns`).
 
 A partial is one Arrow value. All words are 64 bits, little-endian; integers of several words are two's complement, the
 lowest word first.
@@ -10,6 +11,8 @@ lowest word first.
                       and, where something did not fit that, a row of `wide` (38 words)
     MOMENTS,          binary: base of x, base of y, then the words of `exact_moments` (12, 15 or 27)
     COMOMENTS         and, where something did not fit them, five integers of `wide_products` (68 words each)
+    FIRST, LAST,      the row that answers: a mark (0 if there is none, 3 if it has a value, 1 if that is NULL), its key
+    ARG_MIN, ARG_MAX  as `deques` compare it, and the image of its value (a string by its code)
 
 A base of 0 means that the sums beside it are zero. Partials of different bases merge exactly. They are read by the
 version that wrote them and no other; `VERSION` goes with them, so that another is refused.
@@ -52,10 +55,17 @@ def partial_type(kind: Kind, types: tuple[SqlType, ...]) -> pa.DataType:
             return pa.from_numpy_dtype(types[0].storage)
         case Partial.PACKED:
             return pa.binary()
+        case Partial.ENTRY:
+            return entry_type(pa.int64(), pa.int64())
         case None:
-            raise AssertionError(f"the planner asks whether {kind.name} can be merged")
+            raise AssertionError(f"it is asked first whether {kind.name} has partials")
         case other:
             assert_never(other)
+
+
+def entry_type(key: pa.DataType, payload: pa.DataType) -> pa.StructType:
+    """That of the row that answers."""
+    return pa.struct([pa.field("mark", pa.int8()), pa.field("key", key), pa.field("payload", payload)])
 
 
 class Packed(NamedTuple):

@@ -20,14 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.aggregates import deques
-from penstock.aggregates.columns import ALL_VALID, BOOL, NO_INTEGERS, plain
+from penstock.aggregates.columns import ALL_VALID, BOOL, INT32, NO_INTEGERS, plain
 from penstock.aggregates.deque_paging import DequePager
 from penstock.aggregates.images import from_images, images
 from penstock.aggregates.pane_fronts import FRONT_WORDS, enter_fronts, leave_fronts, write_fronts
 from penstock.aggregates.panes import NO_EXTRAS, Extras, PanedState, PaneRows
-from penstock.aggregates.state import Emitted, Rows, Schedule, Snapshot, Values
+from penstock.aggregates.partials import entry_type
+from penstock.aggregates.state import Emitted, PartialState, Rows, Schedule, Snapshot, Values
 from penstock.aggregates.wide import Words
 from penstock.arrays import Int64s, Slots
 from penstock.components import component
@@ -39,9 +41,12 @@ from penstock.types import SqlType
 
 _FIRST_CHUNKS = 32
 
+_BEFORE_ALL = -1
+"""The position of rows that are absorbed: they come before all that enter later."""
+
 
 @component("SelectiveState")
-class SelectiveState(PanedState):
+class SelectiveState(PanedState, PartialState):
     """One of the six functions, for every slot.
 
     `types` are the argument types. Where the key is a STRING, `ranks()` gives the rank in string order of every
@@ -177,6 +182,20 @@ class SelectiveState(PanedState):
         deques.clear(self._pool, self._directory, self._control, slots)
         if self._pager is not None:
             self._pager.forget(slots)
+
+    def export(self, slots: Slots) -> pa.Array:
+        """The front of each deque: what is behind it answers only when rows leave."""
+        words = np.empty((len(slots), FRONT_WORDS), np.int64)
+        write_fronts(self._pool, self._directory, plain(slots, INT32), words, 0)
+        fields = [pa.array(words[:, 0].astype(np.int8)), pa.array(words[:, 1]), pa.array(words[:, 2])]
+        return pa.StructArray.from_arrays(fields, fields=list(entry_type(pa.int64(), pa.int64())))
+
+    def absorb(self, slots: Slots, partials: pa.Array) -> None:
+        words = np.empty((len(slots), FRONT_WORDS), np.int64)
+        for at, field in enumerate(partials.flatten()):
+            words[:, at] = field.to_numpy(zero_copy_only=False)
+        before = np.full(len(slots), _BEFORE_ALL, np.int64)
+        self._play_panes(enter_fronts, before, words, 0, plain(slots, INT32), 1, self._rule)
 
     @property
     def pane_words(self) -> int:

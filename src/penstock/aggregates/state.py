@@ -99,13 +99,10 @@ class AggregateState(ABC):
         """The inverse of `snapshot` on a state made with the same parameters."""
 
 
-class MergeableState(AggregateState):
-    """A state whose content can be handed to another state of the same kind: what one would hold after seeing the
-    rows of both. The kinds are those with a `kinds.Kind.partial`; what a partial looks like is said in `partials`.
-
-    Splitting the rows over any number of states and merging them in any order gives the answers of one state, to the
-    bit. What was absorbed does not leave row by row: it goes with `reset`.
-    """
+class PartialState(AggregateState):
+    """A state whose content can go on in another state of the same kind. The kinds are those with a
+    `kinds.Kind.partial`; what a partial looks like is said in `partials`. What was absorbed does not leave row by row:
+    it goes with `reset`."""
 
     @abstractmethod
     def export(self, slots: Slots) -> pa.Array:
@@ -113,4 +110,12 @@ class MergeableState(AggregateState):
 
     @abstractmethod
     def absorb(self, slots: Slots, partials: pa.Array) -> None:
-        """Adds partials to slots that `ensure` has made room for; a slot may be given any number of times."""
+        """Adds partials to slots that `ensure` has made room for and that are as new, each once."""
+
+
+class MergeableState(PartialState):
+    """A state that can take in what several others hold: what one would hold after seeing the rows of all.
+
+    Splitting the rows over any number of states and merging them in any order gives the answers of one state, to the
+    bit. `absorb` adds partials to slots whatever they hold; a slot may be given any number of times.
+    """

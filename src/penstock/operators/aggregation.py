@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.aggregates.factory import create_state
-from penstock.aggregates.state import AggregateState, Argument, Emitted, MergeableState, Rows, Schedule
+from penstock.aggregates.state import AggregateState, Argument, Emitted, PartialState, Rows, Schedule
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
 from penstock.expressions.batch import Data
@@ -372,9 +372,17 @@ class Aggregation:
         """What these groups hold, as one column of partials per state (see `aggregates.partials`)."""
         partials = []
         for state in self._states:
-            assert isinstance(state, MergeableState), "the planner asked whether all states can be merged"
+            assert isinstance(state, PartialState), "it was asked first whether all states have partials"
             partials.append(state.export(slots))
         return partials
+
+    def absorb(self, slots: Slots, partials: Sequence[pa.Array]) -> None:
+        """The inverse of `export`, for groups that are new."""
+        self.groups.changes.mark(slots)
+        self.fit()
+        for state, own in zip(self._states, partials, strict=True):
+            assert isinstance(state, PartialState), "it was asked first whether all states have partials"
+            state.absorb(slots, own)
 
     @property
     def nbytes(self) -> int:

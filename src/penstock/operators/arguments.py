@@ -195,6 +195,11 @@ class ArgumentColumns:
         for name, interner in self._texts.items():
             interner.release(codes_in_use(columns[name], among))
 
+    def forget_texts(self) -> None:
+        """No row has strings any more."""
+        for interner in self._texts.values():
+            interner.close()
+
     def snapshot(self) -> dict[str, Any]:
         return {name: interner.snapshot() for name, interner in self._texts.items()}
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.arrays import Slots
+from penstock.arrays import Int64s, Slots
 from penstock.components import component, is_of
 from penstock.lane.row_program import RowPlan
 from penstock.operators import column_lane
@@ -38,7 +38,8 @@ from penstock.operators.columns import texts_without_codes, to_data
 from penstock.operators.evaluation import Arrivals, Evaluation, RowMoves, Show
 from penstock.operators.leaving import Leaving
 from penstock.operators.paged.events import PagedEvents
-from penstock.operators.paged.results import PagedResults
+from penstock.operators.paged.group_columns import have_columns
+from penstock.operators.paged.results import PagedResults, by_position
 from penstock.operators.paged.shard import EnteringRows
 from penstock.operators.paged.texts import PagedTexts, TextCount, is_counted_apart, may_leave
 from penstock.operators.reorder import START
@@ -54,7 +55,7 @@ from penstock.plan.nodes import AggregateNode
 from penstock.plan.reads import GroupingKey
 from penstock.rejects import Reject
 from penstock.types import SqlType
-from penstock.windows.spec import Range, last_boundary_upto
+from penstock.windows.spec import Range, Rows, Since, last_boundary_upto
 from penstock.windows.steps import BoundaryPolicy, EventPolicy, Steps, policy_for
 
 MakeEvaluation = Callable[..., Evaluation]
@@ -325,11 +326,11 @@ class SharedAggregation:
         self._policy.observe(entered.stream_times)
         added, arrivals, times = self._none, None, entered.times
         if self._paged is not None:
+            if isinstance(self._paged, PagedEvents):
+                self._let_wait(self._paged, entered)
+                return
             if len(times):
                 self._paged.add(self._entering(entered))
-            if isinstance(self._paged, PagedEvents):
-                self._let_wait(self._paged, len(times))
-                return
         elif len(times):
             name = self._member.grouping.key.name
             slots = entered.slots[name]
@@ -339,17 +340,20 @@ class SharedAggregation:
             if self._evaluation.of_events:
                 arrivals = Arrivals(slots, entered.keys[name], 0)
         done, silent, tail, paged = self._enter_lane(entered), False, self._member.tail, self._paged
+        stores = self.reads_stored_rows
         if done and done == len(times):
             return
         while True:
-            oldest = START if tail is None else tail.oldest if paged is None else paged.oldest
+            oldest = START if tail is None else tail.oldest if paged is None or stores else paged.oldest
             rest = times[done:] if done else times
             steps = self._policy.steps(rest, entered.first + done, watermark, silent, oldest)
             made = 0 if steps.complete else self._made
             if self._texts is not None:
                 self._texts.play(steps, entered.first + done)
             if paged is not None:
-                paged.play(steps)
+                if stores:
+                    steps = self._by_position(steps)
+                paged.play(steps, entered.first + done)
             else:
                 self._play(added.part(done, len(times)) if done else added, steps, arrivals, done)
             if steps.complete:
@@ -368,10 +372,18 @@ class SharedAggregation:
         ]
         return EnteringRows(entered.times, positions, keys, columns, member.interners, entered.keeps[name])
 
-    def _let_wait(self, paged: PagedEvents, rows: int) -> None:
-        """Events that have been added wait for others, until there are many or the runtime is about to return."""
+    def _let_wait(self, paged: PagedEvents, entered: Entered) -> None:
+        """Events wait for others, until there are many or the runtime is about to return."""
         assert isinstance(self._policy, EventPolicy)
-        self._policy.pass_rows(rows)
+        rows = len(entered.times)
+        if rows:
+            waiting = self._entering(entered)
+            if self.reads_stored_rows:
+                steps = self._policy.steps(entered.times, entered.first, START)
+                waiting = waiting._replace(windows=lambda: (self._by_position(steps).window_start, entered.times))
+            else:
+                self._policy.pass_rows(rows)
+            paged.add(waiting)
         if paged.has_many:
             paged.play(self._policy.first_time)
         elif rows and self._play_waiting not in self._resources.later:
@@ -386,14 +398,16 @@ class SharedAggregation:
 
     @property
     def may_page(self) -> bool:
-        """Groups page where boundaries of event time look at them or each event at its own, and all of them are in
-        stored rows."""
-        has_rows = isinstance(self._node.window.extent, Range) and self._member.tail is not None
+        """Groups page where all of them are in stored rows, or no row leaves them and no state needs its rows. At every
+        event they do if the event shows its own group alone."""
+        window = self._node.window
+        is_landmark = window.extent.since is not None
+        has_rows = have_columns(self._node.states) if is_landmark else self._member.tail is not None
         if not (has_rows and self._node.group_by and isinstance(self._evaluation, Results)):
             return False
-        if isinstance(self._policy, BoundaryPolicy):
-            return not self._policy.slide.wall_clock
-        return self._evaluation.of_events
+        if window.is_per_event:
+            return isinstance(window.extent, Range | Rows) and self._evaluation.of_events
+        return isinstance(window.extent, Range | Rows | Since)
 
     @property
     def group_bytes(self) -> int:
@@ -405,6 +419,11 @@ class SharedAggregation:
     def page(self) -> None:
         member, groups = self._member, self._member.groups
         paged = self._begin_paging()
+        if member.tail is None:
+            assert isinstance(paged, PagedResults)
+            assert isinstance(self._evaluation, Results)
+            paged.take(self._evaluation.aggregation)
+            return
         for times, run in self.window.stored(member, member.position):
             chosen = np.flatnonzero(run.slots >= 0)
             if len(chosen) == 0:
@@ -414,9 +433,37 @@ class SharedAggregation:
                 for name, column in zip(member.names, run.columns, strict=True)
             ]
             keys = groups.keys(run.slots[chosen])
-            paged.add(EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners))
+            rows = EnteringRows(times[chosen], run.first + chosen, keys, columns, member.interners)
+            paged.add(rows._replace(windows=rows.no_windows))
         if isinstance(paged, PagedEvents):
             paged.pass_over()
+
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Where positions say which rows are in."""
+        return self._paged is not None and self._member.tail is not None and by_position(self._node.window)
+
+    @property
+    def logs_texts(self) -> bool:
+        return not by_position(self._node.window)
+
+    def _by_position(self, steps: Steps) -> Steps:
+        """The steps with the positions before which rows leave, and with the starts of windows. The stored rows know
+        both; what they hold besides is in the log."""
+        leaves: list[Int64s] = []
+        starts: list[Int64s] = []
+        at = 0
+        while at < len(steps):
+            leaving = self._leaving(steps, at)
+            count = len(leaving.left) - leaving.more  # more rows leave at the last one of these steps
+            leaves.append(leaving.first + leaving.left[:count])
+            starts.append(leaving.starts[:count])
+            if leaving.columns:
+                self.window.let_go(self._member, leaving)
+            at += count
+        if not leaves:
+            return steps
+        return replace(steps, leave_before=np.concatenate(leaves), window_start=np.concatenate(starts))
 
     def _begin_paging(self) -> PagedResults | PagedEvents:
         assert isinstance(self._evaluation, Results)
@@ -440,8 +487,9 @@ class SharedAggregation:
         place, member = self._member.names.index(text), self._member
         columns = zip(self._node.states, member.state_columns, strict=True)
         readers = [state for state, own in columns if place in own.arguments]
-        if self._paged is not None or not any(map(is_counted_apart, readers)):
-            return self._paged is not None or all(map(may_leave, readers))
+        is_logged = self._paged is not None and self.logs_texts
+        if is_logged or not any(map(is_counted_apart, readers)):
+            return is_logged or all(map(may_leave, readers))
         if self._node.group_by or not isinstance(self._node.window.extent, Range) or member.tail is None:
             return False
         is_by_clock = self._node.window.wall_clock_slide is not None

@@ -215,6 +215,8 @@ class SharedWindow(Stage):
         entered = self._enter(chunk)
         for member in self._members:
             member.aggregation.enter(entered, watermark)
+        if self._store is None and entered.columns and all(member.grouping.is_paged for member in self._members):
+            self._columns.release(entered.columns)
 
     def waits_for(self, port: int, watermark: int) -> bool:
         return any(member.aggregation.waits_for(watermark) for member in self._members)
@@ -243,9 +245,9 @@ class SharedWindow(Stage):
         return min(CHUNK_ROWS, max(LEAST_TURN, max(frames // 2, 1) * block_rows)) if frames else CHUNK_ROWS
 
     def _pass_paged(self, store: FifoStore) -> None:
-        """Members whose groups are in shards have their rows there, too."""
+        """Members whose groups are in shards have their rows there, too; some still ask the store when rows leave."""
         for member in self._members:
-            if member.grouping.is_paged:
+            if member.grouping.is_paged and not member.aggregation.reads_stored_rows:
                 member.seek(store.head)
         if self._columns.has_texts:
             self.settle()
@@ -410,7 +412,7 @@ class SharedWindow(Stage):
 
     def _page_groups(self) -> None:
         """Groups that leave too little memory for others go to shards."""
-        if self._store is None or self._account.free * _LEAST_FREE > self._account.total:
+        if self._account.free * _LEAST_FREE > self._account.total:
             return
         for name, grouping in self._groupings.items():
             aggregations = self._aggregations_of(grouping)
@@ -438,8 +440,10 @@ class SharedWindow(Stage):
         for member in self._members:
             if member.grouping is grouping:
                 member.empty()
-                if self._store is not None:
+                if self._store is not None and not member.aggregation.reads_stored_rows:
                     member.seek(self._store.head)
+        if self._store is None:
+            self._columns.forget_texts()
 
     # Texts page
 
@@ -474,7 +478,8 @@ class SharedWindow(Stage):
         return True
 
     def _can_be_without(self, member: WindowMember, text: str) -> bool:
-        return member.aggregation.can_do_without(text) or self._may_page(member.grouping)
+        aggregation = member.aggregation
+        return aggregation.can_do_without(text) or (aggregation.logs_texts and self._may_page(member.grouping))
 
     def _readers(self, text: str) -> list[WindowMember]:
         return [member for member in self._members if text in member.names]

@@ -77,6 +77,14 @@ class Aggregating(Protocol):
     def begin_text(self, text: str) -> None:
         """The strings of a column are elsewhere; those of stored rows are there already."""
 
+    @property
+    def logs_texts(self) -> bool:
+        """Whether groups that go to shards take the strings that they read with them: stored rows need none."""
+
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Whether its tail stays in the store while its groups are in shards."""
+
 
 @component("WindowMember")
 class WindowMember:

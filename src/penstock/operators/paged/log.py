@@ -21,7 +21,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,6 +168,11 @@ class RowLog:
         return len(self._shards)
 
     @property
+    def nbytes(self) -> int:
+        """What the rows take on the device."""
+        return sum(int(shard.pieces.table[:, 1].sum()) for shard in self._shards)
+
+    @property
     def oldest(self) -> int:
         """A time that no row which has not left is older than; `FOREVER` if there is none."""
         staged = int(self._staged[0].column(TIME)[0].as_py()) if self._staged else FOREVER
@@ -261,6 +266,22 @@ class RowLog:
         shard.pieces.append(Piece(blob, rows.num_rows, first, int(times[0]), int(times[-1])))
         shard.oldest = min(shard.oldest, int(times[0]))
 
+    def replace(self, number: int, parts: Iterable[Sequence[pa.Array]]) -> None:
+        """Other rows take the place of those of a shard: columns behind the time, which means nothing in this log. If
+        that fails, the rows are what they were. Nothing is staged."""
+        before = self._shards[number]
+        shard = _Shard(before.prefix, before.bits, self._account)
+        try:
+            for columns in parts:
+                times = pa.array(np.zeros(len(columns[0]), np.int64))
+                shard.pieces.make_room()
+                self._append(shard, pa.RecordBatch.from_arrays([times, *columns], schema=self._schema))
+        except BaseException:
+            self._drop(shard)
+            raise
+        self._drop(before)
+        self._shards[number] = shard
+
     # Rows are read
 
     def count(self, number: int, least_time: int, before_time: int) -> int:
@@ -295,6 +316,11 @@ class RowLog:
                 parts, nbytes = [], 0
         if parts:
             yield self._joined(first, parts)
+
+    def all(self, number: int) -> Iterator[pa.RecordBatch]:
+        """All rows of a shard, some at a time."""
+        for rows in self.between(number, -FOREVER, FOREVER):
+            yield rows.batch
 
     def _pieces(self, number: int, least_time: int, before_time: int) -> Iterator[Piece]:
         """Those that may have rows from one time on and before another."""

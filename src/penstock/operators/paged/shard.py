@@ -5,7 +5,7 @@ It is made anew each time the shard is looked at, filled with what was saved of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +28,10 @@ from penstock.plan.reads import Read, reads_of
 from penstock.store.budget import Account
 from penstock.types import SqlType
 
-POSITION, KEPT = "@", "&"
-"""The last column of a log with positions, or of a log that has rows that are in no group."""
+POSITION, KEPT, START, END = "@", "&", "start", "end"
+"""The last columns of a log with positions, of a log that has rows that are in no group, and of a log with windows."""
 
-_MORE = {POSITION: SqlType.BIGINT, KEPT: SqlType.BOOLEAN}
+_MORE = {POSITION: SqlType.BIGINT, KEPT: SqlType.BOOLEAN, START: SqlType.BIGINT, END: SqlType.BIGINT}
 
 _NO_STEP = np.zeros(1, np.int64)
 _SILENT = np.zeros(1, np.bool_)
@@ -39,7 +39,9 @@ _SILENT = np.zeros(1, np.bool_)
 
 class EnteringRows(NamedTuple):
     """Rows of a window as they come: their times, their places in the stream, their keys and what the states read, with
-    the strings of texts: as codes, or as they are. Rows that `keep` leaves out are in no group; None for all."""
+    the strings of texts: as codes, or as they are. Rows that `keep` leaves out are in no group; None for all. `windows`
+    says where the window of each row begins and ends, if the log has that. It is called when the texts of the rows have
+    been read: rows leave with the call, and their texts may go."""
 
     times: Int64s
     positions: Int64s
@@ -47,12 +49,18 @@ class EnteringRows(NamedTuple):
     columns: Sequence[Argument | pa.Array]
     interners: Sequence[Interner | None]
     keep: Bools | None = None
+    windows: Callable[[], tuple[Int64s, Int64s]] | None = None
+
+    def no_windows(self) -> tuple[Int64s, Int64s]:
+        """For rows that have been shown."""
+        return self.times, self.times
 
 
 class LoggedColumns:
     """The columns of a log, behind the time: the keys `#0`, `#1`, ... and what the states read, by the names of what it
-    is, in the order of `OwnColumns`; then `POSITION`, the place of each row in the stream, or `KEPT`, whether a
-    row is in a group, if they are asked for. The first `hashed` keys say which shard a row is in: all, if not given."""
+    is, in the order of `OwnColumns`; then `POSITION`, the place of each row in the stream, `KEPT`, whether a row is in
+    a group, or `START` and `END`, the window at the row, if they are asked for. The first `hashed` keys say which shard
+    a row is in: all, if not given."""
 
     def __init__(
         self,
@@ -86,6 +94,9 @@ class LoggedColumns:
             data.append(Vector(rows.positions, None))
         if self.has_all_rows:
             data.append(Vector(np.ones(len(rows.times), np.bool_) if rows.keep is None else rows.keep, None))
+        if START in self._kinds:
+            assert rows.windows is not None, "windows are asked for"
+            data += [Vector(bounds, None) for bounds in rows.windows()]
         batch = Batch(self._kinds, dict(zip(self._kinds, data, strict=True)), len(rows.times))
         return [batch.column(name) for name in self._kinds]
 
@@ -165,10 +176,16 @@ class ShardReading:
                 interner.restore(texts[name])
 
 
-class Shard(NamedTuple):
-    reading: ShardReading
-    aggregation: Aggregation
-    resources: Resources
+class Shard:
+    """`least` is what it took when it was renewed last: what it holds besides may be rows that cannot answer."""
+
+    __slots__ = ("aggregation", "least", "reading", "resources")
+
+    def __init__(self, reading: ShardReading, aggregation: Aggregation, resources: Resources) -> None:
+        self.reading = reading
+        self.aggregation = aggregation
+        self.resources = resources
+        self.least = 0
 
     @classmethod
     def make(
@@ -202,6 +219,12 @@ class Shard(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return not self.reading.counts.any()
+
+    def become(self, other: Shard) -> None:
+        """The other one takes its place."""
+        self.close()
+        self.reading, self.aggregation, self.resources = other.reading, other.aggregation, other.resources
+        self.least = self.aggregation.nbytes
 
     def close(self) -> None:
         self.resources.close()

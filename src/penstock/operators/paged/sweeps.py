@@ -34,7 +34,8 @@ _NO_TURN = np.zeros(1, np.int64)
 
 class Due(NamedTuple):
     """Evaluations: rows that are older than `leaves` have left, and rows that are older than the end of the window are
-    in, also where it starts later than the stream. With `upto`, rows at later positions are not in."""
+    in, also where it starts later than the stream. With `upto`, rows at later positions are not in. Where the log is in
+    the order of positions, `leaves` and `ends` are positions, too."""
 
     leaves: Int64s
     starts: Int64s
@@ -75,6 +76,19 @@ Rest = Callable[[int], None]
 """Keeps what comes of the evaluations of a shard that no row enters or leaves."""
 
 
+class _Nothing:
+    """What is gathered where nothing is shown."""
+
+    def begin_shard(self) -> None:
+        pass
+
+    def undo_shard(self) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
 class Sweeps:
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
@@ -84,14 +98,33 @@ class Sweeps:
     def sweep(self, due: Due, gathered: Gathered, look: Look, rest: Rest | None = None) -> None:
         """Plays evaluations on all shards; what `look` keeps is `gathered`. If there is a `rest`, shards are not loaded
         in vain."""
-        shards, log = self.shards, self.shards.log
-        log.flush()
-        for number in range(log.shards):
+        shards = self.shards
+        shards.flush()
+        for number in range(shards.log.shards):
             shards.visit(number, lambda part: self._play_shard(part, due, look, rest), gathered)
         self.played = int(due.ends[-1])
         self.upto = 0 if due.upto is None else int(due.upto[-1])
-        for number in range(log.shards):
-            log.release(number, shards.left[number])
+        shards.release_played(self.played)
+
+    def enter(self, before: int) -> None:
+        """Older rows enter without an evaluation, in a window that no row leaves."""
+        shards = self.shards
+        shards.flush()
+        for number in range(shards.log.shards):
+            shards.visit(number, lambda part: self._enter_shard(part, before), _NOTHING)
+        self.played = max(self.played, before)
+        shards.release_played(self.played)
+
+    def _enter_shard(self, number: int, before: int) -> None:
+        shards, log = self.shards, self.shards.log
+        if not log.count(number, self.played, before):
+            return
+        shard = shards.load(number, ())
+        try:
+            shards.enter(number, shard, log.between(number, self.played, before))
+            shards.save(number, shard)
+        finally:
+            shard.close()
 
     def _play_shard(self, number: int, due: Due, look: Look, rest: Rest | None) -> None:
         shards, log = self.shards, self.shards.log
@@ -104,7 +137,7 @@ class Sweeps:
             rest(number)
             return
         first = int(due.leaves[0])
-        if first >= self.played:
+        if shards.rows_leave and first >= self.played:
             left = first
             shard = shards.empty()
         else:

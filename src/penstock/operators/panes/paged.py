@@ -175,7 +175,7 @@ class PagedPanes:
                     evaluation += 1
                 shard.collect()
                 self._shards.check(number, shard.nbytes)
-            self._shards.write(number, shard.nbytes, None if shard.is_empty else shard.snapshot)
+            self._shards.saved_states.write(number, shard.nbytes, None if shard.is_empty else shard.snapshot)
         finally:
             shard.close()
 
@@ -187,7 +187,7 @@ class PagedPanes:
 
     def _load(self, number: int) -> PaneShard:
         """A shard as it was played last."""
-        with self._shards.saved(number) as saved:
+        with self._shards.saved_states.read(number) as saved:
             shard = PaneShard(
                 self._name, self._columns, self._node.states, self._layout, self._numbers, self._shards.apart(), saved
             )
