@@ -19,7 +19,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,6 +248,10 @@ class RowLog:
         """About how many rows of a shard are from one time on and before another: not less than that."""
         return sum(piece.rows for piece in self._pieces(number, least_time, before_time))
 
+    def nbytes(self, number: int) -> int:
+        """What the rows of a shard take on the device."""
+        return self._shards[number].pieces.nbytes
+
     def prefix(self, number: int) -> tuple[int, int]:
         """The upper bits that the hashes of a shard's keys have in common, and how many they are."""
         return self._shards[number].prefix, self._shards[number].bits
@@ -346,6 +350,23 @@ class RowLog:
                 if chosen.any():
                     part.pieces.make_room()
                     self._append(part, batch.filter(pa.array(chosen)))
+
+    def rewrite(self, number: int, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+        """A shard has from here on what `change` makes of its rows, which are given in their order, some at a time.
+        Nothing is staged."""
+        before = self._shards[number]
+        shard = _Shard(before.prefix, before.bits, self._account)
+        try:
+            for rows in self.between(number, -FOREVER, FOREVER):
+                batch = change(rows.batch)
+                if batch.num_rows:
+                    shard.pieces.make_room()
+                    self._append(shard, batch)
+        except BaseException:
+            self._drop(shard)
+            raise
+        self._drop(before)
+        self._shards[number] = shard
 
     def _drop(self, shard: _Shard) -> None:
         """A shard is gone, with all of its pieces."""
