@@ -47,20 +47,19 @@ class PartitionedAggregate(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources, show: Show | None = None) -> None:
         states, answers, arriving = _arriving(node)
         self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
-        self._in_memory = held = resources.apart()
-        """What partitions in memory take: it goes back when they go to shards."""
-        resources.at_end(held.close)
+        self._in_memory = held = self._for_partitions(resources, show)
         self._rows = PartitionedRows(name, node, states, held)
         super().__init__(name, node, self._rows.partitions, self._rows.count, resources, show)
         self._groups = self._rows.intake.groups
         self._aggregation = Aggregation(name, self._rows.intake, states, held, pages=show is None)
+        self._plan = node
+        self._read_rows: ReadRows | None = None
         if show is None:
             compared = resources.account(f"{name}: rows that the next are compared with")
             self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
             self._outgoing = Outgoing()
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = EmittedRows(node, answers)
-        self._read_rows = ReadRows(node, resources.reject)
 
     def _per_event(self, chunk: Chunk) -> None:
         partitions, due, added, removed, gone_upto, starts, keys = self._rows.enter(chunk)
@@ -115,7 +114,7 @@ class PartitionedAggregate(PartitionedOperator):
         played = self._aggregation.evaluate(slots, upto)
         starts = self._partitions.queues.oldest[due]
         bounds = np.full(len(due), boundary, np.int64)
-        self._emit(played, upto, starts, bounds, due.astype(np.int64), None, due[:0].astype(np.int64))
+        self._emit(played, upto, starts, bounds, due.astype(np.int64), None, None)
 
     def _emit(
         self,
@@ -125,7 +124,7 @@ class PartitionedAggregate(PartitionedOperator):
         ends: Int64s,
         partitions: Int64s,
         own: list[Data] | None,
-        events: Int64s,
+        events: Int64s | None,
     ) -> None:
         keys = self._groups.keys(played.slots) if own is None else own
         rows = self._shown.rows([keys[place] for place in self._rows.shown_keys], played)
@@ -150,16 +149,23 @@ class PartitionedAggregate(PartitionedOperator):
         aggregation = self._aggregation
         return super()._kept_bytes + aggregation.nbytes - aggregation.pageable_nbytes
 
+    @property
+    def _reading(self) -> ReadRows:
+        """What is read of rows that are logged."""
+        if self._read_rows is None:
+            self._read_rows = ReadRows(self._plan, self._reject_to)
+        return self._read_rows
+
     def _held(self, columns: PartitionColumns) -> Iterator[tuple[Int64s, list[pa.Array]]]:
         first = len(columns.hashed_types)
         for _, numbers, keys, (times, _, slots, *values) in self._partitions.held():
             keep = slots.values >= 0
             own = keys_or_null(self._groups, slots.values, columns.key_types)[first:]
-            read = self._read_rows.of_held(self._rows.intake.own, values, keep)
+            read = self._reading.of_held(self._rows.intake.own, values, keep)
             yield times.values, columns.logged([*keys, *own], read, keep, times.values, numbers)
 
     def _logged(self, columns: PartitionColumns, chunk: Chunk) -> list[pa.Array]:
-        keys, read, keep = self._read_rows.of(chunk)
+        keys, read, keep = self._reading.of(chunk)
         return columns.logged(keys, read, keep, chunk.times, None)
 
     def _forget_partitions(self) -> None:
@@ -173,14 +179,13 @@ class PartitionedAggregate(PartitionedOperator):
             "aggregation": self._aggregation.snapshot() if paged is None else None,
             "emitter": self._emitter.snapshot(),
             "rows": self._rows.snapshot() if paged is None else None,
-            "paged": None if paged is None else paged.snapshot(),
+            "paged": self._saved_paged(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._emitter.restore(snapshot["emitter"])
         if snapshot["paged"] is not None:
-            self._begin_paging().restore(snapshot["paged"])
-            self._forget_partitions()
+            self._restore_paged(snapshot["paged"])
             return
         self._aggregation.restore(snapshot["aggregation"])
         self._rows.restore(snapshot["rows"])

@@ -18,6 +18,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.arrays import Int64s
@@ -26,6 +27,7 @@ from penstock.operators.chunk import CHUNK_ROWS, NO_EVENTS, Chunk
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
+from penstock.operators.paged.held import keys_of
 from penstock.operators.paged.partition_columns import PartitionColumns, Windowed
 from penstock.operators.paged.partition_shards import Show
 from penstock.operators.paged.partitions import PagedPartitions
@@ -38,6 +40,9 @@ from penstock.plan.nodes import AggregateNode
 _LEAST_FREE, _MANY_PARTITIONS = 3, 8
 """Partitions go to shards when less than the one part of the memory is free, or would be if they were twice as many,
 and what is kept of them besides the values of their rows takes more than the other."""
+
+_AMPLE = 2
+"""If more than such a part of the memory is free, nothing is looked at."""
 
 _LEAST_BYTES = 1 << 17
 """Partitions that take fewer bytes stay in memory: what is known of shards would take as much."""
@@ -52,10 +57,10 @@ def in_memory(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def may_page(node: Windowed) -> bool:
-    """Partitions page where events say when they are looked at and nothing is compared with the evaluation before.
-    What a user's aggregate answers may depend on rows that have left."""
+    """Partitions page where nothing is compared with the evaluation before. What a user's aggregate answers may depend
+    on rows that have left."""
     users = isinstance(node, AggregateNode) and any(state.user is not None for state in node.states)
-    return node.window.time_slide is None and node.emission.emit in (Emit.EVENT_GROUP, Emit.RSTREAM) and not users
+    return node.emission.emit in (Emit.EVENT_GROUP, Emit.RSTREAM) and not users
 
 
 class PartitionedOperator(Operator):
@@ -76,7 +81,8 @@ class PartitionedOperator(Operator):
         show: Show | None = None,
     ) -> None:
         """`count` says how many rows may enter together, if that matters."""
-        self._name, self._node, self._resources = name, node, resources
+        self._name, self._resources = name, resources
+        self._node: Windowed = node
         self._partitions = partitions
         self._count = count
         self._account = resources.account(f"{name}: partitions")
@@ -88,6 +94,15 @@ class PartitionedOperator(Operator):
         self._send_later: Consumer | None = None
         self._reject_to = resources.reject
         self._rejected = 0
+
+    @staticmethod
+    def _for_partitions(resources: Resources, show: Show | None) -> Resources:
+        """For what partitions in memory take: it goes back when they go to shards. A shard is gone as a whole."""
+        if show is not None:
+            return resources
+        held = resources.apart()
+        resources.at_end(held.close)
+        return held
 
     @abstractmethod
     def _per_event(self, chunk: Chunk) -> None:
@@ -109,11 +124,26 @@ class PartitionedOperator(Operator):
                     self._take_events(part)
             return self._progress(watermark - 1)
         for step in self._partitions.walk(chunk, watermark, lambda: self._outgoing.made + self._rejected):
-            if isinstance(step, int):
+            self._take_step(step)
+        return Progress(self._outgoing.take(), watermark)
+
+    def _take_step(self, step: Chunk | int) -> None:
+        """Rows enter, or partitions are looked at at a boundary of time."""
+        if isinstance(step, int):
+            if self._paged is None:
                 self._evaluate_all(step)
             else:
-                self._only_enter(step)
-        return Progress(self._outgoing.take(), watermark)
+                self._paged.evaluate(step, self._show_evaluations)
+            return
+        for part, _ in step.parts(0, self._rows_at_once if self._may_page else None):
+            if self._paged is None:
+                self._only_enter(part)
+                if self._may_page:
+                    self._page()
+            else:
+                self._paged.add(part.times, self._logged(self._paged.columns, part))
+                if self._paged.has_many:
+                    self._paged.pass_over()
 
     def _take_events(self, chunk: Chunk) -> None:
         if self._paged is None:
@@ -129,7 +159,9 @@ class PartitionedOperator(Operator):
         """How many rows are taken together."""
         if self._paged is not None:
             return CHUNK_ROWS
-        count = CHUNK_ROWS if self._count is None else self._count(times, start)
+        count = CHUNK_ROWS
+        if self._count is not None and not self._partitions.by_time:
+            count = self._count(times, start)
         return min(count, max(self._account.free // _NEW_BYTES, _LEAST_ROWS))
 
     def _progress(self, reached: int) -> Progress:
@@ -161,7 +193,7 @@ class PartitionedOperator(Operator):
         return self._partitions.by_time
 
     def finish(self, last_time: int | None = None) -> list[Chunk]:
-        if self._paged is not None:
+        if self._paged is not None and not self._partitions.by_time:
             self._paged.play(self._show_evaluations)
             return self._outgoing.take()
         end = self._partitions.last_boundary(last_time)
@@ -173,7 +205,7 @@ class PartitionedOperator(Operator):
 
     # Results
 
-    def _show_results(self, evaluations: Evaluations, events: Int64s) -> None:
+    def _show_results(self, evaluations: Evaluations, events: Int64s | None) -> None:
         self._show_evaluations(evaluations)
 
     def _show_evaluations(self, evaluations: Evaluations) -> None:
@@ -195,12 +227,19 @@ class PartitionedOperator(Operator):
     def play(self, chunk: Chunk) -> None:
         self._per_event(chunk)
 
+    def evaluate(self, boundary: int) -> None:
+        self._evaluate_all(boundary)
+
+    def keys(self, partitions: Int64s) -> list[pa.Array]:
+        table = self._partitions.table
+        return keys_of(table, partitions.astype(np.int32), table.types)
+
     # Partitions page
 
     def _page(self) -> None:
         """Partitions that leave too little memory for others go to shards."""
         free, total = self._account.free, self._account.total
-        if 2 * free > total:
+        if _AMPLE * free > total:
             return
         nbytes = self._kept_bytes
         if (_LEAST_FREE * free <= total or free < nbytes) and nbytes >= max(total // _MANY_PARTITIONS, _LEAST_BYTES):
@@ -212,6 +251,16 @@ class PartitionedOperator(Operator):
         kind: Any = type(self)
         self._paged = PagedPartitions(self._name, self._node, kind, self._resources)
         return self._paged
+
+    def _saved_paged(self) -> dict[str, Any] | None:
+        if self._paged is None:
+            return None
+        return {"partitions": self._paged.snapshot(), "boundaries": self._partitions.boundaries()}
+
+    def _restore_paged(self, snapshot: dict[str, Any]) -> None:
+        self._begin_paging().restore(snapshot["partitions"])
+        self._partitions.go_on(snapshot["boundaries"])
+        self._forget_partitions()
 
     @property
     def _kept_bytes(self) -> int:

@@ -73,9 +73,7 @@ class PartitionedRelation(PartitionedOperator):
     def __init__(self, name: str, node: RelationNode, resources: Resources, show: Show | None = None) -> None:
         self._selection = Selection(name, node, resources)
         self._emitter = self._selection.emitter
-        self._in_memory = held = resources.apart()
-        """What partitions in memory take: it goes back when they go to shards."""
-        resources.at_end(held.close)
+        self._in_memory = held = self._for_partitions(resources, show)
         self._kept = KeptRows(name, node, self._selection, held)
         partitions = Partitions(name, node, self._kept.specs, held)
         cuts = cuts_of(node, self._kept.account)
@@ -117,12 +115,12 @@ class PartitionedRelation(PartitionedOperator):
         self._enter(partitions, columns)
 
     def _evaluate_all(self, boundary: int) -> None:
-        self._evaluate(self._partitions.due_at_boundary(), boundary, np.empty(0, np.int64))
+        self._evaluate(self._partitions.due_at_boundary(), boundary, None)
 
     def _enter(self, partitions: Slots, columns: Sequence[Argument]) -> None:
         self._kept.leave(self._partitions.enter(partitions, columns).left)
 
-    def _evaluate(self, partitions: Slots, end: int, events: Int64s) -> None:
+    def _evaluate(self, partitions: Slots, end: int, events: Int64s | None) -> None:
         """Partitions are looked at at a time; as many together as have about `EMITTED_AT_ONCE` rows. Only one is, if
         that is for one of the `events`."""
         queues = self._partitions.queues
@@ -158,14 +156,13 @@ class PartitionedRelation(PartitionedOperator):
             "emitter": self._emitter.snapshot(),
             "kept": self._kept.snapshot() if paged is None else None,
             "partitions": self._partitions.snapshot() if paged is None else None,
-            "paged": None if paged is None else paged.snapshot(),
+            "paged": self._saved_paged(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self._emitter.restore(snapshot["emitter"])
         if snapshot["paged"] is not None:
-            self._begin_paging().restore(snapshot["paged"])
-            self._forget_partitions()
+            self._restore_paged(snapshot["paged"])
             return
         self._kept.restore(snapshot["kept"])
         self._partitions.restore(snapshot["partitions"])

@@ -178,19 +178,27 @@ class Partitions:
         """The watermark at which a bounded run ends; None where it ends with its last event."""
         return None if self._policy is None else self._policy.last_boundary(self._drain, last_time)
 
+    def boundaries(self) -> dict[str, Any] | None:
+        """What is saved of the boundaries of time; None where there are none."""
+        return None if self._policy is None else self._policy.snapshot()
+
+    def go_on(self, boundaries: dict[str, Any] | None) -> None:
+        """The inverse of `boundaries`."""
+        if self._policy is not None and boundaries is not None:
+            self._policy.restore(boundaries)
+
     def snapshot(self) -> dict[str, Any]:
         """All but the rows, which the storage manager saves."""
         return {
             "table": self.table.snapshot(),
-            "policy": None if self._policy is None else self._policy.snapshot(),
+            "policy": self.boundaries(),
             "seen": self._seen.array,
             "limits": None if self._own_limit is None else self._limits.array,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.table.restore(snapshot["table"])
-        if self._policy is not None:
-            self._policy.restore(snapshot["policy"])
+        self.go_on(snapshot["policy"])
         self._seen.set(snapshot["seen"])
         limits = snapshot.get("limits")
         self._limits.set(np.full(len(self._seen), self._limit, np.int64) if limits is None else limits)

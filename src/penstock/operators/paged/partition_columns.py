@@ -54,7 +54,7 @@ class PartitionColumns:
         self._kinds |= {f"${i}": kind for i, kind in enumerate(_types_read(node))}
         self._kinds |= {_KEPT: SqlType.BOOLEAN}
         self._names = list(self._kinds)
-        self.counts = node.window.slide.events != 1
+        self.counts = (node.window.slide.events or 1) > 1
         """Whether the number of a row in its partition says when that is looked at."""
         self._kinds |= {_TIME: SqlType.BIGINT} | ({_NUMBER: SqlType.BIGINT} if self.counts else {})
         extent = node.window.extent

@@ -34,7 +34,7 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.paged.dividing import TooLarge, visit
 from penstock.operators.paged.log import RowLog
 from penstock.operators.paged.partition_columns import LEFT_BEHIND, PartitionColumns, Windowed
-from penstock.operators.paged.partition_shards import Make, PartitionShards, evaluations_of
+from penstock.operators.paged.partition_shards import Make, PartitionShards
 from penstock.operators.partitions import numbers_of
 from penstock.operators.resources import Resources
 from penstock.store.charged import ChargedArray
@@ -72,7 +72,6 @@ class PagedPartitions:
         self._log = RowLog(
             self._device, self._account, staged, self.columns.log_schema, self.columns.hashed_types, _BITS
         )
-        self._whole = node.emission.needs_whole_evaluations
         self._indivisible: set[int] = set()
         self._kept: dict[tuple[int, int], int] = {}
         """How many rows a shard had when its old rows were let go last, by the upper bits of its hashes."""
@@ -103,25 +102,38 @@ class PagedPartitions:
         """Whether so many rows wait that they are to be played."""
         return self.waits_since is not None and self._log.bytes_added - self._bytes >= self._account.total
 
-    # Rows are played
+    # Partitions are evaluated
 
     def play(self, see: Callable[[Evaluations], None]) -> None:
         """Plays the rows that wait; `see` gets the evaluations in the order of the events."""
         if self.waits_since is None:
             return
         self._log.flush()
-        played = PartitionShards(
-            self._name, self.columns, self._log, self._indivisible, self._make, self._resources, self._device
-        )
-        touched = self._played_upto
-        for evaluations in evaluations_of(played.play(touched), whole=self._whole):
+        for evaluations in self._shards().play(self._played_upto):
             see(evaluations)
-        self._played_upto, self.waits_since = self._seen, None
+        self.pass_over()
+
+    def evaluate(self, boundary: int, see: Callable[[Evaluations], None]) -> None:
+        """Looks at all partitions; `see` gets the evaluations in the order of the keys of partitions."""
+        self._log.flush()
+        for evaluations in self._shards().evaluate(boundary, self._seen):
+            see(evaluations)
+        self.pass_over()
+
+    def pass_over(self) -> None:
+        """Rows that wait are played from here on: all that they give has been seen."""
+        self._log.flush()
+        touched, self._played_upto, self.waits_since = self._played_upto, self._seen, None
         for number in range(self._log.shards):
             if self._log.count(number, touched, FOREVER):
                 self._tidy(number)
         shards = map(self._log.prefix, range(self._log.shards))
         self._kept = {shard: self._kept[shard] for shard in shards if shard in self._kept}
+
+    def _shards(self) -> PartitionShards:
+        return PartitionShards(
+            self._name, self.columns, self._log, self._indivisible, self._make, self._resources, self._device
+        )
 
     # Old rows go
 
@@ -175,11 +187,12 @@ class PagedPartitions:
     # Durability
 
     def snapshot(self) -> dict[str, Any]:
-        """No row waits."""
+        """No row waits for its evaluation; rows may have come since the last boundary."""
         return {
             "log": self._log.snapshot(),
             "indivisible": np.array(sorted(self._indivisible), np.int64),
             "kept": np.array([(*shard, rows) for shard, rows in self._kept.items()], np.int64).reshape(-1, 3),
+            "seen": self._seen,
             "played_upto": self._played_upto,
         }
 
@@ -187,4 +200,4 @@ class PagedPartitions:
         self._log.restore(snapshot["log"])
         self._indivisible = set(snapshot["indivisible"].tolist())
         self._kept = {(prefix, bits): rows for prefix, bits, rows in snapshot["kept"].tolist()}
-        self._seen = self._played_upto = snapshot["played_upto"]
+        self._seen, self._played_upto = snapshot["seen"], snapshot["played_upto"]
