@@ -72,7 +72,7 @@ def test_aggregates_of_the_last_rows_of_many_keys(played: list[int]) -> None:
 
 
 def test_a_restart_goes_on_under_another_budget(tmp_path: Path, played: list[int]) -> None:
-    events, keys, values = stream()
+    events, _, _ = stream()
     query = "CREATE QUERY q AS SELECT k, COUNT(*) AS c, SUM(v) AS s FROM s [PARTITION BY k ROWS 3 SLIDE 2] GROUP BY k"
     with ps.App(STREAM + query) as app:
         expected = pa.concat_tables(push_all(app, events))

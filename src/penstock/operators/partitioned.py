@@ -129,7 +129,7 @@ class PartitionedAggregate(PartitionedOperator):
         keys = self._groups.keys(played.slots) if own is None else own
         rows = self._shown.rows([keys[place] for place in self._rows.shown_keys], played)
         failed = played.failed(self._shown.answers)
-        self._show(Evaluations(rows, upto, starts, ends, partitions, failed), events)
+        self._see(Evaluations(rows, upto, starts, ends, partitions, failed), events)
 
     def _ranges(self) -> tuple[Int64s, Int64s]:
         """Where in `groups.order()` each partition's groups begin and end."""

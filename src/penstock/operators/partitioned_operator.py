@@ -86,7 +86,7 @@ class PartitionedOperator(Operator):
         self._partitions = partitions
         self._count = count
         self._account = resources.account(f"{name}: partitions")
-        self._show = show or self._show_results
+        self._see = show or self._show_results
         self._may_page = self.pages and show is None and may_page(node)
         self._paged: PagedPartitions | None = None
         """The partitions, once they are in shards."""

@@ -101,7 +101,7 @@ class PartitionedRelation(PartitionedOperator):
         rows = self._kept.batch([columns[0], Argument(shown.astype(np.int8), None), *columns[2:]])
         owners = partitions[shown].astype(np.int64)
         evaluations = Evaluations(rows, None, moved.oldest[shown], times[shown], owners)
-        self._show(evaluations, np.flatnonzero(shown))
+        self._see(evaluations, np.flatnonzero(shown))
         self._kept.leave(moved.left)
 
     def _take(self, chunk: Chunk) -> tuple[Slots, Bools, list[Argument]]:
@@ -130,7 +130,7 @@ class PartitionedRelation(PartitionedOperator):
             shown = np.append(0, np.cumsum(columns[1].values))[upto]
             starts, ends = queues.oldest[own], np.full(len(own), end, np.int64)
             rows = Evaluations(self._kept.batch(columns), shown, starts, ends, own.astype(np.int64))
-            self._show(rows, events)
+            self._see(rows, events)
 
     # Partitions page
 

@@ -240,7 +240,7 @@ class RowQueues:
         for block in range(self._rounds.count):
             if blocks[block, kernels.LIVE]:
                 ids, words = self._read(block)
-                lines = self._rewound(ids)
+                lines = self._rewound(ids.astype(np.int64))
                 first, row = lines[:, kernels.BLOCK], lines[:, kernels.ROW]
                 there = (first < block) | ((first == block) & (row <= np.arange(len(ids))))
                 there &= lines[:, kernels.DEVICE] > 0

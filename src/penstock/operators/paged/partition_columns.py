@@ -75,9 +75,7 @@ class PartitionColumns:
                 outputs=tuple(replace(o, expression=columns[f"${i}"]) for i, o in enumerate(outputs)),
                 order_by=tuple(replace(o, expression=columns[f"${i}"]) for i, o in enumerate(orders, len(outputs))),
             )
-            return replace(
-                node, input=log, where=where, filter_first=False, partition_by=partition, emission=emission
-            )
+            return replace(node, input=log, where=where, filter_first=False, partition_by=partition, emission=emission)
         places = {read.name: columns[f"${i}"] for i, read in enumerate(reads_of(node.states))}
         states = tuple(
             replace(
@@ -147,5 +145,6 @@ class PartitionColumns:
 def _types_read(node: Windowed) -> list[SqlType]:
     if isinstance(node, RelationNode):
         emission = node.emission
-        return [o.expression.type for o in (*emission.outputs, *emission.order_by)]
+        selected = [o.expression.type for o in emission.outputs]
+        return selected + [o.expression.type for o in emission.order_by]
     return [SqlType.BOOLEAN if read.is_filter else read.expression.type for read in reads_of(node.states)]

@@ -53,8 +53,7 @@ class ReadRows:
     def of_held(self, own: OwnColumns, columns: Sequence[Argument], keep: Bools) -> list[Data]:
         """The same of rows that have been in memory; NULL for what was not kept there."""
         held = {
-            name: (column, interner)
-            for name, column, interner in zip(own.names, columns, own.interners, strict=True)
+            name: (column, interner) for name, column, interner in zip(own.names, columns, own.interners, strict=True)
         }
         data: list[Data] = []
         for read in self._reads:
