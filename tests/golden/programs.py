@@ -463,6 +463,18 @@ PROGRAMS = (
         on_spark=False,
     ),
     Program(
+        "partitions_in_shards",
+        """
+        CREATE QUERY sums AS SELECT id, SUM(v) AS s, COUNT(*) AS c, LAST(k) AS l
+            FROM a [PARTITION BY id ROWS 3] GROUP BY id;
+        CREATE QUERY seldom AS SELECT id, k, MAX(v) AS m FROM b [PARTITION BY id ROWS 3 SLIDE 2] GROUP BY id, k;
+        CREATE QUERY newest AS SELECT id, k, v FROM a [PARTITION BY id ROWS 1 SLIDE 4 HOURS]""",
+        memory="1200KB",
+        before=3000,
+        after=400,
+        on_spark=False,
+    ),
+    Program(
         "patterns_in_shards",
         """
         CREATE QUERY once AS SELECT x.id AS one, y.id AS other, x.k AS s

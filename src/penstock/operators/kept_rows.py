@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.aggregates.state import Argument
 from penstock.components import component
-from penstock.expressions.batch import Batch
+from penstock.expressions.batch import Batch, Data
 from penstock.operators.column_texts import interners_for, release_texts, restore_texts, saved_texts, use_texts
 from penstock.operators.columns import to_argument, to_data
 from penstock.operators.resources import Resources
@@ -50,6 +50,11 @@ class KeptRows:
     def leave(self, columns: Sequence[Argument]) -> None:
         """Rows leave for good: strings that only they had are forgotten."""
         release_texts(self._interners, columns[2:])
+
+    def data(self, columns: Sequence[Argument]) -> list[Data]:
+        """The values of rows, also of those that are not shown."""
+        own = zip(columns[2:], self._types, self._interners, strict=True)
+        return [to_data(column.values, column.valid, kind, interner) for column, kind, interner in own]
 
     def batch(self, columns: Sequence[Argument]) -> pa.RecordBatch:
         """The values of those rows that are shown."""

@@ -8,6 +8,7 @@ LAST of a row per event is the event's own value (`_arriving`): it needs no stat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,27 +27,39 @@ from penstock.operators.chunk import Chunk
 from penstock.operators.emitted_rows import EmittedRows
 from penstock.operators.emitter import Emitter, Evaluations
 from penstock.operators.outgoing import Outgoing
-from penstock.operators.partitioned_operator import PartitionedOperator
+from penstock.operators.paged.held import keys_or_null
+from penstock.operators.paged.partition_columns import PartitionColumns
+from penstock.operators.paged.partition_reading import ReadRows
+from penstock.operators.paged.partition_shards import Show
+from penstock.operators.partitioned_operator import PartitionedOperator, in_memory
 from penstock.operators.partitioned_rows import PartitionedRows
 from penstock.operators.resources import Resources
 from penstock.plan.nodes import AggregateNode, Answer, StateSpec
 from penstock.types import SqlType
 
 
-@component("PartitionedAggregate")
+@component("PartitionedAggregate", 2, in_memory)
 class PartitionedAggregate(PartitionedOperator):
-    def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
+    """With `show` it plays a shard, and makes no results of what it evaluates."""
+
+    pages = True
+
+    def __init__(self, name: str, node: AggregateNode, resources: Resources, show: Show | None = None) -> None:
         states, answers, arriving = _arriving(node)
         self._arriving = [(answer, compile_expression(expression)) for answer, expression in arriving]
-        self._rows = PartitionedRows(name, node, states, resources)
-        super().__init__(self._rows.partitions, self._rows.count, resources)
+        self._in_memory = held = self._for_partitions(resources, show)
+        self._rows = PartitionedRows(name, node, states, held)
+        super().__init__(name, node, self._rows.partitions, self._rows.count, resources, show)
         self._groups = self._rows.intake.groups
-        self._aggregation = Aggregation(name, self._rows.intake, states, resources)
-        compared = resources.account(f"{name}: rows that the next are compared with")
-        self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
+        self._aggregation = Aggregation(name, self._rows.intake, states, held, pages=show is None)
+        self._plan = node
+        self._read_rows: ReadRows | None = None
+        if show is None:
+            compared = resources.account(f"{name}: rows that the next are compared with")
+            self._emitter = Emitter(node.emission, node.schema, self._reject, node.key_types, compared)
+            self._outgoing = Outgoing()
         self._event_group = node.emission.emit is Emit.EVENT_GROUP
         self._shown = EmittedRows(node, answers)
-        self._outgoing = Outgoing()
 
     def _per_event(self, chunk: Chunk) -> None:
         partitions, due, added, removed, gone_upto, starts, keys = self._rows.enter(chunk)
@@ -74,7 +87,7 @@ class PartitionedAggregate(PartitionedOperator):
             upto = played.upto[shown - at]
             owners = partitions[shown].astype(np.int64)
             if len(shown):
-                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own)
+                self._emit(played, upto, starts[shown], chunk.times[shown], owners, own, shown)
             at += done
             added = added.part(done, len(added.slots))
             removed = removed.part(int(gone_upto[at - 1]) - left, len(removed.slots))
@@ -101,7 +114,7 @@ class PartitionedAggregate(PartitionedOperator):
         played = self._aggregation.evaluate(slots, upto)
         starts = self._partitions.queues.oldest[due]
         bounds = np.full(len(due), boundary, np.int64)
-        self._emit(played, upto, starts, bounds, due.astype(np.int64), None)
+        self._emit(played, upto, starts, bounds, due.astype(np.int64), None, None)
 
     def _emit(
         self,
@@ -111,11 +124,12 @@ class PartitionedAggregate(PartitionedOperator):
         ends: Int64s,
         partitions: Int64s,
         own: list[Data] | None,
+        events: Int64s | None,
     ) -> None:
         keys = self._groups.keys(played.slots) if own is None else own
         rows = self._shown.rows([keys[place] for place in self._rows.shown_keys], played)
         failed = played.failed(self._shown.answers)
-        self._outgoing.put(self._emitter.emit(Evaluations(rows, upto, starts, ends, partitions, failed)))
+        self._see(Evaluations(rows, upto, starts, ends, partitions, failed), events)
 
     def _ranges(self) -> tuple[Int64s, Int64s]:
         """Where in `groups.order()` each partition's groups begin and end."""
@@ -128,16 +142,52 @@ class PartitionedAggregate(PartitionedOperator):
         ends[owners[first]] = np.append(first[1:], len(owners))
         return begins, ends
 
+    # Partitions page
+
+    @property
+    def _kept_bytes(self) -> int:
+        aggregation = self._aggregation
+        return super()._kept_bytes + aggregation.nbytes - aggregation.pageable_nbytes
+
+    @property
+    def _reading(self) -> ReadRows:
+        """What is read of rows that are logged."""
+        if self._read_rows is None:
+            self._read_rows = ReadRows(self._plan, self._reject_to)
+        return self._read_rows
+
+    def _held(self, columns: PartitionColumns) -> Iterator[tuple[Int64s, list[pa.Array]]]:
+        first = len(columns.hashed_types)
+        for _, numbers, keys, (times, _, slots, *values) in self._partitions.held():
+            keep = slots.values >= 0
+            own = keys_or_null(self._groups, slots.values, columns.key_types)[first:]
+            read = self._reading.of_held(self._rows.intake.own, values, keep)
+            yield times.values, columns.logged([*keys, *own], read, keep, times.values, numbers)
+
+    def _logged(self, columns: PartitionColumns, chunk: Chunk) -> list[pa.Array]:
+        keys, read, keep = self._reading.of(chunk)
+        return columns.logged(keys, read, keep, chunk.times, None)
+
+    def _forget_partitions(self) -> None:
+        self._partitions.close()
+        self._in_memory.close()
+        del self._rows, self._groups, self._aggregation
+
     def snapshot(self) -> dict[str, Any]:
+        paged = self._paged
         return {
-            "aggregation": self._aggregation.snapshot(),
+            "aggregation": self._aggregation.snapshot() if paged is None else None,
             "emitter": self._emitter.snapshot(),
-            "rows": self._rows.snapshot(),
+            "rows": self._rows.snapshot() if paged is None else None,
+            "paged": self._saved_paged(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._aggregation.restore(snapshot["aggregation"])
         self._emitter.restore(snapshot["emitter"])
+        if snapshot["paged"] is not None:
+            self._restore_paged(snapshot["paged"])
+            return
+        self._aggregation.restore(snapshot["aggregation"])
         self._rows.restore(snapshot["rows"])
 
 

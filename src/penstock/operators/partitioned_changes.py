@@ -26,7 +26,7 @@ from penstock.plan.nodes import AggregateNode
 class PartitionedChanges(PartitionedOperator):
     def __init__(self, name: str, node: AggregateNode, resources: Resources) -> None:
         self._rows = PartitionedRows(name, node, node.states, resources)
-        super().__init__(self._rows.partitions, self._rows.count, resources)
+        super().__init__(name, node, self._rows.partitions, self._rows.count, resources)
         self._changes = Changes(
             name,
             node,

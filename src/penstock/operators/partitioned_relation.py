@@ -5,7 +5,7 @@ Each partition's (or session's) rows are a queue of a store that pages (`store.q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,9 @@ from penstock.operators.groups import GroupTable
 from penstock.operators.kept_rows import KeptRows
 from penstock.operators.operator import Operator, Progress
 from penstock.operators.outgoing import Outgoing, Receive
-from penstock.operators.partitioned_operator import PartitionedOperator
+from penstock.operators.paged.partition_columns import PartitionColumns
+from penstock.operators.paged.partition_shards import Show
+from penstock.operators.partitioned_operator import PartitionedOperator, in_memory
 from penstock.operators.partitions import Partitions
 from penstock.operators.resources import Resources
 from penstock.operators.selection import Selection
@@ -61,16 +63,21 @@ def _emit_all(emitter: Emitter, evaluations: list[_Evaluation], outgoing: Outgoi
     outgoing.put(emitter.emit(Evaluations(joined([e.rows for e in evaluations]), upto, starts, ends, partitions)))
 
 
-@component("PartitionedRelation")
+@component("PartitionedRelation", 2, in_memory)
 class PartitionedRelation(PartitionedOperator):
-    """[PARTITION BY k ROWS n ...]: the last n rows of each partition."""
+    """[PARTITION BY k ROWS n ...]: the last n rows of each partition. With `show` it plays a shard, and makes no
+    results of what it evaluates."""
 
-    def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
+    pages = True
+
+    def __init__(self, name: str, node: RelationNode, resources: Resources, show: Show | None = None) -> None:
         self._selection = Selection(name, node, resources)
-        self._kept = KeptRows(name, node, self._selection, resources)
-        partitions = Partitions(name, node, self._kept.specs, resources)
+        self._emitter = self._selection.emitter
+        self._in_memory = held = self._for_partitions(resources, show)
+        self._kept = KeptRows(name, node, self._selection, held)
+        partitions = Partitions(name, node, self._kept.specs, held)
         cuts = cuts_of(node, self._kept.account)
-        super().__init__(partitions, None if cuts is None else cuts.count, resources)
+        super().__init__(name, node, partitions, None if cuts is None else cuts.count, resources, show)
         self._event_row = node.emission.emit is Emit.EVENT_GROUP
         self._outgoing = Outgoing()
 
@@ -84,7 +91,7 @@ class PartitionedRelation(PartitionedOperator):
         for end in edges:
             self._enter(partitions[begin:end], [column.at(slice(begin, end)) for column in columns])
             if due[end - 1] and begin < end:
-                self._evaluate(partitions[end - 1 : end], int(chunk.times[end - 1]))
+                self._evaluate(partitions[end - 1 : end], int(chunk.times[end - 1]), np.array([end - 1]))
             begin = end
 
     def _show_events(self, times: Int64s, partitions: Slots, due: Bools, columns: list[Argument]) -> None:
@@ -94,7 +101,7 @@ class PartitionedRelation(PartitionedOperator):
         rows = self._kept.batch([columns[0], Argument(shown.astype(np.int8), None), *columns[2:]])
         owners = partitions[shown].astype(np.int64)
         evaluations = Evaluations(rows, None, moved.oldest[shown], times[shown], owners)
-        self._outgoing.put(self._selection.emitter.emit(evaluations))
+        self._see(evaluations, np.flatnonzero(shown))
         self._kept.leave(moved.left)
 
     def _take(self, chunk: Chunk) -> tuple[Slots, Bools, list[Argument]]:
@@ -108,13 +115,14 @@ class PartitionedRelation(PartitionedOperator):
         self._enter(partitions, columns)
 
     def _evaluate_all(self, boundary: int) -> None:
-        self._evaluate(self._partitions.due_at_boundary(), boundary)
+        self._evaluate(self._partitions.due_at_boundary(), boundary, None)
 
     def _enter(self, partitions: Slots, columns: Sequence[Argument]) -> None:
         self._kept.leave(self._partitions.enter(partitions, columns).left)
 
-    def _evaluate(self, partitions: Slots, end: int) -> None:
-        """Partitions are looked at at a time; as many together as have about `EMITTED_AT_ONCE` rows."""
+    def _evaluate(self, partitions: Slots, end: int, events: Int64s | None) -> None:
+        """Partitions are looked at at a time; as many together as have about `EMITTED_AT_ONCE` rows. Only one is, if
+        that is for one of the `events`."""
         queues = self._partitions.queues
         go = np.cumsum(queues.lengths[partitions]) // EMITTED_AT_ONCE
         for own in np.split(partitions, np.flatnonzero(np.diff(go)) + 1) if len(partitions) else []:
@@ -122,17 +130,40 @@ class PartitionedRelation(PartitionedOperator):
             shown = np.append(0, np.cumsum(columns[1].values))[upto]
             starts, ends = queues.oldest[own], np.full(len(own), end, np.int64)
             rows = Evaluations(self._kept.batch(columns), shown, starts, ends, own.astype(np.int64))
-            self._outgoing.put(self._selection.emitter.emit(rows))
+            self._see(rows, events)
+
+    # Partitions page
+
+    def _held(self, columns: PartitionColumns) -> Iterator[tuple[Int64s, list[pa.Array]]]:
+        for _, numbers, keys, rows in self._partitions.held():
+            times, shown = rows[0].values, rows[1].values != 0
+            yield times, columns.logged(keys, self._kept.data(rows), shown, times, numbers)
+
+    def _logged(self, columns: PartitionColumns, chunk: Chunk) -> list[pa.Array]:
+        selected = self._selection.select(chunk)
+        assert selected.chunk.rows == chunk.rows, "these windows count rows before WHERE"
+        values = [value.values for value in selected.values]
+        return columns.logged(self._partitions.keys_of(chunk), values, selected.keep, chunk.times, None)
+
+    def _forget_partitions(self) -> None:
+        self._partitions.close()
+        self._in_memory.close()
+        del self._kept
 
     def snapshot(self) -> dict[str, Any]:
+        paged = self._paged
         return {
-            "emitter": self._selection.emitter.snapshot(),
-            "kept": self._kept.snapshot(),
-            "partitions": self._partitions.snapshot(),
+            "emitter": self._emitter.snapshot(),
+            "kept": self._kept.snapshot() if paged is None else None,
+            "partitions": self._partitions.snapshot() if paged is None else None,
+            "paged": self._saved_paged(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        self._selection.emitter.restore(snapshot["emitter"])
+        self._emitter.restore(snapshot["emitter"])
+        if snapshot["paged"] is not None:
+            self._restore_paged(snapshot["paged"])
+            return
         self._kept.restore(snapshot["kept"])
         self._partitions.restore(snapshot["partitions"])
 

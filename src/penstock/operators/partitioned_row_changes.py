@@ -19,13 +19,14 @@ from penstock.lang.query import Emit
 from penstock.operators.chunk import Chunk
 from penstock.operators.columns import image_of
 from penstock.operators.emitter import as_chunk
+from penstock.operators.partitioned_operator import in_memory
 from penstock.operators.partitioned_relation import PartitionedRelation
 from penstock.operators.resources import Resources
 from penstock.operators.zero_signs import ZeroSigns
 from penstock.plan.nodes import RelationNode
 
 
-@component("PartitionedRowChanges")
+@component("PartitionedRowChanges", 2, in_memory)
 class PartitionedRowChanges(PartitionedRelation):
     def __init__(self, name: str, node: RelationNode, resources: Resources) -> None:
         super().__init__(name, node, resources)

@@ -19,6 +19,7 @@ import numpy as np
 from penstock.aggregates.state import Argument
 from penstock.arrays import Bools, Int64s, Slots
 from penstock.components import component
+from penstock.expressions.batch import Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.jit import kernel
 from penstock.operators.chunk import CHUNK_ROWS, Chunk
@@ -36,7 +37,7 @@ MOST_ROWS = 10**12
 
 
 @kernel
-def _count(partitions: Slots, totals: Int64s) -> Int64s:
+def numbers_of(partitions: Slots, totals: Int64s) -> Int64s:
     """After each row, the number of rows its partition has had."""
     seen = np.empty(len(partitions), np.int64)
     for row in range(len(partitions)):
@@ -57,7 +58,7 @@ class Partitions:
         self._own_limit = node.window.partition_by.index(extent.column) if isinstance(extent, RowsOf) else None
         assert self._limit is not None or self._own_limit is not None, "other windows have no partitions, or close"
         self._reject = resources.reject
-        account = resources.account(f"{name}: keys of partitions")
+        account = self._account = resources.account(f"{name}: keys of partitions")
         self.table = GroupTable(tuple(key.type for key in node.partition_by), account)
         self.queues = resources.queues(name, columns, node)
         self._when_full = node.window.when_full
@@ -89,8 +90,19 @@ class Partitions:
             self._reject("ROWS_OUT_OF_RANGE: the number of ROWS must be at least 1", chunk.row(int(row)))
         return chunk.filter(fits)
 
-    def assign(self, chunk: Chunk) -> tuple[Slots, Bools]:
-        """The partition of each row, and whether the row makes its partition due. To be called once per row."""
+    def begin(self, chunk: Chunk, numbers: Int64s) -> None:
+        """Rows are about to enter that have these numbers in their partitions, 0 where they follow: partitions without
+        rows go on from there."""
+        partitions, first = np.unique(self._find(chunk), return_index=True)
+        fresh = self._seen.array[partitions] == 0
+        self._seen.array[partitions[fresh]] = np.maximum(numbers[first[fresh]] - 1, 0)
+
+    def keys_of(self, chunk: Chunk) -> list[Data]:
+        """The key of each row's partition."""
+        return [key(chunk.columns).values for key in self._keys]
+
+    def _find(self, chunk: Chunk) -> Slots:
+        """The partition of each row."""
         keys = [key(chunk.columns) for key in self._keys]
         partitions = self.table.assign(keys, chunk.rows, None)
         held = len(self._seen)
@@ -100,7 +112,12 @@ class Partitions:
             self._limits.array[held:] = self._limit or 0
         if self._own_limit is not None:
             self._limits.array[partitions] = keys[self._own_limit].columns[0]
-        seen = _count(partitions, self._seen.array)
+        return partitions
+
+    def assign(self, chunk: Chunk) -> tuple[Slots, Bools]:
+        """The partition of each row, and whether the row makes its partition due. To be called once per row."""
+        partitions = self._find(chunk)
+        seen = numbers_of(partitions, self._seen.array)
         due: Bools = seen % self._every == 0
         if self._when_full:
             due &= seen >= self._limits.array[partitions]
@@ -108,6 +125,27 @@ class Partitions:
 
     def enter(self, partitions: Slots, columns: Sequence[Argument]) -> Moved:
         return self.queues.enter(partitions, columns, self._limits.array[partitions])
+
+    def held(self) -> Iterator[tuple[Slots, Int64s, list[Data], tuple[Argument, ...]]]:
+        """The rows of all partitions, some at a time, those of a partition in their order: the partition of each, its
+        number there, the key of the partition and the columns."""
+        numbers = ChargedArray(self._account, np.int64)
+        numbers.resize(self.table.capacity)
+        numbers.array[:] = self._seen.array[: len(numbers)] - self.queues.lengths_upto(len(numbers))
+        for partitions, columns in self.queues.all():
+            yield partitions, numbers_of(partitions, numbers.array), self.table.keys(partitions), columns
+        numbers.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """What it keeps of partitions besides the values of their rows."""
+        return self.table.nbytes + self._seen.nbytes + self._limits.nbytes + self.queues.queue_bytes
+
+    def close(self) -> None:
+        """Gives the memory back. It admits rows, and has none any more."""
+        self.table.close()
+        self._seen.clear()
+        self._limits.clear()
 
     def due_at_boundary(self) -> Slots:
         """The partitions that are looked at at a boundary, in the order of their keys."""
@@ -140,19 +178,27 @@ class Partitions:
         """The watermark at which a bounded run ends; None where it ends with its last event."""
         return None if self._policy is None else self._policy.last_boundary(self._drain, last_time)
 
+    def boundaries(self) -> dict[str, Any] | None:
+        """What is saved of the boundaries of time; None where there are none."""
+        return None if self._policy is None else self._policy.snapshot()
+
+    def go_on(self, boundaries: dict[str, Any] | None) -> None:
+        """The inverse of `boundaries`."""
+        if self._policy is not None and boundaries is not None:
+            self._policy.restore(boundaries)
+
     def snapshot(self) -> dict[str, Any]:
         """All but the rows, which the storage manager saves."""
         return {
             "table": self.table.snapshot(),
-            "policy": None if self._policy is None else self._policy.snapshot(),
+            "policy": self.boundaries(),
             "seen": self._seen.array,
             "limits": None if self._own_limit is None else self._limits.array,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.table.restore(snapshot["table"])
-        if self._policy is not None:
-            self._policy.restore(snapshot["policy"])
+        self.go_on(snapshot["policy"])
         self._seen.set(snapshot["seen"])
         limits = snapshot.get("limits")
         self._limits.set(np.full(len(self._seen), self._limit, np.int64) if limits is None else limits)

@@ -40,8 +40,8 @@ class Tables(Protocol):
 
 class Resources:
     """`now` is the local clock's time and `passed` the number of rows that each stream has seen when the pipeline is
-    made. What is put to `later` is called before the runtime returns. With a `device` the rows of joins go there, and
-    not to one of their own."""
+    made. What is put to `later` is called before the runtime returns. With a `device` the rows of joins and
+    partitions go there, and not to one of their own."""
 
     def __init__(
         self,
@@ -119,6 +119,10 @@ class Resources:
 
     def queues(self, name: str, columns: Sequence[ColumnSpec], window: Window) -> RowQueues:
         """Rows for a window per partition, or sessions."""
+        if self._device is not None:
+            queues = RowQueues(columns, self._device, self.account(name))
+            self._given.insert(0, queues.discard)
+            return queues
         store = self._stores.create(name, stored_rows([window]), columns)
         self._given.append(lambda: self._stores.drop(name))
         assert isinstance(store, RowQueues)

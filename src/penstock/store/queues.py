@@ -34,6 +34,7 @@ from penstock.errors import BudgetError, CheckpointError, StorageError
 from penstock.store import queue_kernels as kernels
 from penstock.store.blocks import BlockLayout, ColumnSpec
 from penstock.store.budget import Account
+from penstock.store.charged import step_of
 from penstock.store.device import BlockDevice
 from penstock.store.fifo import StoreMetrics
 from penstock.store.queue_kernels import Ids
@@ -104,6 +105,13 @@ class RowQueues:
         """The rows of each queue."""
         return self._table[:, kernels.LENGTH]
 
+    def lengths_upto(self, queues: int) -> Int64s:
+        """The rows of each of the first so many queues, also of those that never had one."""
+        lengths = np.zeros(queues, np.int64)
+        known = self.lengths[:queues]
+        lengths[: len(known)] = known
+        return lengths
+
     @property
     def oldest(self) -> Int64s:
         """The first column of each queue's oldest row; means nothing for an empty queue."""
@@ -113,6 +121,11 @@ class RowQueues:
     def nbytes(self) -> int:
         """Memory held, as counted against the budget."""
         return self._nbytes(len(self._table), len(self._buffer), self._rounds.nbytes)
+
+    @property
+    def queue_bytes(self) -> int:
+        """How much of it is for the queues themselves, however many rows they have."""
+        return 8 * kernels.TABLE_WORDS * len(self._table) + len(self._fronts) * self._front_bytes
 
     @property
     def nbytes_total(self) -> int:
@@ -143,6 +156,8 @@ class RowQueues:
         if queues <= held:
             return
         count = max(_FIRST_QUEUES, queues, 2 * held)
+        if 8 * kernels.TABLE_WORDS * (count - held) > self._account.free // _SHARE:
+            count = max(_FIRST_QUEUES, queues, held + step_of(held))
         table = np.zeros((count, kernels.TABLE_WORDS), np.int64)
         if self._pages:
             self._lay_out_fronts(count, len(self._fronts))
@@ -217,6 +232,23 @@ class RowQueues:
                 rows[at : at + count] = words[row : row + count]
                 at += count
         return self._records.unpack(rows), ends
+
+    def all(self) -> Iterator[tuple[Ids, tuple[Argument, ...]]]:
+        """The rows of all queues, some at a time, and the queue of each: those of a queue come in their order. Each
+        block is read once."""
+        blocks = self._rounds.blocks
+        for block in range(self._rounds.count):
+            if blocks[block, kernels.LIVE]:
+                ids, words = self._read(block)
+                lines = self._rewound(ids.astype(np.int64))
+                first, row = lines[:, kernels.BLOCK], lines[:, kernels.ROW]
+                there = (first < block) | ((first == block) & (row <= np.arange(len(ids))))
+                there &= lines[:, kernels.DEVICE] > 0
+                yield ids[there], self._records.unpack(words[there])
+        ids, places = self._chains()
+        for start in range(0, len(ids), self._block.rows):
+            part = slice(start, start + self._block.rows)
+            yield ids[part], self._records.unpack(self._buffer[places[part]])
 
     def take(self, queue: int) -> tuple[Argument, ...]:
         """All rows of a queue, oldest first, which leave it."""
@@ -446,6 +478,13 @@ class RowQueues:
             self._resize_buffer(max(2 * self._block.rows, spare // self._row_bytes))
             self._share_out(spare)
         self._enter(snapshot["owners"], snapshot["rows"], np.full(len(snapshot["owners"]), NO_LIMIT))
+
+    def discard(self) -> None:
+        """As `close`, and nothing stays on the device."""
+        blocks = self._rounds.blocks[: self._rounds.count]
+        for address in blocks[blocks[:, kernels.LIVE] > 0, kernels.ADDRESS].tolist():
+            self.device.free(address)
+        self.close()
 
     def close(self) -> None:
         """Gives the memory back; what is on the device stays there."""

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Bools, Int64s, Slots, UInt64s
+from penstock.arrays import Int64s, Slots, UInt64s
 from penstock.expressions.batch import Batch, Data
 from penstock.expressions.evaluate import compile_expression
 from penstock.expressions.tree import Column
 from penstock.expressions.vector import Vector
 from penstock.operators.chunk import Chunk
-from penstock.operators.groups import GroupTable
 from penstock.operators.joins.rows import JoinRows
 from penstock.operators.paged.hashing import key_hashes
+from penstock.operators.paged.held import keys_or_null
 from penstock.plan.joins.steps import Keys
 from penstock.plan.nodes import JoinNode
 
@@ -77,7 +77,7 @@ class LoggedSide:
         count = len(times)
         columns: list[pa.Array] = []
         for own in self._keys:
-            columns += _keys_of(rows.indexes[own].table, slots[own], own, count)
+            columns += keys_or_null(rows.indexes[own].table, slots[own], [key.type for key in own])
         for name, kind in self._columns.items():
             held = data[name] if name in data else _moments(times, rows.shifts.get(name))
             columns.append(Batch({name: kind}, {name: held}, count).column(name))
@@ -100,19 +100,6 @@ def events_of(batch: pa.RecordBatch) -> Int64s:
     """The numbers of the events that rows of a log are of."""
     events: Int64s = batch.column(batch.num_columns - 1).to_numpy()
     return events
-
-
-def _keys_of(table: GroupTable, slots: Slots, keys: Keys, count: int) -> list[pa.Array]:
-    """The keys of slots; NULL where there is none."""
-    there: Bools = slots >= 0
-    if not there.any():
-        return [pa.nulls(count, key.type.arrow) for key in keys]
-    found = table.keys(np.where(there, slots, slots[there][0]))
-    columns = [Batch({"": key.type}, {"": data}, count).column("") for key, data in zip(keys, found, strict=True)]
-    if there.all():
-        return columns
-    places = pa.array(np.arange(count), mask=~there)
-    return [column.take(places) for column in columns]
 
 
 def _moments(times: Int64s, shift: int | None) -> Vector:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.arrays import Slots, UInt64s
+from penstock.arrays import Bools, Slots, UInt64s
 from penstock.expressions.vector import ColumnView, Evaluated, Vector, to_arrow
 from penstock.operators.groups import GroupTable
 from penstock.operators.paged.hashing import key_hashes
@@ -30,6 +30,18 @@ def keys_of(groups: GroupTable, slots: Slots, types: Sequence[SqlType]) -> list[
         to_arrow(key, kind, len(slots)) if isinstance(key, Vector) else key
         for key, kind in zip(keys, types, strict=True)
     ]
+
+
+def keys_or_null(groups: GroupTable, slots: Slots, types: Sequence[SqlType]) -> list[pa.Array]:
+    """The same of rows; NULL for those without a slot."""
+    there: Bools = slots >= 0
+    if not there.any():
+        return [pa.nulls(len(slots), kind.arrow) for kind in types]
+    columns = keys_of(groups, np.where(there, slots, slots[there][0]), types)
+    if there.all():
+        return columns
+    places = pa.array(np.arange(len(slots)), mask=~there)
+    return [column.take(places) for column in columns]
 
 
 class HeldGroups:

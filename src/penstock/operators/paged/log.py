@@ -170,7 +170,7 @@ class RowLog:
     @property
     def nbytes(self) -> int:
         """What the rows take on the device."""
-        return sum(int(shard.pieces.table[:, 1].sum()) for shard in self._shards)
+        return sum(shard.pieces.nbytes for shard in self._shards)
 
     @property
     def oldest(self) -> int:
@@ -266,27 +266,36 @@ class RowLog:
         shard.pieces.append(Piece(blob, rows.num_rows, first, int(times[0]), int(times[-1])))
         shard.oldest = min(shard.oldest, int(times[0]))
 
-    def replace(self, number: int, parts: Iterable[Sequence[pa.Array]]) -> None:
-        """Other rows take the place of those of a shard: columns behind the time, which means nothing in this log. If
-        that fails, the rows are what they were. Nothing is staged."""
+    def replace(self, number: int, parts: Iterable[pa.RecordBatch]) -> None:
+        """Other rows take the place of those of a shard, of which they may be made. If that fails, the rows are what
+        they were. Nothing is staged."""
         before = self._shards[number]
         shard = _Shard(before.prefix, before.bits, self._account)
         try:
-            for columns in parts:
-                times = pa.array(np.zeros(len(columns[0]), np.int64))
-                shard.pieces.make_room()
-                self._append(shard, pa.RecordBatch.from_arrays([times, *columns], schema=self._schema))
+            for batch in parts:
+                if batch.num_rows:
+                    shard.pieces.make_room()
+                    self._append(shard, batch)
         except BaseException:
             self._drop(shard)
             raise
         self._drop(before)
         self._shards[number] = shard
 
+    def without_times(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Rows of a log in which times mean nothing."""
+        times = pa.array(np.zeros(len(columns[0]), np.int64))
+        return pa.RecordBatch.from_arrays([times, *columns], schema=self._schema)
+
     # Rows are read
 
     def count(self, number: int, least_time: int, before_time: int) -> int:
         """About how many rows of a shard are from one time on and before another: not less than that."""
         return sum(piece.rows for piece in self._pieces(number, least_time, before_time))
+
+    def nbytes_of(self, number: int) -> int:
+        """What the rows of a shard take on the device."""
+        return self._shards[number].pieces.nbytes
 
     def prefix(self, number: int) -> tuple[int, int]:
         """The upper bits that the hashes of a shard's keys have in common, and how many they are."""

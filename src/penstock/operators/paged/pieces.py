@@ -18,7 +18,7 @@ from penstock.store.budget import Account
 from penstock.store.charged import ChargedArray
 
 _COLUMNS = 7
-_FIRST_TIME, _LAST_TIME = 5, 6
+_BYTES, _FIRST_TIME, _LAST_TIME = 1, 5, 6
 
 
 class Piece(NamedTuple):
@@ -44,6 +44,11 @@ class Pieces:
         """A row for each piece."""
         table: NDArray[np.int64] = self._array.array[self._begin : self._end]
         return table
+
+    @property
+    def nbytes(self) -> int:
+        """What they take on the device."""
+        return int(self.table[:, _BYTES].sum())
 
     def set(self, table: NDArray[np.int64]) -> None:
         self._array.set(table)

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.aggregates.partials import VERSION
 from penstock.components import component
@@ -120,7 +119,8 @@ class SavedGroups:
             check()
 
     def save(self, number: int, shard: Shard) -> None:
-        self._log.replace(number, self._columns.parts(shard.aggregation, self._most_bytes))
+        parts = self._columns.parts(shard.aggregation, self._most_bytes)
+        self._log.replace(number, map(self._log.without_times, parts))
 
     def divide(self, number: int) -> None:
         """The log has been divided."""
@@ -133,10 +133,8 @@ class SavedGroups:
     def renew(self, shard: Shard, empty: Shard) -> None:
         """Fills an empty shard with what the groups of another hold. Rows that cannot answer any more, and their texts,
         do not go with it."""
-        names = ["", *self._columns.schema.names]
         for columns in self._columns.parts(shard.aggregation, self._most_bytes):
-            times = pa.array(np.zeros(len(columns[0]), np.int64))
-            self._columns.enter(empty.aggregation, pa.RecordBatch.from_arrays([times, *columns], names=names))
+            self._columns.enter(empty.aggregation, self._log.without_times(columns))
 
     def snapshot(self) -> dict[str, Any]:
         return {"groups": self._log.snapshot(), "partials": VERSION}
