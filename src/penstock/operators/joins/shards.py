@@ -27,7 +27,7 @@ from penstock.operators.chunk import NO_EVENTS, Chunk
 from penstock.operators.joins.logged import LoggedSide, events_of
 from penstock.operators.joins.piece import FIRST_PIECE, View
 from penstock.operators.joins.shard import JoinShard
-from penstock.operators.paged.dividing import divide_together
+from penstock.operators.paged.dividing import TooLarge, divide_together, to_play_instead
 from penstock.operators.paged.log import RowLog, times_of
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.resources import Resources
@@ -60,10 +60,6 @@ class Since(NamedTuple):
     event: int
     time: int
     lengths: Sequence[int]
-
-
-class _TooLarge(Exception):
-    """A shard takes more memory than it should."""
 
 
 class JoinShards:
@@ -116,18 +112,20 @@ class JoinShards:
             runs.begin_shard()
         try:
             self._play(number)
-        except (BudgetError, _TooLarge):
+        except (BudgetError, TooLarge):
             for runs in self._runs:
                 runs.undo_shard()
-            had_to_fit = number in self._indivisible
-            other = divide_together(self._logs, number, self._indivisible)
-            if other is None and had_to_fit:
+            parts = to_play_instead(number, self._indivisible, self._divide)
+            if not parts:
                 raise
-            for part in (number,) if other is None else (number, other):
+            for part in parts:
                 self._visit(part)
             return
         for view, reason, row in self._rejected:
             self._reject(self._views[view], reason, row)
+
+    def _divide(self, number: int) -> int | None:
+        return divide_together(self._logs, number, self._indivisible)
 
     def _play(self, number: int) -> None:
         waiting = sum(log.count(number, self._since.time, FOREVER) for log in self._logs)
@@ -164,7 +162,7 @@ class JoinShards:
 
     def _check(self, number: int, shard: JoinShard) -> None:
         if shard.nbytes > self._account.total // _SHARD and number not in self._indivisible:
-            raise _TooLarge
+            raise TooLarge
 
     def _held(self, number: int, place: int, first: int, marked: Bools) -> Iterator[Chunk]:
         """The rows of a side that have been played, are in some window at the time `first` or later, and have a key

@@ -23,23 +23,28 @@ def divide_together(logs: Sequence[RowLog], number: int, indivisible: set[int]) 
     return others[0]
 
 
+def to_play_instead(number: int, indivisible: set[int], divide: Callable[[int], int | None]) -> tuple[int, ...]:
+    """The shards to play in place of one that took too much memory: its parts or, if it cannot be divided, the shard
+    once more, which may take what there is. None if that was so already."""
+    had_to_fit = number in indivisible
+    other = divide(number)
+    if other is not None:
+        return number, other
+    return () if had_to_fit else (number,)
+
+
 def visit(
-    logs: Sequence[RowLog],
-    number: int,
-    indivisible: set[int],
-    play: Callable[[int], None],
-    undo: Callable[[], None] = lambda: None,
+    log: RowLog, number: int, indivisible: set[int], play: Callable[[int], None], undo: Callable[[], None] | None = None
 ) -> None:
-    """Plays a shard. If that takes too much memory it is undone, the shard is divided, and both parts are played; one
-    that cannot be divided is played once more, and may take what there is."""
+    """Plays a shard. If that takes too much memory, it is undone, and what there is instead of it is played."""
     try:
         play(number)
         return
     except (BudgetError, TooLarge):
-        undo()
-        had_to_fit = number in indivisible
-        other = divide_together(logs, number, indivisible)
-        if other is None and had_to_fit:
+        if undo is not None:
+            undo()
+        parts = to_play_instead(number, indivisible, lambda shard: divide_together([log], shard, indivisible))
+        if not parts:
             raise
-    for part in (number,) if other is None else (number, other):
-        visit(logs, part, indivisible, play, undo)
+    for part in parts:
+        visit(log, part, indivisible, play, undo)

@@ -122,7 +122,7 @@ class PartitionShards:
         try:
             self._runs = OrderedRuns(self._device, self._account, (*order, SqlType.BIGINT), 1, self._log.shards)
             for number in range(self._log.shards):
-                visit([self._log], number, self._indivisible, lambda part: self._visit(part, play), self._undo)
+                visit(self._log, number, self._indivisible, lambda part: self._visit(part, play), self._undo)
             self._end_playing()
             yield from self._evaluations(len(order))
         finally:

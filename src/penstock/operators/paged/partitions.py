@@ -142,7 +142,7 @@ class PagedPartitions:
         kept = self._kept.get(self._log.prefix(number), 0)
         if self._log.count(number, -FOREVER, FOREVER) < 2 * kept + _LEAST_ROWS:
             return
-        visit([self._log], number, self._indivisible, self._let_old_rows_go)
+        visit(self._log, number, self._indivisible, self._let_old_rows_go)
 
     def _let_old_rows_go(self, number: int) -> None:
         """The shard has only rows from here on that are among the newest of their partitions."""

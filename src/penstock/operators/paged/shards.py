@@ -28,7 +28,7 @@ from penstock.components import component
 from penstock.errors import BudgetError
 from penstock.operators.aggregation import Aggregation
 from penstock.operators.arguments import OwnColumns
-from penstock.operators.paged.dividing import divide_together
+from penstock.operators.paged.dividing import TooLarge, divide_together, to_play_instead
 from penstock.operators.paged.group_columns import GroupColumns
 from penstock.operators.paged.log import LoggedRows, RowLog
 from penstock.operators.paged.saved import SavedGroups, SavedStates
@@ -42,10 +42,6 @@ _BITS = 5
 
 _SHARD = 10
 """A shard takes at most such a part of the memory."""
-
-
-class _TooLarge(Exception):
-    """A shard takes more memory than it should."""
 
 
 class Gathered(Protocol):
@@ -148,13 +144,12 @@ class Shards:
         try:
             play(number)
             return
-        except (BudgetError, _TooLarge):
+        except (BudgetError, TooLarge):
             gathered.undo_shard()
-            had_to_fit = number in self._indivisible
-            other = self._divide(number)
-            if other is None and had_to_fit:
+            parts = to_play_instead(number, self._indivisible, self._divide)
+            if not parts:
                 raise
-        for part in (number,) if other is None else (number, other):
+        for part in parts:
             self.visit(part, play, gathered)
 
     def _divide(self, number: int) -> int | None:
@@ -234,7 +229,7 @@ class Shards:
     def check(self, number: int, nbytes: int) -> None:
         """Stops where a shard has become too large."""
         if nbytes > self.account.total // _SHARD and number not in self._indivisible:
-            raise _TooLarge
+            raise TooLarge
 
     # Durability
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.arrays import Bools, Int64s
 from penstock.errors import BudgetError
 from penstock.operators.chunk import Chunk
-from penstock.operators.paged.dividing import divide_together
+from penstock.operators.paged.dividing import TooLarge, divide_together, to_play_instead
 from penstock.operators.paged.log import RowLog, times_of
 from penstock.operators.paged.runs import OrderedRuns
 from penstock.operators.patterns.logged import LoggedInput, LoggedKey, elements_of, positions_of
@@ -83,10 +83,6 @@ class _Ends(NamedTuple):
     delay: int
 
 
-class _TooLarge(Exception):
-    """A shard takes more memory than it should."""
-
-
 class PatternShards:
     """Nothing of the `logs` is staged. Numbers of shards that cannot be divided are added to `indivisible`."""
 
@@ -140,15 +136,12 @@ class PatternShards:
         self._runs.begin_shard()
         try:
             self._play(number)
-        except (BudgetError, _TooLarge):
+        except (BudgetError, TooLarge):
             self._runs.undo_shard()
-            had_to_fit = number in self._indivisible
-            for log in self._logs.all:
-                log.flush()
-            other = divide_together(self._logs.all, number, self._indivisible)
-            if other is None and had_to_fit:
+            parts = to_play_instead(number, self._indivisible, self._divide)
+            if not parts:
                 raise
-            for part in (number,) if other is None else (number, other):
+            for part in parts:
                 self._visit(part)
             return
         for reason, row in self._rejected:
@@ -157,6 +150,11 @@ class PatternShards:
             assert self._logs.served is not None, "only what is noted has served"
             self._logs.served.add(np.full(len(columns[0]), self._upto.time), columns)
         self._forget_served()
+
+    def _divide(self, number: int) -> int | None:
+        for log in self._logs.all:
+            log.flush()
+        return divide_together(self._logs.all, number, self._indivisible)
 
     def _play(self, number: int) -> None:
         count = sum(ends.log.count(number, *ends.times) for ends in self._ends())
@@ -231,7 +229,7 @@ class PatternShards:
 
     def _check(self, number: int, shard: PatternShard) -> None:
         if shard.nbytes > self._account.total // _SHARD and number not in self._indivisible:
-            raise _TooLarge
+            raise TooLarge
 
     def _in_order(self, number: int, after: int, marked: Bools) -> Iterator[list[pa.RecordBatch | None]]:
         """Rows of all inputs side by side, some events at a time."""
