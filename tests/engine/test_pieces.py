@@ -193,8 +193,8 @@ def test_rows_that_wait_are_on_the_account_and_survive_a_restart(tmp_path: Path)
 
 
 def test_rows_that_wait_make_room_for_others() -> None:
-    """Groups need the memory that rows have which wait: these page, and nothing is refused."""
-    program = STREAM + "SELECT k, x FROM s; SELECT k, SUM(x) AS n FROM s [ROWS 1000000 SLIDE 1000000] GROUP BY k"
+    """Values of MODE need the memory that rows have which wait: these page before anything is refused."""
+    program = STREAM + "SELECT k, x FROM s; SELECT MODE(k) AS n FROM s [ROWS 1000000 SLIDE 1000000]"
     with ps.App(program, memory="1MB", block_size=4096) as app:
         app.push("s", pa.table({"t": np.zeros(1_000, np.int64), "k": np.zeros(1_000, np.int64), "x": np.ones(1_000)}))
         waiting = app._flow.running["q1"].outlet._waiting

@@ -68,7 +68,8 @@ def test_a_window_many_times_its_memory_and_a_restart(skew: bool, tmp_path: Path
 
 
 def test_more_partitions_than_the_budget_has_room_for_are_refused() -> None:
-    text = STREAM + "SELECT COUNT(*) AS n FROM s [PARTITION BY k ROWS 3] GROUP BY k"
+    """What ISTREAM compares with is in memory, and so are its partitions."""
+    text = STREAM + "SELECT ISTREAM COUNT(*) AS n FROM s [PARTITION BY k ROWS 3] GROUP BY k"
     times = pa.array(range(50_000), pa.timestamp("us", tz="UTC"))
     with ps.App(text, memory="1MB") as app, pytest.raises(ps.BudgetError, match="keys of partitions"):
         app.push("s", pa.table({"t": times, "k": range(50_000), "v": range(50_000)}))

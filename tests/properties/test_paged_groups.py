@@ -16,6 +16,7 @@ from penstock.operators.paged.events import PagedEvents
 from penstock.operators.paged.log import RowLog
 from penstock.operators.paged.results import PagedResults
 from penstock.operators.paged.saved import SavedGroups
+from penstock.operators.paged.sweeps import Sweeps
 from properties.generate import Scenario, scenarios
 from properties.test_windows import HOLISTIC, check, drives
 
@@ -33,7 +34,7 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     counts = {"played": 0, "divided": 0, "entered": 0}
     for kind, method, name in (
         (PagedResults, "play", "played"),
-        (PagedResults, "_enter_shard", "entered"),
+        (Sweeps, "_enter_shard", "entered"),
         (PagedEvents, "play", "played"),
         (RowLog, "divide", "divided"),
     ):
@@ -64,7 +65,7 @@ def may_page(scenario: Scenario) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["range by time", "range at every event", "since", "rows", "range by count"])
-@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(300, marks=pytest.mark.slow)])
 def test_groups_in_shards_give_the_answer_of_the_contract(kind: str, examples: int, paging: dict[str, int]) -> None:
     cases = 0
     paged = scenarios(kind, shapes=("few", "crowd", "crowd", "wide")).filter(may_page)

@@ -63,7 +63,7 @@ def paging(monkeypatch: pytest.MonkeyPatch) -> Paging:
     for kind, method, name in (
         (PagedPartitions, "fill", "filled"),
         (RowLog, "divide", "divided"),
-        (RowLog, "rewrite", "rewritten"),
+        (RowLog, "replace", "rewritten"),
         (OrderedRuns, "_page_out", "put_out"),
     ):
         monkeypatch.setattr(kind, method, _counted(getattr(kind, method), counts, name))
