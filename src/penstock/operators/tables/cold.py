@@ -318,14 +318,14 @@ class ColdRows:
         """Others need memory."""
         if self.at_work.count:
             return False
-        held = self._store.nbytes + self._texts.nbytes
+        held, unused = self._store.nbytes + self._texts.nbytes, self._account.unused
         with self.at_work:
             if self.is_on:
                 self._empty()
             elif held * _LEAST > self._account.total and self.can_go():
                 self._begin()
             self._forget_texts()
-        return self._store.nbytes + self._texts.nbytes < held
+        return self._account.unused > unused  # pages that settle give memory back, too
 
     def _empty(self) -> None:
         """All rows go to disk, and the memory is given back."""
