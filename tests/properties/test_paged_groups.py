@@ -65,7 +65,7 @@ def may_page(scenario: Scenario) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["range by time", "range at every event", "since", "rows", "range by count"])
-@pytest.mark.parametrize("examples", [20, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_groups_in_shards_give_the_answer_of_the_contract(kind: str, examples: int, paging: dict[str, int]) -> None:
     cases = 0
     paged = scenarios(kind, shapes=("few", "crowd", "crowd", "wide")).filter(may_page)

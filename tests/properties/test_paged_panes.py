@@ -28,7 +28,7 @@ from properties.test_windows import drives
 
 BY_KEY = alike().filter(lambda chosen: bool(chosen[0].keys))
 
-EXAMPLES = pytest.mark.parametrize("examples", [40, pytest.param(400, marks=pytest.mark.slow)])
+EXAMPLES = pytest.mark.parametrize("examples", [40, pytest.param(200, marks=pytest.mark.slow)])
 
 
 class Moment:

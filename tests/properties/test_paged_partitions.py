@@ -98,7 +98,7 @@ def partitioned(draw: st.DrawFn) -> Scenario:
     return replace(scenario, query=query)
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [25, pytest.param(150, marks=pytest.mark.slow)])
 def test_partitions_in_shards_give_the_answer_of_the_contract(examples: int, paging: Paging) -> None:
     cases = 0
 
@@ -157,7 +157,7 @@ def pushes(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("examples", [12, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_partitions_in_shards_answer_and_reject_as_in_memory(examples: int, paging: Paging) -> None:
     def answers(query: str, pushed: list[list[dict[str, Any]]], after: int, restart: int) -> tuple[Any, ...]:
         """With a restart before a push, under another budget."""

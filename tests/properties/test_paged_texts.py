@@ -70,7 +70,7 @@ def counting(draw: st.DrawFn, kind: str) -> Scenario:
 
 
 @pytest.mark.parametrize("kind", ["range by time", "range at every event", "range by count"])
-@pytest.mark.parametrize("examples", [40, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [40, pytest.param(200, marks=pytest.mark.slow)])
 def test_texts_in_shards_give_the_answer_of_the_contract(kind: str, examples: int, paging: dict[str, int]) -> None:
     cases = 0
 
