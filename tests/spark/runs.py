@@ -56,8 +56,10 @@ def write_batches(directory: Path, declared: str | StreamDef, batches: Iterable[
     directory.mkdir(parents=True, exist_ok=True)
     for number, events in enumerate(batches, first):
         file = directory / f"{number:04}.parquet"
-        pq.write_table(pa.Table.from_pylist(list(events), stream.schema.arrow), file)
-        os.utime(file, (1_600_000_000 + number, 1_600_000_000 + number))
+        hidden = directory / f".{file.name}"  # a query that runs must not see the file before it has its time
+        pq.write_table(pa.Table.from_pylist(list(events), stream.schema.arrow), hidden)
+        os.utime(hidden, (1_600_000_000 + number, 1_600_000_000 + number))
+        hidden.rename(file)
 
 
 def read_batches(spark: SparkSession, directory: Path, declared: str | StreamDef) -> DataFrame:
